@@ -16,6 +16,7 @@
 #include "cli/commands/usage.hpp"
 #include "cli/commands/web.hpp"
 #include "cli/job_options.hpp"
+#include "cli/parse_problem.hpp"
 #include "common/spec/nearest.hpp"
 
 namespace roll::cli {
@@ -35,7 +36,6 @@ class Parser {
                         "State directory [$ROLL_DIR, else $XDG_STATE_HOME/roll]");
         app_.add_option("--color", color_, "Colour the output: auto, always or never [auto]")
             ->check(CLI::IsMember({"auto", "always", "never"}));
-        app_.failure_message(CLI::FailureMessage::simple);
     }
 
     int run(int argc, char** argv) {
@@ -130,7 +130,7 @@ class Parser {
     }
 
     Error usage_error(const CLI::ParseError& e, int argc, char** argv) const {
-        Error error{ErrorCode::InvalidArgument, e.what(), "rollctl --help"};
+        Error error{ErrorCode::InvalidArgument, problem_text(e, app_), "rollctl --help"};
         const std::string word(first_word(argc, argv));
         std::vector<std::string> known;
         for (const auto& [name, verbs] : commands()) known.push_back(name);
@@ -229,7 +229,7 @@ class Parser {
     void add_open() {
         CLI::App* open = command("open", "Create a job group; add jobs with `submit --into ID`",
                                  [this] { return run_open(context_, submit_, word_); });
-        open->add_option("NAME", word_)->required();
+        open->add_option("NAME", word_, "Name of the group")->required();
         open->add_option("--account", submit_.job.account, "Account whose quota the group uses");
         open->add_option("--key", submit_.key, "Idempotency key: opens one group per key");
         CLI::App* close = command(

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/render.hpp"
 #include "common/protocol/job_operations.hpp"
 
 namespace roll::cli {
@@ -140,6 +141,11 @@ Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
         if (forgotten) reply = repeat();
     }
     return reply;
+}
+
+void say_finished(const Json& reply) {
+    const std::string over = ids_text(reply.value("over", Json::array()));
+    if (!over.empty()) say("already finished: " + over);
 }
 
 std::string user_name() {

@@ -151,17 +151,18 @@ Result<std::string> read_job_text(const std::string& file) {
     if (fs::is_directory(file, error)) {
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("{} is a directory; submit accepts job files (YAML, JSON or TOML) and "
-                        "scripts that start with #!",
+            fmt::format("{} is a directory; allowed: a job file (YAML, JSON or TOML) or a script "
+                        "that starts with #!",
                         file),
             fmt::format("rollctl submit {}/*.yaml", fs::path(file).lexically_normal().string()));
     }
     if (fs::is_character_file(file, error) && fs::path(file).filename() != "stdin") {
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} is a device; submit accepts job files (YAML, JSON or TOML) and "
-                                "scripts that start with #!",
-                                file),
-                    "rollctl submit - reads the job file from standard input");
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("{} is a device; allowed: a job file (YAML, JSON or TOML) or a script "
+                        "that starts with #!",
+                        file),
+            "rollctl submit - reads the job file from standard input");
     }
     return read_file(file);
 }

@@ -304,8 +304,8 @@ class PidFile {
 Result<void> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     if (options.check_config) {
-        ROLL_TRY(const spec::Policy policy, server::find_config(options.config, directory.root()));
-        fmt::print("{}\n", spec::to_json(policy));
+        ROLL_TRY_VOID(server::find_config(options.config, directory.root()));
+        fmt::print("the configuration is valid\n");
         return {};
     }
     ROLL_TRY_VOID(directory.check_own());

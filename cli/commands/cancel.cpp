@@ -14,8 +14,7 @@ Result<int> run_cancel(const Context& context, const std::string& selector,
         return 0;
     }
     print(jobs_text(reply.value("cancelled", Json::array()), "cancelled", context.parsable));
-    const std::string over = ids_text(reply.value("over", Json::array()));
-    if (!over.empty()) say("already finished: " + over);
+    say_finished(reply);
     return 0;
 }
 

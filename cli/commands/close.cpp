@@ -12,6 +12,7 @@ Result<int> run_close(const Context& context, const std::string& selector) {
         return 0;
     }
     print(jobs_text(reply.value("jobs", Json::array()), "closed", context.parsable));
+    say_finished(reply);
     return 0;
 }
 

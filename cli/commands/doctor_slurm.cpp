@@ -38,6 +38,10 @@ Finding check_commands(const slurm::Site& site) {
     for (const char* program : {"sbatch", "squeue", "scancel", "sinfo", "srun"}) {
         const slurm::Command command{{program, "--version"}, slurm::scrub(site.environment), {}};
         const auto done = slurm::run(command, kSlurmPatience);
+        if (done.exit_code != 0 && !done.errors.empty() && done.exit_code != 127)
+            return {"Slurm commands", false,
+                    fmt::format("{} --version fails: {}", program, first_line(done.errors)),
+                    "set SLURM_CONF to the path of slurm.conf"};
         if (done.exit_code != 0 || done.timed_out)
             return {"Slurm commands", false, fmt::format("cannot run {} on this machine", program),
                     "apt-get install slurm-client, or add Slurm's bin directory to PATH"};

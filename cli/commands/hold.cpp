@@ -15,6 +15,7 @@ Result<int> run_hold(const Context& context, const std::string& selector, bool h
     }
     print(jobs_text(reply.value("jobs", Json::array()), held ? "held" : "released",
                     context.parsable));
+    say_finished(reply);
     return 0;
 }
 

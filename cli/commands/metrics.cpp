@@ -1,14 +1,16 @@
 #include <algorithm>
-#include <array>
+#include <set>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/files_of_job.hpp"
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
+#include "cli/metrics_lines.hpp"
 #include "cli/phases.hpp"
 #include "cli/render.hpp"
 
@@ -18,38 +20,6 @@ namespace {
 constexpr auto kMetricsPoll = std::chrono::milliseconds(500);
 constexpr std::size_t kPlotColumns = 160;
 constexpr std::size_t kPlotRows = 18;
-constexpr int kCellWidth = 14;
-constexpr std::array kNotForPeople = {
-    "tokens",        "data_wait_seconds", "eta_seconds",
-    "memory_bytes",  "memory_peak_bytes", "peak_tflops",
-    "clipped_share", "valid_perplexity",  "tokens_per_second_per_rank",
-    "wall_s",        "reduced_early"};
-
-// Returns a row of metrics as "step 100  loss 1.23  lr 0.003". Returns an empty text for the first
-// row of an attempt, because that row has no step.
-std::string row_text(const Json& row) {
-    if (!row.contains("step")) return "";
-    static const std::vector<std::string> kFirst = {"step", "loss", "lr", "grad_norm"};
-    std::string text;
-    const auto put = [&](const std::string& key, const Json& value) {
-        if (!value.is_number()) return;
-        const std::string cell = fmt::format("{} {}", key, number_text(value));
-        text += fmt::format("{:<{}}  ", cell, kCellWidth);
-    };
-    for (const std::string& key : kFirst) put(key, row.value(key, Json()));
-    for (const auto& [key, value] : row.items()) {
-        const bool known = std::find(kFirst.begin(), kFirst.end(), key) != kFirst.end();
-        if (!known &&
-            std::find(kNotForPeople.begin(), kNotForPeople.end(), key) == kNotForPeople.end()) {
-            put(key, value);
-        }
-    }
-    if (row.value("text", Json()).is_string()) {
-        text += "sample: " + field_text(row, "prompt") + field_text(row, "text");
-    }
-    while (!text.empty() && text.back() == ' ') text.pop_back();
-    return text + "\n";
-}
 
 std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
     std::vector<Point> points;
@@ -59,7 +29,14 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
         if (value.is_number() && step.is_number())
             points.push_back({step.get<double>(), value.get<double>()});
     }
-    if (points.empty()) return fmt::format("no {} in the metrics yet\n", key);
+    if (points.empty()) {
+        std::set<std::string> known;
+        for (const Json& row : rows)
+            for (const auto& [name, value] : row.items())
+                if (row.contains("step") && name != "step" && value.is_number()) known.insert(name);
+        return fmt::format("the metrics have no {} yet; they have: {}\n", key,
+                           fmt::join(known, ", "));
+    }
     const TerminalSize terminal = terminal_size();
     return fmt::format("{} from step {} to {}: {:.4g} to {:.4g}\n", key, points.front().x,
                        points.back().x, points.front().y, points.back().y) +
@@ -131,6 +108,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     std::optional<InterruptNote> note;
     if (options.follow) note.emplace(std::vector{id});
     std::vector<Json> all;
+    MetricsLines lines;
     for (;;) {
         for (const Json& row : rows) {
             if (options.plot) {
@@ -138,7 +116,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
             } else if (context.json) {
                 print_json_line(row, "roll.metrics_line/1");
             } else {
-                print(row_text(row));
+                print(lines.text(row));
             }
         }
         if (options.plot && !rows.empty()) {

@@ -64,10 +64,11 @@ Result<int> run_slurm(const Context& context, const std::vector<std::string>& wo
     if (program == "sacct") return run_sacct(context, rest);
     if (program == "scancel") return run_scancel(context, rest);
     if (program == "sinfo") return run_sinfo(context, rest);
+    const std::string problem =
+        program.empty() ? "slurm needs the name of a command"
+                        : fmt::format("`{}` is not a command of Slurm that Roll has", program);
     return fail(ErrorCode::InvalidArgument,
-                fmt::format("{} is not a command of Slurm that Roll has; allowed: sbatch, squeue, "
-                            "sacct, scancel, sinfo",
-                            program.empty() ? "nothing" : "`" + program + "`"),
+                problem + "; allowed: sbatch, squeue, sacct, scancel, sinfo",
                 "rollctl slurm squeue");
 }
 

@@ -1,4 +1,5 @@
 // `rollctl top`: draws the lines of cli/top/view with ncurses, and reads keys.
+#include <algorithm>
 #include <clocale>
 #include <csignal>
 #include <cstdlib>
@@ -202,6 +203,11 @@ Result<int> run_top(const Context& context) {
     const top::Canvas canvas{kPlainWidth, kPlainHeight, true, wall_clock_now(), false};
     auto lines = top::draw(data, {}, canvas);
     lines.pop_back();  // remove the line that lists the keys
+    // Keep one of the empty lines that fill a screen between the list and the events.
+    const auto repeats = std::unique(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
+        return top::text_of(a).empty() && top::text_of(b).empty();
+    });
+    lines.erase(repeats, lines.end());
     std::string text;
     for (const top::Line& line : lines) text += top::text_of(line) + "\n";
     print(text);

@@ -54,6 +54,7 @@ Result<int> run_update(const Context& context, const std::string& selector,
     }
     const Json jobs = reply.value("jobs", Json::array());
     print(jobs_text(jobs, jobs.size() == 1 ? "is updated" : "are updated", context.parsable));
+    say_finished(reply);
     return 0;
 }
 

@@ -94,8 +94,7 @@ void add_usage_options(CLI::App& command, UsageOptions& options) {
 
 Result<int> run_usage(const Context& context, const UsageOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    const std::string user = options.user.empty() ? user_name() : options.user;
-    ROLL_TRY(const Json reply, daemon.ask(protocol::UsageArgs{.user = user}));
+    ROLL_TRY(const Json reply, daemon.ask(protocol::UsageArgs{.user = options.user}));
     if (context.json) {
         print_json(reply);
         return 0;
@@ -105,6 +104,7 @@ Result<int> run_usage(const Context& context, const UsageOptions& options) {
         return 0;
     }
     const Look look = look_of(context);
+    const std::string user = field_text(reply, "user");
     const auto queued = reply.value("queued", std::size_t{0});
     print(limits_text_of(reply, look));
     print(fmt::format("\n{} running and {} queued jobs of {}\n",

@@ -25,7 +25,7 @@ struct Selected {
 Result<Selected> select_own(const Context& context, const Caller& who,
                             const protocol::Selection& args) {
     Selected selected;
-    ROLL_TRY(selected.all, query::select(context.state, args.selector, args.me));
+    ROLL_TRY(selected.all, query::select(context.state, args.selector, acting_user(who, args.me)));
     ROLL_TRY_VOID(owns(context, who, selected.all));
     for (const JobId id : selected.all) {
         const bool is_over = core::is_over(context.state.jobs.at(id).phase);

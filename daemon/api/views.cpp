@@ -14,14 +14,23 @@ namespace {
 
 constexpr int kEventsMax = 10'000;
 
-Result<Plan> jobs(const Context& context, const Caller&, const protocol::JobsArgs& args) {
-    ROLL_TRY(Json page, query::jobs(context.state, args, context.hearsay(), context.now));
+// Returns the arguments with the user that `@me` stands for.
+template <class Args>
+Args with_caller(Args args, const Caller& who) {
+    args.me = acting_user(who, args.me);
+    return args;
+}
+
+Result<Plan> jobs(const Context& context, const Caller& who, const protocol::JobsArgs& args) {
+    ROLL_TRY(Json page,
+             query::jobs(context.state, with_caller(args, who), context.hearsay(), context.now));
     return ReplyNow{std::move(page)};
 }
 
 // An operator can read the ledger and act for each user, so nothing is hidden from an operator.
 Result<Plan> show(const Context& context, const Caller& who, const protocol::ShowArgs& args) {
-    ROLL_TRY(Json shown, query::show(context.state, args, context.hearsay(), context.now));
+    ROLL_TRY(Json shown,
+             query::show(context.state, with_caller(args, who), context.hearsay(), context.now));
     if (who.role != Role::Operator) query::hide_environment(shown, who.user);
     return ReplyNow{std::move(shown)};
 }
@@ -47,8 +56,10 @@ Result<Plan> totals(const Context& context, const Caller&, const protocol::Total
     return ReplyNow{query::totals(context.state, context.now)};
 }
 
-Result<Plan> usage(const Context& context, const Caller&, const protocol::UsageArgs& args) {
-    return ReplyNow{query::usage(context.state, args, context.now)};
+// Without a name, shows the use of the caller.
+Result<Plan> usage(const Context& context, const Caller& who, const protocol::UsageArgs& args) {
+    const std::string& user = args.user.empty() ? who.user : args.user;
+    return ReplyNow{query::usage(context.state, {.user = user}, context.now)};
 }
 
 Result<Plan> report(const Context& context, const Caller&, const protocol::ReportArgs& args) {

@@ -173,8 +173,8 @@ TEST(ReadJobFile, RefusesADevice) {
     const auto sources = read_job_file("/dev/zero");
     ASSERT_FALSE(sources);
     EXPECT_EQ(sources.error().message,
-              "/dev/zero is a device; submit accepts job files (YAML, JSON or TOML) and scripts "
-              "that start with #!");
+              "/dev/zero is a device; allowed: a job file (YAML, JSON or TOML) or a script "
+              "that starts with #!");
 }
 
 TEST(ReadJobFile, AppliesTheLimitToEachJobOfAFile) {

@@ -50,6 +50,17 @@ class Rollctl : public ::testing::Test {
     std::string base;
 };
 
+TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {
+    EXPECT_NE(run("submit --priority high -- true").output.find("--priority is high; allowed: a n"),
+              std::string::npos);
+    const std::string unknown = run("submit --slot 2 -- true").output;
+    EXPECT_NE(unknown.find("--slot; did you mean `--slots`?"), std::string::npos) << unknown;
+    EXPECT_NE(run("up --slots 0").output.find("--slots is 0; allowed: a number above 0\n"),
+              std::string::npos);
+    EXPECT_NE(run("slurm").output.find("slurm needs the name of a command; allowed: sbatch"),
+              std::string::npos);
+}
+
 TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
     for (const char* arguments : {"jobs", "show 1", "cancel 1", "nodes", "submit -- true", "logs 1",
                                   "events", "metrics 1", "hold 1", "resume 1"}) {
@@ -108,11 +119,13 @@ TEST_F(Rollctl, BadOptionsOfQueriesAreOneSentenceBeforeADaemonIsAsked) {
     for (const auto& [arguments, sentence] :
          {std::pair{"logs 1 --grep '('", "--grep (: this is not a regular expression: Unmatched"},
           {"logs 1 --since yesterday", "--since is yesterday; allowed: a duration such as 90s"},
-          {"logs 1 --tail -3", "--tail: Value -3 not in range 0 to 1000000000"},
+          {"logs 1 --tail -3", "--tail is -3; allowed: 0 to 1000000000"},
           {"jobs --since 3", "--since is 3; allowed: a duration"},
-          {"jobs -n 0", "--newest: Value 0 not in range 1 to 1000000000"},
-          {"jobs --state gone", "--state: gone not in {queued,running,done,failed,cancelled}"},
-          {"report --by colour", "--by: colour not in {user,account,kind,week}"},
+          {"jobs -n 0", "--newest is 0; allowed: 1 to 1000000000"},
+          {"jobs --state gone",
+           "--state is gone; allowed: queued, running, done, failed, cancelled; did you mean "
+           "`done`?"},
+          {"report --by colour", "--by is colour; allowed: user, account, kind, week"},
           {"report --since 2026-13-01", "--since is 2026-13-01; allowed"}}) {
         const Ended ended = run(arguments);
         EXPECT_EQ(ended.status, 2) << arguments << "\n" << ended.output;

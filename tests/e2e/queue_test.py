@@ -88,7 +88,10 @@ class Queue(RollTest):
         self.assertEqual(self.json('show', his)['job']['user'], 'bob')
         refused = self.ctl('cancel', mine, env=as_bob, check=False)
         self.assertEqual(refused.returncode, 4, refused.stderr)
+        self.assertEqual(self.ctl('jobs', '@me', '--parsable', env=as_bob).stdout.split(), [his])
+        self.assertIn('0 running and 1 queued jobs of bob', self.ctl('usage', env=as_bob).stdout)
         self.ctl('cancel', his, env=as_bob)
+        self.assertIn(f'already finished: {his}', self.ctl('update', his, 'priority=3', env=as_bob).stderr)
         newer = self.ctl('keys', 'add', 'bob', '--out', bundle + '2')
         self.assertIn('the earlier key of client-bob is revoked', newer.stderr)
         as_bob['ROLL_DIR'] = bundle + '2'

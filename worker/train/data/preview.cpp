@@ -53,7 +53,7 @@ data::EncodeRules file_rules(const fs::path& path, data::EncodeRules rules) {
         data::conversation_form(text, rules.prompt_field, rules.completion_field, rules.names);
     if (rules.form && !rules.chat)
         throw RankFailure(2, path.string() + " has conversations, but " + rules.no_chat +
-                                 "; name a model with a chat template");
+                                 "; name a model that has one with --model DIR");
     return rules;
 }
 
@@ -74,7 +74,10 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
     const bool cuts = rules.completions && spec.seq_length > 0;
     std::size_t begin = 0;
     bool is_label = false;
-    for (const std::size_t end : encoded.document_ends) {
+    std::vector<std::size_t> ends = encoded.document_ends;
+    // The first slice of a long .txt ends inside the document.
+    if (ends.empty() && !encoded.ids.empty()) ends.push_back(encoded.ids.size());
+    for (const std::size_t end : ends) {
         const auto ids = std::span(encoded.ids).subspan(begin, end - begin);
         begin = end;
         if (rules.labels && std::exchange(is_label, !is_label)) continue;

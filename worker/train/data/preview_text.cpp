@@ -1,4 +1,5 @@
 // Formats a preview for people: lines of a limited width, in which the learned text is marked.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -9,6 +10,7 @@ namespace {
 
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kPlain = "\x1b[0m";
+constexpr std::size_t kMostLines = 200;  // of a document
 
 struct Range {
     char32_t first, last;
@@ -164,6 +166,19 @@ std::string title_of(const PreviewDocument& document, std::size_t number) {
     return text + ", " + std::to_string(document.learned) + " learned\n";
 }
 
+// Returns the first lines of a document's text, and a note if there are more lines.
+std::string first_lines(const std::string& text) {
+    std::size_t at = 0;
+    for (std::size_t lines = 0; lines < kMostLines; ++lines) {
+        const std::size_t end = text.find('\n', at);
+        if (end == std::string::npos) return text;
+        at = end + 1;
+    }
+    if (at == text.size()) return text;
+    const auto left = std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), '\n');
+    return text.substr(0, at) + "  ... and " + std::to_string(left) + " more lines\n";
+}
+
 }  // namespace
 
 std::string preview_text(const std::vector<PreviewFile>& files, const PreviewStyle& style) {
@@ -175,7 +190,7 @@ std::string preview_text(const std::vector<PreviewFile>& files, const PreviewSty
             text += title_of(document, ++number);
             Page page(style);
             for (const PreviewPart& part : document.parts) page.add(part);
-            text += page.text();
+            text += first_lines(page.text());
         }
     }
     return text + (style.color ? "\nLearned text is green.\n"

@@ -257,7 +257,9 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 2;
+        if (e.get_exit_code() == 0) return app.exit(e);  // --help
+        std::fprintf(stderr, "error: %s\n  try: --help lists the options\n", e.what());
+        return 2;
     }
     const auto on_stderr = [&](const std::string& sentence) {
         if (arguments.json)

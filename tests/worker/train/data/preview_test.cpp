@@ -99,6 +99,23 @@ TEST_F(Preview, AsJsonHasEachToken) {
     EXPECT_EQ(file["shown"][0]["parts"][1].dump(), R"({"text":"cd\ne","learned":true})");
 }
 
+TEST_F(Preview, OfALongTextShowsItsBeginning) {
+    const std::string path = folder_.path() / "long.txt";
+    std::ofstream file(path, std::ios::binary);
+    for (int line = 0; line < 150'000; ++line) file << "0123456789abcde\n";
+    file.close();
+    spec::TrainSpec spec;
+    spec.data.train = {path};
+    const std::vector<PreviewFile> files = preview(spec, /*documents=*/2);
+    EXPECT_FALSE(files.at(0).whole);
+    EXPECT_EQ(files[0].documents, 1);
+    EXPECT_GT(files[0].tokens, 1'000'000);
+    const std::string shown = preview_text(files, {});
+    EXPECT_NE(shown.find("  1 documents in the first MiB, "), std::string::npos);
+    EXPECT_NE(shown.find("\n  ... and "), std::string::npos);
+    EXPECT_LT(shown.size(), 20'000u);
+}
+
 TEST_F(Preview, OfATokenFileIsRefused) {
     spec::TrainSpec spec;
     spec.data.train = {"/x/tokens.bin"};

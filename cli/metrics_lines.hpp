@@ -1,0 +1,28 @@
+// Formats the rows of a job's metrics as lines for people. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+// Formats one row after the other. The steps form a table: its head has the names of the columns as
+// in metrics.jsonl, and is repeated when a column is added. Other rows, such as validations, become
+// lines of the form "step 100  valid_loss 1.55".
+class MetricsLines {
+  public:
+    // Returns the lines of the row. Returns an empty text for the first row of an attempt, because
+    // that row has no step.
+    std::string text(const Json& row);
+
+  private:
+    std::string step_text(const Json& row);
+
+    bool begun_ = false;
+    std::vector<std::string> columns_ = {"step", "loss", "lr", "grad_norm", "tokens_per_second",
+                                         "mfu"};
+};
+
+}  // namespace roll::cli

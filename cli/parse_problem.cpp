@@ -1,0 +1,70 @@
+#include "cli/parse_problem.hpp"
+
+#include <regex>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/slurm/values.hpp"
+#include "common/spec/nearest.hpp"
+
+namespace roll::cli {
+namespace {
+
+// Returns CLI11's message "Could not convert: --priority = high" as a sentence.
+std::string conversion_text(const std::string& message) {
+    const std::size_t name = message.find("--"), value = message.find(" = ");
+    if (name == std::string::npos || value == std::string::npos || value < name) return message;
+    return fmt::format("{} is {}; allowed: a number", message.substr(name, value - name),
+                       message.substr(value + 3));
+}
+
+// Returns CLI11's messages "--by: day not in {user,week}" and "--tail: Value x not in range 0 to 9"
+// as sentences. CLI11 gives a lowest value of 0.000000 to numbers that must be above 0, and the
+// largest double as the highest value of numbers without a limit.
+std::string validation_text(const std::string& message) {
+    static const std::regex kMember(R"((--[a-z-]+): (\S*) not in \{(.*)\})");
+    static const std::regex kRange(R"((--[a-z-]+): Value (\S*) not in range (\S+) to (\S+))");
+    std::smatch parts;
+    if (std::regex_match(message, parts, kMember)) {
+        const auto known = split_at(parts.str(3), ',');
+        return fmt::format("{} is {}; allowed: {}{}", parts.str(1), parts.str(2),
+                           fmt::join(known, ", "), spec::did_you_mean(parts.str(2), known));
+    }
+    if (!std::regex_match(message, parts, kRange)) return message;
+    const std::string least = parts.str(3), most = parts.str(4);
+    const std::string allowed = most.size() <= 20     ? least + " to " + most
+                                : least == "0.000000" ? "a number above 0"
+                                                      : "a number from " + least + " on";
+    return fmt::format("{} is {}; allowed: {}", parts.str(1), parts.str(2), allowed);
+}
+
+// Returns "; did you mean `--NAME`?" if the last word of `message` resembles an option of the
+// command. Returns an empty text otherwise.
+std::string nearest_option(const std::string& message, const CLI::App& app) {
+    const std::size_t dashes = message.rfind(" --");
+    if (dashes == std::string::npos) return "";
+    const CLI::App* command = &app;
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    std::vector<std::string> known;
+    for (const CLI::Option* option : command->get_options())
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    const std::string option = message.substr(dashes + 1);
+    return spec::did_you_mean(option.substr(0, option.find('=')), known);
+}
+
+}  // namespace
+
+std::string problem_text(const CLI::ParseError& error, const CLI::App& app) {
+    const std::string message = error.what();
+    if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
+        return conversion_text(message);
+    if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr)
+        return validation_text(message);
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+        return message + nearest_option(message, app);
+    return message;
+}
+
+}  // namespace roll::cli
