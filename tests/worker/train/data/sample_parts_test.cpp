@@ -17,7 +17,7 @@ std::vector<SampleSize> log_normal(std::size_t count, unsigned seed) {
     std::lognormal_distribution<double> length(6, 0.8);
     std::vector<SampleSize> sizes;
     for (std::size_t i = 0; i < count; ++i) {
-        const auto tokens = std::clamp<std::int64_t>(std::llround(length(random)), 1, 8192);
+        const auto tokens = std::clamp<std::int64_t>(std::llround(length(random)), 1, 2048);
         sizes.push_back({static_cast<double>(tokens) * static_cast<double>(tokens), tokens});
     }
     return sizes;

@@ -4,9 +4,9 @@
 #include <map>
 
 #include <ATen/ATen.h>
-#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include "tests/worker/train/pipeline/product_counter.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/comm/local_fabric.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
@@ -21,18 +21,9 @@ namespace {
 struct Count {
     std::int64_t weights = 0, states = 0;  // bytes
     std::int64_t flops = 0;                // of linear layers and of the output layer
-    std::map<Site, double> sent;           // bytes by tag
+    std::map<Site, double> sent;           // bytes by tag, without those in `again`
+    double again = 0;                      // bytes that recomputation sends a second time
 };
-
-thread_local Count* counting = nullptr;
-
-// Counts the FLOPs of each product of two matrices on this thread.
-std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& function) {
-    if (counting == nullptr || std::string_view(function.name()) != "aten::addmm") return nullptr;
-    const at::Tensor a = function.inputs()[1].toTensor(), b = function.inputs()[2].toTensor();
-    counting->flops += 2 * a.size(0) * a.size(1) * b.size(1);
-    return nullptr;
-}
 
 // Adds up the bytes that a rank sends, by tag. A ring is assumed for collectives, as in the plan.
 class Counting : public Communicator {
@@ -44,7 +35,7 @@ class Counting : public Communicator {
     int rank() const override { return inner_->rank(); }
     int size() const override { return inner_->size(); }
     Ticket issue(const Transfer& transfer) override {
-        count_.sent[transfer.tag.site] += sent(transfer);
+        (transfer.tag.again ? count_.again : count_.sent[transfer.tag.site]) += sent(transfer);
         return inner_->issue(transfer);
     }
     void wait(Ticket ticket) override { inner_->wait(ticket); }
@@ -128,9 +119,9 @@ std::vector<Count> counts_of(const spec::TrainSpec& spec, const spec::ModelConfi
                  tp = group("tp", plan::Axis::Tp);
         TrainStep step(model, pipeline.schedule, {pp, dp, nullptr, &tp}, options);
         count.sent.clear();
-        counting = &count;
+        ProductCounter::count_into(&count.flops);
         step.run(batch_of(spec, model.vocab), 1e-3);
-        counting = nullptr;
+        ProductCounter::count_into(nullptr);
         for (Chunk& chunk : step.chunks())
             count.weights += static_cast<std::int64_t>(chunk.parameters().flat_weight.nbytes());
         for (Optimizer& optimizer : step.optimizers())
@@ -198,14 +189,7 @@ std::vector<Case> cases() {
 }
 
 class Division : public testing::TestWithParam<Case> {
-  protected:
-    Division()
-        : callback_(
-              at::addGlobalCallback(at::RecordFunctionCallback(count_product).needsInputs(true))) {}
-    ~Division() override { at::removeCallback(callback_); }
-
-  private:
-    at::CallbackHandle callback_;
+    ProductCounter counter_;
 };
 
 TEST_P(Division, EveryRankDoesItsPartAsPlanned) {
@@ -254,6 +238,8 @@ TEST_P(Division, EveryRankDoesItsPartAsPlanned) {
             sum_of(count, {Site::Embedding, Site::RowOutput, Site::ColumnInput, Site::ColumnRows,
                            Site::RowGrad, Site::EmbeddingGrad, Site::HeadRows, Site::HeadInput}),
             static_cast<double>(plan::tensor_bytes(model, spec, *held[stage].part)));
+        // The plan does not count what recomputation sends again.
+        EXPECT_EQ(count.again > 0, p.tp > 1 && p.recompute == spec::Recompute::Full);
         double messages = 0;
         for (const plan::LinkUse& link : cost.report.links)
             if (link.from == place.pp) messages += static_cast<double>(link.messages);
