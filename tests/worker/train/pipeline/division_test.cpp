@@ -35,7 +35,9 @@ class Counting : public Communicator {
     int rank() const override { return inner_->rank(); }
     int size() const override { return inner_->size(); }
     Ticket issue(const Transfer& transfer) override {
-        (transfer.tag.again ? count_.again : count_.sent[transfer.tag.site]) += sent(transfer);
+        // ZeRO-3 gathers weights again for backward, which the plan counts.
+        const bool is_again = transfer.tag.again && transfer.tag.site != Site::Weights;
+        (is_again ? count_.again : count_.sent[transfer.tag.site]) += sent(transfer);
         return inner_->issue(transfer);
     }
     void wait(Ticket ticket) override { inner_->wait(ticket); }
