@@ -2,6 +2,7 @@
 // for `plan`.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,12 @@ void add_preview_options(CLI::App& command, PreviewOptions& options);
 Result<int> run_preview(const Context& context, const PreviewOptions& options);
 
 // Reads a job file and returns the job's document. Fails unless the file contains exactly one job,
-// and the job's kind is one of `kinds`. Error messages name `command`.
+// and the job's kind is one of `kinds`. Error messages name `command`. `prepare` may change the
+// sources before they are checked.
+using Prepare = std::function<Result<void>(std::vector<Source>&)>;
 Result<std::string> one_document(const std::string& file, const std::string& command,
-                                 const std::vector<spec::JobKind>& kinds,
-                                 const JobOptions& options);
+                                 const std::vector<spec::JobKind>& kinds, const JobOptions& options,
+                                 const Prepare& prepare = {});
 
 // Creates a file in memory with this content and returns its path. The kernel deletes the file when
 // no process has it open.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/commands/data.hpp"
+#include "cli/layout_choice.hpp"
 
 namespace roll::cli {
 
@@ -24,13 +25,14 @@ Result<std::string> in_memory(const std::string& content) {
 }
 
 Result<std::string> one_document(const std::string& file, const std::string& command,
-                                 const std::vector<spec::JobKind>& kinds,
-                                 const JobOptions& options) {
+                                 const std::vector<spec::JobKind>& kinds, const JobOptions& options,
+                                 const Prepare& prepare) {
     ROLL_TRY(std::vector<Source> sources, read_job_file(file));
     for (Source& source : sources) {
         ROLL_TRY_VOID(apply_options(options, source));
         for (const std::string& note : notes_of(source)) say(note);
     }
+    if (prepare) ROLL_TRY_VOID(prepare(sources));
     ROLL_TRY(const std::vector<spec::JobSpec> specs,
              parse_sources(sources, /*config_suffices=*/true));
     if (specs.size() != 1) {
@@ -56,13 +58,19 @@ void add_plan_options(CLI::App& command, PlanFiles& files) {
     command.add_option("--trace", files.trace, "Write the schedule as a Chrome trace (JSON)");
 }
 
-// Returns the arguments with which roll-rank runs its command `verb` on the job in `file`.
+// Returns the arguments with which roll-rank runs its command `verb` on the job in `file`. If the
+// job asks for an automatic layout, chooses it and adds the report of the search to `layouts`.
 static Result<std::vector<std::string>> words_for(const char* verb, const Context& context,
                                                   const std::string& file,
-                                                  const JobOptions& options) {
+                                                  const JobOptions& options,
+                                                  std::vector<Json>& layouts) {
+    const auto choose = [&](std::vector<Source>& sources) -> Result<void> {
+        ROLL_TRY(layouts, choose_layouts(context, sources));
+        return {};
+    };
     const std::vector kinds{spec::JobKind::Train, spec::JobKind::Resume};
     ROLL_TRY(const std::string text,
-             one_document(file, fmt::format("rollctl {}", verb), kinds, options));
+             one_document(file, fmt::format("rollctl {}", verb), kinds, options, choose));
     ROLL_TRY(const std::string document, in_memory(text));
     std::vector<std::string> words = {verb, "--spec", document};
     if (context.json) words.emplace_back("--json");
@@ -71,7 +79,14 @@ static Result<std::vector<std::string>> words_for(const char* verb, const Contex
 
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options) {
-    ROLL_TRY(std::vector<std::string> words, words_for("plan", context, file, options));
+    std::vector<Json> layouts;
+    ROLL_TRY(std::vector<std::string> words, words_for("plan", context, file, options, layouts));
+    if (context.json && !layouts.empty()) {
+        ROLL_TRY(const std::string report, in_memory(layouts.front().dump()));
+        words.insert(words.end(), {"--layout-search", report});
+    } else if (!layouts.empty()) {
+        for (const std::string& line : layout_lines(layouts.front())) print(line + "\n");
+    }
     for (const auto& [option, path] : {std::pair{"--svg", files.svg}, {"--trace", files.trace}}) {
         if (path.empty()) continue;
         words.emplace_back(option);
@@ -81,7 +96,11 @@ Result<int> run_plan(const Context& context, const std::string& file, const Plan
 }
 
 Result<int> run_prove(const Context& context, const std::string& file, const JobOptions& options) {
-    ROLL_TRY(const std::vector<std::string> words, words_for("prove", context, file, options));
+    std::vector<Json> layouts;
+    ROLL_TRY(const std::vector<std::string> words,
+             words_for("prove", context, file, options, layouts));
+    for (const Json& layout : layouts)
+        for (const std::string& line : layout_lines(layout)) say(line);
     return tl::unexpected(become("roll-rank", words));
 }
 

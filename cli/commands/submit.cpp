@@ -10,6 +10,7 @@
 #include "cli/follow.hpp"
 #include "cli/git.hpp"
 #include "cli/job_view.hpp"
+#include "cli/layout_choice.hpp"
 #include "cli/output_check.hpp"
 #include "cli/render.hpp"
 #include "cli/slurm/directives.hpp"
@@ -195,6 +196,13 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                 fmt::format("{}: not exported, because the names look like secrets: {}; store a "
                             "secret with `rollctl secret set NAME` and add --secret NAME",
                             source.label, fmt::join(left_out, ", ")));
+    }
+    ROLL_TRY(const std::vector<Json> layouts, choose_layouts(context, sources));
+    for (const Json& layout : layouts) {
+        for (std::string& line : layout_lines(layout)) {
+            if (!options.quiet) say(line);
+            notes.push_back(std::move(line));
+        }
     }
     ROLL_TRY(std::vector<spec::JobSpec> specs, parse_sources(sources));
     for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)

@@ -122,8 +122,12 @@ void fill_tokenizer(Json& document) {
 
 // Returns the problem that train_spec() finds in a document that has passed all other checks.
 // Returns an empty list if there is no problem.
-std::vector<Problem> unreadable(const Json& document) {
+std::vector<Problem> unreadable(Json document) {
     if (!trains(document)) return {};
+    // rollctl chooses these values before it sends the job.
+    if (document["parallel"].value("layout", Json()) == "auto")
+        document["parallel"].erase("layout");
+    if (document["train"]["micro_batch_size"] == "auto") document["train"]["micro_batch_size"] = 1;
     const auto spec = train_spec(document.dump());
     return spec ? std::vector<Problem>() : std::vector<Problem>{{"", spec.error().message}};
 }

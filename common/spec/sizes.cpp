@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/batch_rules.hpp"
 #include "common/spec/blend.hpp"
 #include "common/spec/lora.hpp"
 #include "common/spec/optimizer.hpp"
@@ -34,7 +35,8 @@ std::optional<double> real(const Json& document, const char* pointer) {
 }
 
 // Returns the data-parallel size: dp of the document, or a size derived from the number of ranks.
-// If the mesh does not fit the ranks, adds a problem and returns nullopt.
+// If the mesh does not fit the ranks, adds a problem and returns nullopt. Returns nullopt if the
+// layout is still to be chosen.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
@@ -52,6 +54,8 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
         ranks_on_node(static_cast<int>(gpus.value_or(0)), static_cast<int>(slots.value_or(1)),
                       static_cast<int>(each));
     const std::int64_t world = *nodes * per_node;
+    const Json::json_pointer layout("/parallel/layout");
+    if (document.contains(layout) && document[layout] == "auto") return std::nullopt;
     const auto dp = positive(document, "/parallel/dp");
     const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
     const std::int64_t pp = positive(document, "/parallel/pp").value_or(1);
@@ -418,6 +422,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     std::vector<Problem> problems;
     const auto dp = check_mesh(document, problems);
     check_batches(document, dp, problems);
+    for (Problem& problem : batch_problems(document, dp)) problems.push_back(std::move(problem));
     check_tensor(document, problems);
     check_pipeline(document, dp, problems);
     check_zero(document, problems);

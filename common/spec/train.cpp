@@ -245,6 +245,9 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
 
     JsonReader reader(json, "parallel");
     ParallelSpec parallel;
+    if (reader.get_or<std::string>("layout", "given") == "auto")
+        return fail(ErrorCode::InvalidArgument,
+                    "parallel.layout is auto; submit the job with `rollctl submit`");
     parallel.tp = reader.get_or("tp", 1);
     parallel.pp = reader.get_or("pp", 1);
     parallel.vpp = reader.get_or("vpp", 1);
@@ -366,7 +369,14 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     JsonReader reader(json, "train");
     spec.seq_length = reader.get<std::int64_t>("seq_length");
     spec.global_batch_size = reader.get<std::int64_t>("global_batch_size");
+    if (json.is_object() && json.value("micro_batch_size", Json()) == "auto")
+        return fail(ErrorCode::InvalidArgument,
+                    "train.micro_batch_size is auto; submit the job with `rollctl submit`");
     spec.micro_batch_size = reader.get<std::int64_t>("micro_batch_size");
+    ROLL_TRY(spec.batch_phases,
+             parse_batch_schedule(reader.get_or<std::string>("batch_size_schedule", "")));
+    spec.balance = reader.get_or("balance", spec.balance);
+    ROLL_TRY(spec.microbatch_limit, read_size(reader, "microbatch_limit"));
     spec.epochs = reader.get_or("epochs", spec.epochs);
     const auto length = spec.epochs > 0 ? reader.get_or<std::int64_t>("steps", 0)
                                         : reader.get<std::int64_t>("steps");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/spec/batch_size.hpp"
 #include "common/spec/data.hpp"
 #include "common/spec/faults.hpp"
 #include "common/spec/lora.hpp"
@@ -83,6 +84,14 @@ struct TrainSpec {
     // sequences.
     std::int64_t global_batch_size = 0;
     std::int64_t micro_batch_size = 0;
+    // Batch sizes by trained tokens, ascending by tokens; empty: global_batch_size for all steps.
+    // If set, global_batch_size is the largest size; the trainer sets it to the size of its step.
+    std::vector<BatchPhase> batch_phases;
+    // Distribute the samples of a step over replicas and micro-batches so that all take equally
+    // long.
+    bool balance = false;
+    // largest number of bytes of activations of a micro-batch; a larger one is split; 0: no limit
+    std::int64_t microbatch_limit = 0;
     std::int64_t steps = 0;  // number of steps; 0 until it is computed from `epochs`
     double epochs = 0;       // passes over the training data; 0: `steps` is given
     std::uint64_t seed = 1;
@@ -121,6 +130,8 @@ struct TrainSpec {
 
     // Returns the number of micro-batches of one data-parallel rank per step.
     std::int64_t microbatches() const { return global_batch_size / micro_batch_size / parallel.dp; }
+
+    BatchSizes batch_sizes() const { return {batch_phases, global_batch_size, seq_length}; }
 
     // Returns the number of sequences of a sample.
     std::int64_t sequences_per_sample() const { return data.pairs ? 2 : 1; }

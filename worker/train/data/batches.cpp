@@ -4,16 +4,20 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/plan/cost.hpp"
+#include "worker/train/data/sample_parts.hpp"
 #include "worker/train/data/token_check.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 
 namespace roll::train {
 namespace {
 
-Microbatch empty_batch(const spec::TrainSpec& spec) {
-    const std::int64_t sizes_BT[] = {spec.micro_batch_size, spec.seq_length};
+// Returns a micro-batch of `rows` rows, at least one, whose targets are ignored.
+Microbatch empty_batch(const spec::TrainSpec& spec, std::int64_t rows) {
+    rows = std::max<std::int64_t>(rows, 1);
+    const std::int64_t sizes_BT[] = {rows, spec.seq_length};
     Microbatch batch{at::zeros(sizes_BT, at::kLong), at::full(sizes_BT, ops::kIgnored, at::kLong)};
-    for (std::int64_t row = 0; spec.data.documents_apart && row < spec.micro_batch_size; ++row)
+    for (std::int64_t row = 0; spec.data.documents_apart && row < rows; ++row)
         batch.segments.push_back(row * spec.seq_length);
     return batch;
 }
@@ -69,23 +73,63 @@ std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch) {
 
 namespace {
 
-// Like step_batches(), for pairs and labelled answers.
-std::vector<Microbatch> pair_step(const data::Sampler& sampler, const StepPlace& place,
-                                  const BatchRules& rules) {
-    const spec::TrainSpec& spec = place.spec;
-    std::int64_t sample = place.first();
-    std::vector<Microbatch> batches;
-    for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
-        std::vector<data::Window> pairs;
-        for (std::int64_t pair = 0; pair < spec.micro_batch_size; ++pair, ++sample)
-            if (!std::binary_search(rules.left_out.begin(), rules.left_out.end(), sample))
-                pairs.push_back(sampler.sample(static_cast<std::uint64_t>(sample)));
-        batches.push_back(
-            pair_batch(pairs, pair_rows(spec, rules.vocab, rules.references, rules.pad)));
-        batches.back().first_row =
-            (sample - spec.micro_batch_size) * spec.sequences_per_sample() * spec.seq_length;
+// Returns the lengths of the sequences of a sample, as the micro-batch holds them.
+std::vector<std::int64_t> sample_lengths(const data::Window& window, const spec::TrainSpec& spec) {
+    const auto size = static_cast<std::int64_t>(window.size);
+    if (!spec.data.documents_apart) return {spec.seq_length};
+    std::vector<std::int64_t> lengths;
+    std::int64_t begin = 0;
+    for (const std::size_t start : window.document_starts()) {
+        lengths.push_back(static_cast<std::int64_t>(start) - begin);
+        begin = static_cast<std::int64_t>(start);
     }
-    return batches;
+    if (!spec.data.has_answers()) {
+        lengths.push_back(spec.seq_length - begin);
+        return lengths;
+    }
+    if (spec.data.pairs) lengths.push_back(size - begin);
+    for (std::int64_t& length : lengths)
+        length = std::clamp(length - 1, std::int64_t{1}, spec.seq_length);
+    return lengths;
+}
+
+SampleSize size_of(const data::Window& window, const spec::TrainSpec& spec,
+                   const BatchRules& rules) {
+    const std::vector<std::int64_t> lengths = sample_lengths(window, spec);
+    SampleSize size;
+    for (const std::int64_t length : lengths) size.tokens += length;
+    if (rules.config != nullptr)
+        size.cost =
+            plan::flops_per_token(*rules.config, lengths).causal * static_cast<double>(size.tokens);
+    return size;
+}
+
+// Returns the numbers of the samples of each of this rank's micro-batches.
+ReplicaPart own_part(const data::Sampler& sampler, const StepPlace& place,
+                     const BatchRules& given) {
+    const spec::TrainSpec& spec = place.spec;
+    const spec::ParallelSpec& p = spec.parallel;
+    std::vector<SampleSize> sizes;
+    if (spec.balance || given.tokens_most > 0)
+        for (std::int64_t i = 0; i < spec.global_batch_size; ++i)
+            sizes.push_back(size_of(sampler.sample(static_cast<std::uint64_t>(place.samples + i)),
+                                    spec, given));
+    const PartRules rules{.replicas = p.dp,
+                          .microbatches = spec.microbatches(),
+                          .micro_batch_size = spec.micro_batch_size,
+                          .balance = spec.balance,
+                          .tokens_most = given.tokens_most,
+                          .multiple = p.vpp > 1 ? std::max(p.group, p.pp) : 1};
+    ReplicaPart part = parts_of_batch(rules, sizes)[static_cast<std::size_t>(place.dp_rank)];
+    for (std::vector<std::int64_t>& samples : part)
+        for (std::int64_t& sample : samples) sample += place.samples;
+    return part;
+}
+
+// Returns the micro-batch of pairs or labelled answers with these windows.
+Microbatch answers_of(const std::vector<data::Window>& windows, const spec::TrainSpec& spec,
+                      const BatchRules& rules) {
+    return pair_batch(windows, pair_rows(spec, rules.vocab, rules.references, rules.pad));
 }
 
 }  // namespace
@@ -93,18 +137,25 @@ std::vector<Microbatch> pair_step(const data::Sampler& sampler, const StepPlace&
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      const BatchRules& given) {
     const spec::TrainSpec& spec = place.spec;
-    if (spec.data.has_answers()) return pair_step(sampler, place, given);
-    std::int64_t sample = place.first();
     const RowRules rules = rules_of(spec, given.vocab);
+    const std::int64_t rows_of_sample = spec.sequences_per_sample() * spec.seq_length;
     std::vector<Microbatch> batches;
-    for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
-        batches.push_back(empty_batch(spec));
-        batches.back().first_row = sample * spec.seq_length;
-        for (std::int64_t row = 0; row < spec.micro_batch_size; ++row, ++sample) {
-            if (std::binary_search(given.left_out.begin(), given.left_out.end(), sample)) continue;
-            fill_row(batches.back(), row, rules,
-                     sampler.sample(static_cast<std::uint64_t>(sample)));
+    for (std::vector<std::int64_t>& samples : own_part(sampler, place, given)) {
+        std::vector<data::Window> windows;
+        Microbatch batch;
+        if (!spec.data.has_answers()) batch = empty_batch(spec, std::ssize(samples));
+        for (std::size_t row = 0; row < samples.size(); ++row) {
+            if (std::ranges::binary_search(given.left_out, samples[row])) continue;
+            const data::Window window = sampler.sample(static_cast<std::uint64_t>(samples[row]));
+            if (spec.data.has_answers())
+                windows.push_back(window);
+            else
+                fill_row(batch, static_cast<std::int64_t>(row), rules, window);
         }
+        if (spec.data.has_answers()) batch = answers_of(windows, spec, given);
+        if (!samples.empty()) batch.first_row = samples.front() * rows_of_sample;
+        batch.samples = std::move(samples);
+        batches.push_back(std::move(batch));
     }
     return batches;
 }
@@ -126,7 +177,7 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                 pair_rows(spec, given.vocab, given.references, given.pad)));
             continue;
         }
-        batches.push_back(empty_batch(spec));
+        batches.push_back(empty_batch(spec, spec.micro_batch_size));
         for (std::int64_t row = 0; row < spec.micro_batch_size; ++row) {
             const std::int64_t window = begin + dp_rank * spec.micro_batch_size + row;
             if (window < std::ssize(windows))

@@ -15,17 +15,13 @@
 namespace roll::train {
 
 // Position of a rank in the data. The next step follows `step` completed steps, which consumed
-// `samples` samples. Row j of the next step's global batch is sample `samples` + j for any number
-// of data-parallel ranks. The rank reads part `dp_rank` of the batch.
+// `samples` samples. The next step's global batch has the samples from `samples` on, for any number
+// of data-parallel ranks. The rank reads part `dp_rank` of the batch (sample_parts.hpp).
 struct StepPlace {
     const spec::TrainSpec& spec;
     std::int64_t step = 0;
     std::int64_t samples = 0;
     int dp_rank = 0;
-
-    std::int64_t first() const {  // returns the number of the first sample of this rank's part
-        return samples + dp_rank * spec.microbatches() * spec.micro_batch_size;
-    }
 };
 
 struct BatchRules {
@@ -34,11 +30,15 @@ struct BatchRules {
     // reference values of pairs; null: there is no reference model
     const PairReferences* references = nullptr;
     std::int64_t pad = -1;  // the padding token of a reward model (PairRows::pad)
+    // the model, for the costs of samples; required if spec.balance is set
+    const spec::ModelConfig* config = nullptr;
+    std::int64_t tokens_most = 0;  // a micro-batch with more tokens is split; 0: none is split
 };
 
-// Returns one rank's micro-batches of a step. If a sample is left out, all targets in its rows are
-// ignored; a pair that is left out has no rows. Throws RankFailure(invalid) if a token is not below
-// `vocab`; the message names the token.
+// Returns one rank's micro-batches of a step. If micro-batches are split, there may be more of them
+// than spec.microbatches(), on all ranks the same number. If a sample is left out, all targets in
+// its rows are ignored; a pair that is left out has no rows. Throws RankFailure(invalid) if a token
+// is not below `vocab`; the message names the token.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      const BatchRules& rules);
 

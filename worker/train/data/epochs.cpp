@@ -57,9 +57,7 @@ void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, cons
     // Rounding errors may make a product such as 0.1 x 30 slightly larger than a whole number. They
     // must not add a sample.
     const auto samples = static_cast<std::int64_t>(std::ceil(wanted * (1 - 1e-12)));
-    const std::int64_t left = std::max<std::int64_t>(samples - done.samples, 0);
-    const std::int64_t batch = spec.global_batch_size;
-    spec::set_steps(spec, done.step + (left + batch - 1) / batch);
+    spec::set_steps(spec, done.step + spec::steps_for(spec.batch_sizes(), done.samples, samples));
     check_schedule(spec);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include <ATen/ATen.h>
 
@@ -78,18 +77,14 @@ std::string told_by(int teller, const std::string& text, Communicator& world) {
 // Returns this rank's samples that are at fault. These are the samples of the micro-batches in
 // `found`. If `found` lists no micro-batches, they are all samples of this rank's part.
 std::vector<std::int64_t> own_samples(const std::optional<NotFinite>& found,
-                                      const StepPlace& place) {
-    const std::int64_t first = place.first();
-    const std::int64_t rows = place.spec.micro_batch_size;
+                                      std::span<const Microbatch> batch) {
     std::vector<std::int64_t> samples;
-    if (!found || found->microbatches.empty()) {
-        samples.resize(static_cast<std::size_t>(place.spec.microbatches() * rows));
-        std::iota(samples.begin(), samples.end(), first);
-        return samples;
-    }
-    for (const int microbatch : found->microbatches)
-        for (std::int64_t row = 0; row < rows; ++row)
-            samples.push_back(first + microbatch * rows + row);
+    for (std::size_t m = 0; m < batch.size(); ++m)
+        if (!found || found->microbatches.empty() ||
+            std::ranges::find(found->microbatches, static_cast<int>(m)) !=
+                found->microbatches.end())
+            samples.insert(samples.end(), batch[m].samples.begin(), batch[m].samples.end());
+    std::ranges::sort(samples);
     return samples;
 }
 
@@ -150,7 +145,7 @@ BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const 
     BadStep bad;
     bad.rank = static_cast<int>(found_R.argmax().item<std::int64_t>());
     std::vector<std::int64_t> own;
-    if (found || !somebodys) own = own_samples(found, place);
+    if (found || !somebodys) own = own_samples(found, batch);
     bad.samples = everyones(own, place, world);
     const std::string first =
         found ? found->what : "the sum over micro-batches and ranks (each part is finite)";

@@ -24,6 +24,7 @@
 #include "worker/train/prove/report.hpp"
 #include "worker/train/report/out_of_memory.hpp"
 #include "worker/train/report/plan_report.hpp"
+#include "worker/train/search/report.hpp"
 
 namespace roll::train {
 namespace {
@@ -34,6 +35,10 @@ struct Arguments {
     std::string directory, prompt;
     TextOptions text;
     std::string spec_file, svg, trace;
+    std::string layout_search;        // file with the report of the search for the job's layout
+    std::vector<std::string> search;  // keys that the search chooses
+    int dp = 0;                       // data-parallel size that the search must keep; 0: any
+    MemoryLimit memory;
     bool json = false;
     std::int64_t documents = 3;
     PreviewStyle style;
@@ -113,13 +118,31 @@ int plan(const Arguments& arguments) {
     if (spec.epochs > 0 && spec.steps == 0) plan_epochs(spec);
     const Json resources = need(parse_json(document)).value("resources", Json::object());
     const bool on_gpu = resources.value("gpus_per_node", 0) > 0;
-    const OrderedJson json = plan_json(spec, on_gpu);
+    OrderedJson json = plan_json(spec, on_gpu);
+    if (!arguments.layout_search.empty())
+        json["layout_search"] = OrderedJson::parse(need(read_file(arguments.layout_search)));
     if (!arguments.svg.empty() || !arguments.trace.empty()) {
         const PlanDrawing drawing = plan_drawing(spec, on_gpu);
         if (!arguments.svg.empty()) need(write_file_atomically(arguments.svg, drawing.svg));
         if (!arguments.trace.empty()) need(write_file_atomically(arguments.trace, drawing.trace));
     }
     std::printf("%s\n", (arguments.json ? json.dump() : plan_text(json)).c_str());
+    return 0;
+}
+
+// Chooses the layout of a job, and prints the report of the search. Takes the same kinds of spec
+// file as plan(). The file has a legal value for each key that is searched.
+int choose_layout(const Arguments& arguments) {
+    const std::string document = need(read_file(arguments.spec_file));
+    const spec::TrainSpec spec = need(spec::train_spec(document));
+    const Json resources = need(parse_json(document)).value("resources", Json::object());
+    const spec::ParallelSpec& p = spec.parallel;
+    SearchSpace space{.dp = arguments.dp,
+                      .ranks = p.dp * p.tp * p.pp,
+                      .on_gpu = resources.value("gpus_per_node", 0.0) > 0};
+    space.ranks_per_node = std::max(space.ranks / resources.value("nodes", 1), 1);
+    for (const std::string& key : arguments.search) search_key(space, key);
+    std::printf("%s\n", chosen_layout_json(spec, space, arguments.memory).dump().c_str());
     return 0;
 }
 
@@ -224,6 +247,14 @@ void add_evaluation_options(CLI::App& command, Arguments& arguments) {
     command.add_flag("--json", arguments.json, "One JSON object (roll.eval/1)");
 }
 
+void add_layout_options(CLI::App& command, Arguments& arguments) {
+    command.add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
+    command.add_option("--search", arguments.search, "Key to choose; repeatable")->required();
+    command.add_option("--dp", arguments.dp, "Data-parallel size that the job gives");
+    command.add_option("--memory-limit", arguments.memory.bytes, "Bytes that a rank may need");
+    command.add_option("--memory-from", arguments.memory.from, "Origin of the limit");
+}
+
 int main(int argc, char** argv) {
     if (const Result<Processor> found = find_processor()) limit_libraries(*found);
     Arguments arguments;
@@ -238,6 +269,11 @@ int main(int argc, char** argv) {
     planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
     planning->add_option("--svg", arguments.svg, "Write a drawing of the pipeline schedule");
     planning->add_option("--trace", arguments.trace, "Write the pipeline schedule as Chrome trace");
+    planning->add_option("--layout-search", arguments.layout_search,
+                         "Report of the search for this job's layout, to add to the JSON object");
+    CLI::App* searching =
+        app.add_subcommand("layout", "Choose the layout of a train job; prints roll.layout/1");
+    add_layout_options(*searching, arguments);
     CLI::App* proving = app.add_subcommand("prove",
                                            "Run a job's layout with the smallest possible sizes, "
                                            "and compare the results with one rank's");
@@ -270,11 +306,15 @@ int main(int argc, char** argv) {
     if (*evaluating) return run([&] { return evaluate(arguments); }, on_stderr);
     if (*previewing) return run([&] { return preview_data(arguments); }, on_stderr);
     if (*planning) return run([&] { return plan(arguments); }, on_stderr);
+    if (*searching) {
+        arguments.json = true;
+        return run([&] { return choose_layout(arguments); }, on_stderr);
+    }
     if (*proving) return run([&] { return prove_layout(arguments); }, on_stderr);
     if (arguments.launch.empty()) {
         std::fprintf(stderr,
                      "error: give --launch FILE --rank R, or a command: generate, eval, plan, "
-                     "prove, preview\n");
+                     "layout, prove, preview\n");
         return 2;
     }
     dump_stacks_on_signal();

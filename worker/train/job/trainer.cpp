@@ -11,6 +11,7 @@
 #include "worker/plan/mesh.hpp"
 #include "worker/train/job/faults.hpp"
 #include "worker/train/job/replicas.hpp"
+#include "worker/train/job/step_size.hpp"
 #include "worker/train/model/generate_text.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
@@ -88,8 +89,12 @@ bool Trainer::stops_early() const {
 }
 
 BatchRules Trainer::batch_rules() const {
-    return {model_.config.vocab, state_.left_out, references_ ? &*references_ : nullptr,
-            padding_of(model_)};
+    return {.vocab = model_.config.vocab,
+            .left_out = state_.left_out,
+            .references = references_ ? &*references_ : nullptr,
+            .pad = padding_of(model_),
+            .config = &model_.config,
+            .tokens_most = tokens_within_limit(spec_, pipeline_)};
 }
 
 // Returns the values that are passed to hooks.
@@ -243,7 +248,9 @@ bool Trainer::await_space() {
 Agreed Trainer::train_step() {
     const auto start = Clock::now();
     clock_.enter(Phase::Data);
+    set_batch_size(spec_, state_.samples);
     const std::vector<Microbatch> batch = step_batches(sampler_, place(), batch_rules());
+    fit_schedule(spec_, pipeline_, std::ssize(batch));  // step_ uses this schedule, too
     clock_.enter(Phase::Other);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
@@ -322,6 +329,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
+    if (!spec_.batch_phases.empty()) report.batch_size = spec_.global_batch_size;
+    report.split = pipeline_.schedule.microbatches - spec_.microbatches();
     // A whole step cannot be faster than its matrix products. If it seems faster, the peak was
     // measured while the machine was busy.
     const double rate = report.tokens_per_second() * flops.causal;
@@ -400,12 +409,12 @@ std::string Trainer::prepare_rewind(const BadStep& bad) {
     const auto rise = static_cast<std::int64_t>(begin.item<double>());
     std::vector<std::int64_t> samples = bad.samples;
     if (rise > 0) {
-        const std::int64_t steps = state_.step - std::max<std::int64_t>(rise - 2, 0);
-        const std::int64_t end = state_.samples + spec_.global_batch_size;
+        const std::int64_t back =
+            spec::samples_before(spec_.batch_sizes(), state_.step) -
+            spec::samples_before(spec_.batch_sizes(), std::max<std::int64_t>(rise - 2, 0));
         samples.clear();
-        for (std::int64_t sample =
-                 std::max<std::int64_t>(state_.samples - steps * spec_.global_batch_size, 0);
-             sample < end; ++sample)
+        for (std::int64_t sample = std::max<std::int64_t>(state_.samples - back, 0);
+             sample < state_.samples + spec_.global_batch_size; ++sample)
             samples.push_back(sample);
         if (writes())
             add_poisoned(launch_.output,

@@ -73,6 +73,7 @@ struct Microbatch {
     // Number of this micro-batch's first row, counted over the rows of all samples of the run.
     // Dropout and NEFTune's noise depend on this number, and thus do not depend on the layout.
     std::int64_t first_row = 0;
+    std::vector<std::int64_t> samples = {};  // numbers of the samples of the run, ascending
 };
 
 }  // namespace roll::train

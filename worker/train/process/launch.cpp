@@ -39,6 +39,11 @@ void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
                                  std::to_string(spec.micro_batch_size) + " x dp " +
                                  std::to_string(spec.parallel.dp));
     }
+    for (const spec::BatchPhase& phase : spec.batch_phases)
+        if (phase.size % rows != 0)
+            throw RankFailure(2, "train.batch_size_schedule: " + std::to_string(phase.size) +
+                                     " is not a multiple of micro_batch_size x dp, " +
+                                     std::to_string(rows));
     refuse(spec::tensor_problems(spec.parallel, {.on_gpus = on_gpus}));
     refuse(spec::pipeline_problems(
         spec.parallel, {.microbatches = spec.microbatches(), .rows = rows, .on_gpus = on_gpus}));

@@ -10,6 +10,7 @@
 #include "worker/plan/size_text.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/optim/rules.hpp"
+#include "worker/train/pipeline/job_cost.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
@@ -50,37 +51,7 @@ OrderedJson ranks_json(const plan::Mesh& mesh) {
     return ranks;
 }
 
-// The simulated pipeline of a job, and the costs of one rank of each stage.
-struct Simulated {
-    JobPipeline pipeline;
-    plan::ScheduleReport report = {};
-    std::vector<std::int64_t> parameters = {};  // for each chunk: parameters on one rank
-    std::vector<plan::MemoryBytes> memory = {};
-    // Largest number of bytes that a rank sends to its tensor-parallel group
-    std::int64_t tensor_bytes = 0;
-    // Largest number of weights that a rank sends to each other replica, if replicas share weights
-    std::int64_t weights_sent = 0;
-};
-
-Simulated simulated(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
-    Simulated job{job_pipeline(spec, model, on_gpu)};
-    const plan::PipelineSchedule& schedule = job.pipeline.schedule;
-    job.report = need(plan::check(schedule, job.pipeline.costs));
-    for (ChunkSpec& chunk : job.pipeline.chunks) {
-        chunk.tp = spec.parallel.tp;
-        job.parameters.push_back(numel(parameter_specs(model, chunk)));
-    }
-    for (const plan::Held& held : stage_held(spec, model, job.pipeline, on_gpu)) {
-        job.memory.push_back(plan::memory_bytes(model, spec, held));
-        job.tensor_bytes = std::max(job.tensor_bytes, plan::tensor_bytes(model, spec, *held.part));
-        const plan::Owned owned = held.owned.value_or(plan::Owned{});
-        job.weights_sent =
-            std::max(job.weights_sent, spec.microbatches() * owned.gathers + owned.updates);
-    }
-    return job;
-}
-
-OrderedJson stages_json(const Simulated& job) {
+OrderedJson stages_json(const spec::ModelConfig& model, const JobCost& job) {
     const JobPipeline& pipeline = job.pipeline;
     OrderedJson json = OrderedJson::array();
     for (int i = 0; i < std::ssize(pipeline.chunks); ++i) {
@@ -91,7 +62,7 @@ OrderedJson stages_json(const Simulated& job) {
                         {"layers", {chunk.layer_begin, chunk.layer_end}},
                         {"embedding", chunk.pre},
                         {"loss", chunk.post},
-                        {"parameters_per_rank", job.parameters[static_cast<std::size_t>(i)]}});
+                        {"parameters_per_rank", numel(parameter_specs(model, chunk))}});
         if (pipeline.schedule.vp > 1) json.back()["chunk"] = home.chunk;
         json.back()["times"] = {{"forward", costs.forward},
                                 {"backward_input", costs.backward_input},
@@ -140,7 +111,7 @@ OrderedJson operations_json(const plan::PipelineSchedule& schedule,
     return ranks;
 }
 
-OrderedJson pipeline_json(const Simulated& job) {
+OrderedJson pipeline_json(const JobCost& job) {
     const plan::PipelineSchedule& schedule = job.pipeline.schedule;
     const plan::ScheduleReport& report = job.report;
     return {{"microbatches", schedule.microbatches},
@@ -354,23 +325,6 @@ std::string pipeline_text(const OrderedJson& plan) {
            "            F: forward; B: input half of backward; W: weight half; ': chunk 1\n";
 }
 
-// Returns the number of bytes that a rank sends to the other replicas in a step. `own`: size in
-// bytes of the gradients of the elements that the rank updates.
-OrderedJson gradients_sent(const spec::TrainSpec& spec, const Simulated& job, std::int64_t own) {
-    const spec::ParallelSpec& p = spec.parallel;
-    const double dp = p.dp;
-    // In a ring all-reduce, a rank sends almost twice the bytes that are summed.
-    if (p.zero == 0 || p.dp == 1)
-        return {{"gradients", std::llround((dp - 1) / dp * 2 * static_cast<double>(own))}};
-    // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
-    // the weights of its own rows to all other ranks.
-    const std::int64_t main = plan::main_bytes(spec.precision);
-    const std::int64_t element = plan::element_bytes(spec.precision);
-    return {
-        {"gradients", (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1)},
-        {"weights", (p.dp - 1) * (p.zero > 2 ? job.weights_sent * element : own * element / main)}};
-}
-
 }  // namespace
 
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
@@ -378,7 +332,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const spec::ModelConfig model = setup_model(spec, {}, true).config;
     const spec::ParallelSpec& p = spec.parallel;
     const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.tp * p.pp));
-    const Simulated job = simulated(spec, model, on_gpu);
+    const JobCost job = job_cost(spec, model, on_gpu);
     const plan::FlopsPerToken flops =
         plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
     std::vector<ParameterSpec> parameters = parameter_specs(model, whole_chunk(model));
@@ -387,8 +341,6 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     check_groups(spec.optimizer, parameters);
     const plan::CheckpointBytes disk = plan::checkpoint_bytes(
         model, spec.precision, frozen, state_numel(spec.optimizer, parameters));
-    const plan::MemoryBytes memory =
-        *std::ranges::max_element(job.memory, {}, &plan::MemoryBytes::total);
     OrderedJson json;
     json["schema"] = "roll.plan/1";
     json["name"] = spec.name;
@@ -405,7 +357,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
                     {"ep", p.ep}};
     if (p.zero > 0) json["mesh"]["zero"] = p.zero;
     json["ranks"] = ranks_json(mesh);
-    json["stages"] = stages_json(job);
+    json["stages"] = stages_json(model, job);
     json["pipeline"] = pipeline_json(job);
     json["steps"] = spec.steps > 0 ? OrderedJson(spec.steps) : OrderedJson();
     if (spec.epochs > 0) json["epochs"] = spec.epochs;
@@ -414,22 +366,18 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["recompute"] = recompute_json(spec, model, job.pipeline.recompute, on_gpu);
     json["optimizer"] = optimizer_json(spec, parameters);
-    json["memory_per_rank_bytes"] = memory_json(memory);
+    json["memory_per_rank_bytes"] = memory_json(job.fullest());
     for (const plan::MemoryBytes& bytes : job.memory)
         if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
-    json["communication_bytes_per_step"] = gradients_sent(spec, job, memory.updated);
-    // A stage exchanges activations and their gradients with its neighbours. Stages on the same
-    // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
-    // only its own rows.
-    const std::int64_t message = plan::microbatch_tokens(spec) * model.hidden *
-                                 plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);
+    json["communication_bytes_per_step"]["gradients"] = job.sent.gradients;
+    if (p.zero > 0 && p.dp > 1) json["communication_bytes_per_step"]["weights"] = job.sent.weights;
     if (p.pp > 1) {
-        json["links"] = links_json(job.report, message);
+        json["links"] = links_json(job.report, job.sent.message);
         std::int64_t sent = 0;
         for (const OrderedJson& link : json["links"]) sent += link["bytes"].get<std::int64_t>();
         json["communication_bytes_per_step"]["activations"] = sent;
     }
-    if (p.tp > 1) json["communication_bytes_per_step"]["tensor"] = job.tensor_bytes;
+    if (p.tp > 1) json["communication_bytes_per_step"]["tensor"] = job.sent.tensor;
     const double flop = flops.causal * static_cast<double>(per_step * spec.steps);
     json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};

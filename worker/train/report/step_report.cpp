@@ -40,6 +40,8 @@ OrderedJson row_of(const StepReport& r) {
     if (r.result.pairs) put_pairs(row, "", "", *r.result.pairs);
     if (r.result.grad_zeros) row["grad_zeros"] = *r.result.grad_zeros;
     if (!r.result.updated) row["skipped"] = true;
+    if (r.batch_size > 0) row["batch_size"] = r.batch_size;
+    if (r.split > 0) row["split_microbatches"] = r.split;
     if (r.peak_flops > 0) {
         row["mfu"] = r.mfu(r.flops.causal);
         row["mfu_full"] = r.mfu(r.flops.full);

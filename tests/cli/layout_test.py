@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""`parallel.layout: auto` and `train.micro_batch_size: auto`: the chosen layout is legal, fits the memory and is the
+fastest of those listed; the same job gets the same layout; keys of the file are kept; what cannot work is refused in
+one sentence.
+
+usage: layout_test.py ROLLCTL          with roll-rank beside it
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROLLCTL = os.path.abspath(sys.argv.pop(1))
+MIB = 1 << 20
+
+
+def job(**changes):
+    """A job of 8 slots whose layout is chosen. Keys of `changes` with a dot set a key of a section."""
+    spec = {'name': 'auto', 'kind': 'train', 'resources': {'nodes': 1, 'slots_per_node': 8},
+            'model': {'family': 'llama', 'hidden_size': 256, 'num_hidden_layers': 8, 'num_attention_heads': 8,
+                      'num_key_value_heads': 4, 'intermediate_size': 768, 'vocab_size': 4096},
+            'tokenizer': 'bytes', 'data': {'train': ['text.txt']},
+            'parallel': {'layout': 'auto', 'memory_limit': '2GiB'},
+            'train': {'seq_length': 256, 'global_batch_size': 64, 'micro_batch_size': 'auto', 'steps': 10}}
+    for key, value in changes.items():
+        *path, last = key.split('__')
+        section = spec
+        for word in path:
+            section = section[word]
+        if value is None:
+            section.pop(last)
+        else:
+            section[last] = value
+    return spec
+
+
+class Layout(unittest.TestCase):
+    def setUp(self):
+        self.work = tempfile.mkdtemp(prefix='roll-layout-')
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        with open(self.work + '/text.txt', 'w', encoding='ascii') as file:
+            file.write('In the beginning ' * 2000)
+
+    def run_command(self, command, spec, *words):
+        with open(self.work + '/job.json', 'w', encoding='ascii') as file:
+            file.write(json.dumps(spec))
+        env = {'PATH': '/usr/bin:/bin', 'HOME': self.work, 'ROLL_DIR': self.work + '/state', 'OMP_NUM_THREADS': '1'}
+        return subprocess.run([ROLLCTL, command, 'job.json', *words], cwd=self.work, capture_output=True, text=True,
+                              check=False, env=env, stdin=subprocess.DEVNULL)
+
+    def plan(self, spec):
+        done = self.run_command('plan', spec, '--json')
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return json.loads(done.stdout)
+
+    def refusal(self, spec):
+        done = self.run_command('plan', spec)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        return done.stderr
+
+    def test_choice_is_the_plan_of_the_best(self):
+        plan = self.plan(job())
+        found = plan['layout_search']
+        best = found['best'][0]
+        self.assertEqual(found['schema'], 'roll.layout/1')
+        self.assertEqual(best['dp'] * best['tp'] * best['pp'], 8)
+        for axis in ('dp', 'tp', 'pp', 'vpp', 'sequence'):
+            self.assertEqual(plan['mesh'][axis], best[axis])
+        # What the search promises is what the plan of that layout says.
+        self.assertEqual(plan['memory_per_rank_bytes']['total'], best['memory_bytes'])
+        self.assertAlmostEqual(plan['pipeline']['bubble'], best['bubble'])
+        self.assertLessEqual(best['memory_bytes'], 2048 * MIB)
+        times = [one['relative_time'] for one in found['best']]
+        self.assertEqual(times[0], 1)
+        self.assertEqual(len(times), 5)
+        self.assertTrue(all(time > 0.998 for time in times), times)
+
+    def test_less_memory_gives_another_layout(self):
+        wide = self.plan(job())['layout_search']
+        least = wide['best'][0]['memory_bytes']
+        limit = (least - 1 * MIB) // MIB
+        tight = self.plan(job(parallel__memory_limit=f'{limit}MiB'))['layout_search']
+        self.assertNotEqual(tight['best'][0], wide['best'][0])
+        self.assertLessEqual(tight['best'][0]['memory_bytes'], limit * MIB)
+        self.assertTrue(any('needs' in one['why'] for one in tight['refused']), tight['refused'])
+
+    def test_keys_of_the_file_are_kept(self):
+        found = self.plan(job(parallel__tp=2, parallel__dp=2, train__micro_batch_size=4))['layout_search']
+        self.assertEqual({(one['tp'], one['dp'], one['pp'], one['micro_batch_size']) for one in found['best']},
+                         {(2, 2, 2, 4)})
+        self.assertNotIn('tp', found['searched'])
+        only = self.plan(job(parallel__layout=None, parallel__tp=2, parallel__pp=2))
+        self.assertEqual(only['layout_search']['searched'], ['micro_batch_size'])
+        self.assertEqual((only['mesh']['tp'], only['mesh']['pp'], only['mesh']['dp']), (2, 2, 2))
+
+    def test_submit_writes_the_choice_into_the_job(self):
+        outputs = []
+        for _ in range(2):
+            done = self.run_command('submit', job(), '--dry-run')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            outputs.append(json.loads(done.stdout)['jobs'][0]['document'])
+            self.assertIn('row 1 is used', done.stderr)
+        self.assertEqual(outputs[0], outputs[1])
+        parallel, train = outputs[0]['parallel'], outputs[0]['train']
+        self.assertNotIn('layout', parallel)
+        self.assertIsInstance(train['micro_batch_size'], int)
+        ranks = 8 // (parallel['tp'] * parallel['pp'])
+        self.assertEqual(64 % (ranks * train['micro_batch_size']), 0)
+        # A resumed job has all keys and keeps them; `--set parallel.layout=auto` searches again.
+        again = self.plan({**outputs[0], 'output': 'runs'})
+        self.assertNotIn('layout_search', again)
+
+    def test_what_cannot_work_is_refused_in_one_sentence(self):
+        told = self.refusal(job(parallel__memory_limit='100MiB'))
+        for words in ('no layout of 8 ranks fits into', 'parallel.memory_limit',
+                      'the smallest memory that was found is', 'would help'):
+            self.assertIn(words, told)
+        told = self.refusal(job(train__global_batch_size=3, parallel__pp=1, parallel__tp=1))
+        self.assertIn('train.global_batch_size 3 is not a multiple of dp', told)
+        told = self.refusal(job(parallel__layout='fastest'))
+        self.assertIn('parallel.layout is "fastest"; allowed: given or auto', told)
+        told = self.refusal(job(sweep={'train.seed': [1, 2]}))
+        self.assertIn('sweep', told)
+
+    def test_64_ranks_take_at_most_two_seconds_of_search(self):
+        spec = job(resources__nodes=8, model__num_hidden_layers=32, train__global_batch_size=512,
+                   parallel__memory_limit='1GiB')
+        start = time.monotonic()
+        found = self.plan(spec)['layout_search']
+        self.assertGreater(found['legal'], 500)
+        # The plan itself, the programs and a busy machine take time, too.
+        self.assertLess(time.monotonic() - start, 12)
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,41 @@
+// Distributes the samples of a step over replicas and micro-batches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace roll::train {
+
+// The size of a sample.
+struct SampleSize {
+    double cost = 0;          // relative time of its forward and backward
+    std::int64_t tokens = 0;  // number of tokens whose activations are in memory
+};
+
+struct PartRules {
+    int replicas = 1;
+    std::int64_t microbatches = 1;      // of one replica
+    std::int64_t micro_batch_size = 1;  // samples in a micro-batch
+    bool balance = false;               // false: each replica gets consecutive samples, in order
+    std::int64_t tokens_most = 0;       // a micro-batch with more tokens is split; 0: none is split
+    // The number of micro-batches of a replica stays a multiple of this number when it grows.
+    std::int64_t multiple = 1;
+};
+
+// The samples of the micro-batches of one replica, as indices into the batch. Samples of a
+// micro-batch ascend.
+using ReplicaPart = std::vector<std::vector<std::int64_t>>;
+
+// Returns the part of each replica. All replicas have the same number of micro-batches; a split may
+// make it larger than rules.microbatches, and then some micro-batches may be empty. Every sample is
+// in exactly one micro-batch. `sizes`: of all samples of the batch; may be empty if the samples are
+// neither balanced nor split.
+//
+// Balancing is greedy: the largest sample goes to the micro-batch with the least cost that has
+// room, and then the largest micro-batch goes to the replica with the least cost that has room. A
+// split cuts a micro-batch's list of samples wherever the next sample would exceed the limit. A
+// sample that exceeds it alone gets a micro-batch of its own.
+std::vector<ReplicaPart> parts_of_batch(const PartRules& rules, std::span<const SampleSize> sizes);
+
+}  // namespace roll::train

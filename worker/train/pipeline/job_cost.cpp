@@ -1,0 +1,60 @@
+#include "worker/train/pipeline/job_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "worker/train/pipeline/job_schedule.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+// Counts the bytes that a rank sends to the other replicas. `own`: size in bytes of the gradients
+// of the elements that the rank updates. `weights_sent`: number of weights that a rank sends to
+// each other replica, if replicas share weights.
+void count_replicas(const spec::TrainSpec& spec, std::int64_t own, std::int64_t weights_sent,
+                    SentBytes& sent) {
+    const spec::ParallelSpec& p = spec.parallel;
+    const double dp = p.dp;
+    if (p.zero == 0 || p.dp == 1) {
+        // In a ring all-reduce, a rank sends almost twice the bytes that are summed.
+        sent.gradients = std::llround((dp - 1) / dp * 2 * static_cast<double>(own));
+        return;
+    }
+    // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
+    // the weights of its own rows to all other ranks.
+    const std::int64_t main = plan::main_bytes(spec.precision);
+    const std::int64_t element = plan::element_bytes(spec.precision);
+    sent.gradients = (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1);
+    sent.weights = (p.dp - 1) * (p.zero > 2 ? weights_sent * element : own * element / main);
+}
+
+}  // namespace
+
+plan::MemoryBytes JobCost::fullest() const {
+    return *std::ranges::max_element(memory, {}, &plan::MemoryBytes::total);
+}
+
+JobCost job_cost(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
+    const spec::ParallelSpec& p = spec.parallel;
+    JobCost job{job_pipeline(spec, model, on_gpu)};
+    job.report = need(plan::check(job.pipeline.schedule, job.pipeline.costs));
+    for (ChunkSpec& chunk : job.pipeline.chunks) chunk.tp = p.tp;
+    std::int64_t weights_sent = 0;
+    for (const plan::Held& held : stage_held(spec, model, job.pipeline, on_gpu)) {
+        job.memory.push_back(plan::memory_bytes(model, spec, held));
+        job.sent.tensor = std::max(job.sent.tensor, plan::tensor_bytes(model, spec, *held.part));
+        const plan::Owned owned = held.owned.value_or(plan::Owned{});
+        weights_sent = std::max(weights_sent, spec.microbatches() * owned.gathers + owned.updates);
+    }
+    if (p.tp == 1) job.sent.tensor = 0;
+    count_replicas(spec, job.fullest().updated, weights_sent, job.sent);
+    // A stage exchanges activations and their gradients with its neighbours. Stages on the same
+    // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
+    // only its own rows.
+    job.sent.message = plan::microbatch_tokens(spec) * model.hidden *
+                       plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);
+    return job;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,185 @@
+#include "worker/train/search/layouts.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "common/spec/pipeline.hpp"
+#include "common/spec/tensor.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr std::int64_t kLargestMicrobatch = 256;
+
+std::vector<int> divisors(int number) {
+    std::vector<int> all;
+    for (int i = 1; i <= number; ++i)
+        if (number % i == 0) all.push_back(i);
+    return all;
+}
+
+std::string first_problem(const std::vector<spec::Problem>& problems) {
+    return problems.front().path + " " + problems.front().message;
+}
+
+// Collects the layouts while the axes are chosen one after the other.
+class Lister {
+  public:
+    Lister(const spec::TrainSpec& spec, const spec::ModelConfig& model, const SearchSpace& space)
+        : spec_(spec),
+          model_(model),
+          space_(space) {}
+
+    LegalLayouts all() {
+        const int tp = spec_.parallel.tp, pp = spec_.parallel.pp;
+        for (const int i : space_.tp ? divisors(space_.ranks_per_node) : std::vector{tp})
+            if (space_.ranks % i == 0 && fits_tensors(i))
+                for (const int j : space_.pp ? divisors(space_.ranks / i) : std::vector{pp})
+                    if (space_.ranks % (i * j) == 0) add_mesh(i, j);
+        for (const auto& [stages, rule] : impossible_)
+            if (!possible_.contains(stages)) refuse("pp " + std::to_string(stages), rule);
+        return std::move(found_);
+    }
+
+  private:
+    void refuse(const std::string& value, const std::string& rule) {
+        found_.refused.push_back(value + ": " + rule);
+    }
+
+    bool fits_tensors(int tp) {
+        spec::TensorSizes sizes = spec::tensor_sizes(model_);
+        sizes.on_gpus = space_.on_gpu;
+        spec::ParallelSpec parallel = spec_.parallel;
+        parallel.tp = tp;
+        if (space_.sequence) parallel.sequence = false;
+        const auto problems = spec::tensor_problems(parallel, sizes);
+        if (!problems.empty()) refuse("tp " + std::to_string(tp), first_problem(problems));
+        return problems.empty();
+    }
+
+    void add_mesh(int tp, int pp) {
+        const int dp = space_.ranks / (tp * pp);
+        if (space_.dp > 0 && dp != space_.dp) return;
+        std::vector<int> chunks{spec_.parallel.vpp};
+        if (space_.vpp) {
+            chunks = {1};
+            for (int vpp = 2; pp > 1 && std::int64_t{vpp} * pp <= model_.layers; ++vpp)
+                if (model_.layers % (std::int64_t{vpp} * pp) == 0) chunks.push_back(vpp);
+        }
+        for (const spec::BatchPhase& phase : spec_.batch_phases)
+            if (phase.size % dp != 0)
+                return refuse("dp " + std::to_string(dp),
+                              "train.batch_size_schedule has batches "
+                              "of " +
+                                  std::to_string(phase.size) + " samples, no multiple of dp");
+        if (spec_.global_batch_size % dp != 0)
+            return refuse("dp " + std::to_string(dp), "train.global_batch_size " +
+                                                          std::to_string(spec_.global_batch_size) +
+                                                          " is not a multiple of dp");
+        const std::int64_t samples = spec_.global_batch_size / dp;
+        for (const int vpp : chunks)
+            for (const std::int64_t size : microbatches(samples))
+                if (samples % size == 0 && divides_phases(size * dp))
+                    add_details(
+                        {.dp = dp, .tp = tp, .pp = pp, .vpp = vpp, .micro_batch_size = size});
+    }
+
+    std::vector<std::int64_t> microbatches(std::int64_t samples) const {
+        if (!space_.micro_batch_size) return {spec_.micro_batch_size};
+        std::vector<std::int64_t> sizes;
+        for (std::int64_t i = 1; i <= std::min(samples, kLargestMicrobatch); i *= 2)
+            sizes.push_back(i);
+        if (samples <= kLargestMicrobatch && samples != sizes.back()) sizes.push_back(samples);
+        return sizes;
+    }
+
+    // Returns whether each batch of the schedule consists of whole micro-batches of all replicas.
+    bool divides_phases(std::int64_t rows) const {
+        return std::ranges::all_of(spec_.batch_phases, [&](const spec::BatchPhase& phase) {
+            return phase.size % rows == 0;
+        });
+    }
+
+    bool fits_stages(const Layout& layout) {
+        spec::ParallelSpec parallel = spec_.parallel;
+        parallel.pp = layout.pp;
+        parallel.vpp = layout.vpp;
+        const std::int64_t rows = layout.micro_batch_size * layout.dp;
+        const auto problems =
+            spec::pipeline_problems(parallel, {.microbatches = spec_.global_batch_size / rows,
+                                               .layers = model_.layers,
+                                               .rows = rows,
+                                               .on_gpus = space_.on_gpu});
+        if (problems.empty())
+            possible_.insert(layout.pp);
+        else
+            impossible_.try_emplace(layout.pp, first_problem(problems));
+        return problems.empty();
+    }
+
+    void add_details(Layout layout) {
+        if (!fits_stages(layout)) return;
+        using enum spec::Recompute;
+        std::vector<int> zeros{spec_.parallel.zero};
+        if (space_.zero)
+            zeros = layout.dp > 1 && !space_.on_gpu ? std::vector{0, 1, 2, 3} : std::vector{0};
+        std::vector sequences{spec_.parallel.sequence};
+        if (space_.sequence)
+            sequences = layout.tp > 1 ? std::vector{false, true} : std::vector{false};
+        std::vector recomputes{spec_.parallel.recompute};
+        if (space_.recompute) recomputes = {None, Attention, AttentionMlp, Full};
+        for (const int zero : zeros)
+            for (const bool sequence : sequences)
+                for (const spec::Recompute recompute : recomputes) {
+                    layout.zero = zero;
+                    layout.sequence = sequence;
+                    layout.recompute = recompute;
+                    found_.layouts.push_back(layout);
+                }
+    }
+
+    const spec::TrainSpec& spec_;
+    const spec::ModelConfig& model_;
+    const SearchSpace& space_;
+    LegalLayouts found_;
+    std::set<int> possible_;                 // values of pp that some layout has
+    std::map<int, std::string> impossible_;  // maps values of pp to the first rule that they broke
+};
+
+}  // namespace
+
+bool same_mesh(const Layout& a, const Layout& b) {
+    return a.dp == b.dp && a.tp == b.tp && a.pp == b.pp && a.vpp == b.vpp &&
+           a.micro_batch_size == b.micro_batch_size;
+}
+
+void set_layout(spec::TrainSpec& spec, const Layout& layout) {
+    spec::ParallelSpec& p = spec.parallel;
+    p.dp = layout.dp;
+    p.tp = layout.tp;
+    p.pp = layout.pp;
+    p.vpp = layout.vpp;
+    p.sequence = layout.sequence;
+    p.zero = layout.zero;
+    p.recompute = layout.recompute;
+    spec.micro_batch_size = layout.micro_batch_size;
+}
+
+std::string layout_text(const Layout& layout) {
+    std::string text = "dp " + std::to_string(layout.dp) + ", tp " + std::to_string(layout.tp);
+    if (layout.sequence) text += " with sequence";
+    text += ", pp " + std::to_string(layout.pp);
+    if (layout.vpp > 1) text += ", vpp " + std::to_string(layout.vpp);
+    if (layout.zero > 0) text += ", zero " + std::to_string(layout.zero);
+    if (layout.recompute != spec::Recompute::None)
+        text += std::string(", recompute ") + spec::name_of(layout.recompute);
+    return text + ", micro_batch_size " + std::to_string(layout.micro_batch_size);
+}
+
+LegalLayouts legal_layouts(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                           const SearchSpace& space) {
+    return Lister(spec, model, space).all();
+}
+
+}  // namespace roll::train

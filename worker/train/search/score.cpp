@@ -1,0 +1,128 @@
+#include "worker/train/search/score.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "worker/plan/cost.hpp"
+#include "worker/train/pipeline/choose_recompute.hpp"
+#include "worker/train/pipeline/job_cost.hpp"
+
+namespace roll::train {
+namespace {
+
+// Approximate memory of the program, and of temporary values of one block of logits.
+constexpr double kProgram = 160 << 20;
+
+double work(const plan::Costs& cost) {
+    return cost.forward + cost.backward_input + cost.backward_weight;
+}
+
+// Returns the number of FLOPs of a rank in one unit of time of plan::stage_costs(), with the
+// slowness of small products. `costs`: the costs without recomputation.
+double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                     std::span<const plan::Costs> costs) {
+    double units = 0;
+    for (const plan::Costs& cost : costs) units += work(cost);
+    const auto tokens = static_cast<double>(plan::microbatch_tokens(spec));
+    const double flops = plan::flops_per_token(model, spec.seq_length).causal * tokens;
+    return flops / spec.parallel.tp / units * (tokens + kRowsMore) / tokens;
+}
+
+// Returns the bytes that a rank sends to neighbouring stages in a step: activations and gradients
+// of each chunk.
+std::int64_t stage_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+    const spec::ParallelSpec& p = spec.parallel;
+    if (p.pp == 1) return 0;
+    const std::int64_t rows = plan::microbatch_tokens(spec) / (p.sequence ? p.tp : 1);
+    return 2 * p.vpp * spec.microbatches() * rows * model.hidden *
+           plan::element_bytes(spec.precision);
+}
+
+// Estimates the bytes that a rank with `count` parameters sends to the other replicas in a step.
+double replica_bytes(const spec::TrainSpec& spec, double count) {
+    const spec::ParallelSpec& p = spec.parallel;
+    const double others = (p.dp - 1.0) / p.dp, m = static_cast<double>(spec.microbatches());
+    const auto main = static_cast<double>(plan::main_bytes(spec.precision));
+    const auto element = static_cast<double>(plan::element_bytes(spec.precision));
+    switch (p.zero) {
+        case 0: return others * count * 2 * main;
+        case 1: return others * count * (main + element);
+        case 2: return others * count * (m * main + element);
+        default: return others * count * m * (main + 2 * element);
+    }
+}
+
+// Estimates the memory of a rank with `count` parameters. `held`: bytes of activations.
+double rank_memory(const spec::TrainSpec& spec, double count, double held) {
+    const spec::ParallelSpec& p = spec.parallel;
+    const double dp = p.dp;
+    const auto main = static_cast<double>(plan::main_bytes(spec.precision));
+    const auto element = static_cast<double>(plan::element_bytes(spec.precision));
+    const double weights = count * element / (p.zero > 2 ? dp : 1);
+    const double gradients = count * main / (p.zero > 1 ? dp : 1);
+    const double states = count * (3 * main - element) / (p.zero > 0 ? dp : 1);
+    return kProgram + weights + gradients + states + held;
+}
+
+}  // namespace
+
+LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+    const spec::ParallelSpec& p = spec.parallel;
+    JobPipeline job;
+    job.chunks = stage_chunks(model, stage_split(p));
+    const std::vector<plan::StagePart> parts = parts_of(job, p.tp);
+    const std::vector<plan::Costs> plain = plan::stage_costs(model, spec, parts);
+    const double unit = flops_of_unit(spec, model, plain);
+    std::vector<plan::Costs> costs = plain;
+    if (p.recompute != spec::Recompute::None && p.recompute != spec::Recompute::Auto)
+        costs =
+            plan::stage_costs(model, spec, parts, plan::recomputed_of(p, chunk_layers(job.chunks)));
+    std::vector<double> busy(static_cast<std::size_t>(p.pp)), count = busy, saved = busy;
+    double all = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::size_t stage = i % static_cast<std::size_t>(p.pp);
+        busy[stage] += work(costs[i]);
+        all += work(costs[i]);
+        count[stage] += static_cast<double>(plan::part_parameters(model, parts[i]));
+        saved[stage] += static_cast<double>(costs[i].after_forward);
+    }
+    const auto m = static_cast<double>(spec.microbatches());
+    const double slowest = std::ranges::max(busy), fill = all / p.pp * (p.pp - 1) / p.vpp;
+    const double most = std::ranges::max(count);
+    LayoutScore score;
+    score.microbatches = spec.microbatches();
+    score.sent = static_cast<std::int64_t>(replica_bytes(spec, most)) + stage_bytes(spec, model) +
+                 plan::tensor_bytes(model, spec, parts.front()) * p.vpp;
+    score.time = (m * slowest + fill) * unit + kFlopsPerByte * static_cast<double>(score.sent);
+    for (std::size_t stage = 0; stage < busy.size(); ++stage) {
+        const double live = std::min(m, static_cast<double>(p.pp));
+        score.memory = std::max(score.memory, static_cast<std::int64_t>(rank_memory(
+                                                  spec, count[stage], live * saved[stage])));
+    }
+    return score;
+}
+
+LayoutScore measure(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
+    const JobCost job = job_cost(spec, model, on_gpu);
+    const std::vector<plan::Costs> plain =
+        plan::stage_costs(model, spec, parts_of(job.pipeline, spec.parallel.tp));
+    LayoutScore score;
+    score.bubble = job.report.bubble;
+    score.memory = job.fullest().total();
+    score.sent = job.sent.gradients + job.sent.weights + job.sent.tensor + stage_bytes(spec, model);
+    score.time = job.report.makespan * flops_of_unit(spec, model, plain) +
+                 kFlopsPerByte * static_cast<double>(score.sent);
+    score.microbatches = spec.microbatches();
+    score.schedule = job.pipeline.schedule.name;
+    return score;
+}
+
+std::int64_t work_of(const spec::TrainSpec& spec) {
+    const spec::ParallelSpec& p = spec.parallel;
+    const std::int64_t schedules = p.schedule != spec::Schedule::Auto ? 1 : p.vpp == 1 ? 2 : 6;
+    return (schedules + 3) * 3 * p.pp * p.vpp * spec.microbatches();
+}
+
+}  // namespace roll::train

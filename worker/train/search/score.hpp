@@ -1,0 +1,41 @@
+// Estimates the time of a step and the memory of a rank for a layout.
+//
+// A time is a number of FLOPs: the FLOPs that a rank could compute in that time. Sending a byte
+// takes the time of kFlopsPerByte FLOPs, and no transfer overlaps with computation. A matrix
+// product of n rows takes the time of n + kRowsMore rows, because small products are slow.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/spec/model.hpp"
+#include "common/spec/train.hpp"
+
+namespace roll::train {
+
+// Both numbers fit CPU ranks that are connected by loopback or a 10 Gbit/s network, and GPU ranks
+// within a node.
+constexpr double kFlopsPerByte = 64;
+constexpr double kRowsMore = 64;
+
+struct LayoutScore {
+    double time = 0;  // FLOPs
+    double bubble = 0;
+    std::int64_t memory = 0;  // bytes of the rank that needs the most
+    std::int64_t sent = 0;    // bytes that a rank sends in a step
+    std::int64_t microbatches = 0;
+    std::string schedule = {};  // empty in an estimate
+};
+
+// Returns a score in a few microseconds, without a simulation of the pipeline.
+// `spec` has the layout.
+LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model);
+
+// Returns the score of the simulated pipeline. Throws RankFailure(invalid) if the job could not
+// run.
+LayoutScore measure(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu);
+
+// Returns the approximate number of actions that measure() simulates.
+std::int64_t work_of(const spec::TrainSpec& spec);
+
+}  // namespace roll::train

@@ -1,0 +1,128 @@
+#include "worker/train/search/search.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+// Limits of the search, which keep it below two seconds: actions that are simulated, layouts that
+// are simulated, and layouts that are simulated although their estimate exceeds the limit.
+constexpr std::int64_t kWork = 6'000'000;
+constexpr std::size_t kSimulated = 160, kOverLimit = 40;
+
+// Two times count as equal if they differ by less than this factor.
+constexpr double kEqual = 1.001;
+
+std::string legal_rules(const std::vector<std::string>& rules) {
+    std::string text;
+    for (std::size_t i = 0; i < std::min<std::size_t>(3, rules.size()); ++i)
+        text += "; " + rules[i];
+    return text;
+}
+
+// Orders the layouts: first those whose estimated memory is within the limit, the fastest first;
+// then the others, those with the least memory first.
+void order(std::vector<ScoredLayout>& all, std::int64_t limit) {
+    const auto key = [&](const ScoredLayout& one) {
+        const auto memory = static_cast<double>(one.score.memory);
+        const bool over = limit > 0 && one.score.memory > limit;
+        return std::tuple(over, over ? memory : one.score.time, memory);
+    };
+    std::ranges::stable_sort(all, {}, key);
+}
+
+// Returns whether `a` is better than `b`.
+bool is_better(const ScoredLayout& a, const ScoredLayout& b) {
+    if (a.score.time * kEqual < b.score.time) return true;
+    if (b.score.time * kEqual < a.score.time) return false;
+    return a.score.memory < b.score.memory;
+}
+
+// Adds a layout unless the list has a better one with the same mesh.
+void add(std::vector<ScoredLayout>& list, const ScoredLayout& one) {
+    const auto same = std::ranges::find_if(
+        list, [&](const ScoredLayout& other) { return same_mesh(one.layout, other.layout); });
+    if (same == list.end())
+        list.push_back(one);
+    else if (is_better(one, *same))
+        *same = one;
+}
+
+void keep_best(std::vector<ScoredLayout>& list) {
+    // is_better() is no strict weak order, because it treats close times as equal. Select the best
+    // layouts one after the other instead of sorting.
+    const std::size_t count = std::min(kBest, list.size());
+    for (std::size_t i = 0; i < count; ++i)
+        for (std::size_t j = i + 1; j < list.size(); ++j)
+            if (is_better(list[j], list[i])) std::swap(list[i], list[j]);
+    list.resize(count);
+}
+
+// Returns whether the list has the layout with less recomputation.
+bool is_dominated(const std::vector<ScoredLayout>& list, const Layout& layout) {
+    return std::ranges::any_of(list, [&](const ScoredLayout& one) {
+        Layout same = one.layout;
+        same.recompute = layout.recompute;
+        return same == layout && one.layout.recompute < layout.recompute;
+    });
+}
+
+}  // namespace
+
+SearchResult search_layouts(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                            const SearchSpace& space, std::int64_t limit) {
+    LegalLayouts legal = legal_layouts(spec, model, space);
+    if (legal.layouts.empty())
+        throw RankFailure(2, "no layout of " + std::to_string(space.ranks) +
+                                 " ranks is possible for this job" + legal_rules(legal.refused));
+    SearchResult result;
+    result.legal = legal.layouts.size();
+    result.rules = std::move(legal.refused);
+    spec::TrainSpec tried = spec;
+    // The limit is applied here, so that the memory of a layout above it is known, too.
+    if (spec.parallel.recompute != spec::Recompute::Auto) tried.parallel.memory_limit = 0;
+    std::vector<ScoredLayout> all;
+    for (const Layout& layout : legal.layouts) {
+        set_layout(tried, layout);
+        all.push_back({layout, estimate(tried, model)});
+    }
+    order(all, limit);
+    std::vector<ScoredLayout> fitting;  // all layouts that fit
+    std::int64_t work = 0;
+    std::size_t over = 0;
+    for (const ScoredLayout& one : all) {
+        const bool is_over = limit > 0 && one.score.memory > limit;
+        if (result.simulated >= kSimulated || (is_over && over >= kOverLimit)) break;
+        if (is_dominated(fitting, one.layout)) continue;
+        set_layout(tried, one.layout);
+        if (work + work_of(tried) > kWork) continue;
+        work += work_of(tried);
+        over += is_over ? 1 : 0;
+        ScoredLayout scored{one.layout, {}};
+        try {
+            scored.score = measure(tried, model, space.on_gpu);
+        } catch (const RankFailure& failure) {
+            result.rules.push_back(layout_text(one.layout) + ": " + failure.what());
+            continue;
+        }
+        if (result.simulated++ == 0 || scored.score.memory < result.smallest.score.memory)
+            result.smallest = scored;
+        if (limit > 0 && scored.score.memory > limit) {
+            add(result.refused, scored);
+            continue;
+        }
+        fitting.push_back(scored);
+        add(result.best, scored);
+    }
+    if (result.simulated == 0)
+        throw RankFailure(2, "no layout of " + std::to_string(space.ranks) +
+                                 " ranks is possible for this job" + legal_rules(result.rules));
+    keep_best(result.best);
+    keep_best(result.refused);
+    return result;
+}
+
+}  // namespace roll::train
