@@ -1,6 +1,7 @@
 #include "worker/train/model/model_setup.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "common/files.hpp"
 #include "worker/convert/read/open.hpp"
@@ -159,6 +160,11 @@ bool trains_scores(const spec::TrainSpec& spec) {
     return spec.objective == spec::Objective::Preference && spec.preference.compares_scores();
 }
 
+// Classes for sequence classification whose names are not those of the language model with another
+// ending. The class named Gemma3ForSequenceClassification reads images, too.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kScoreClasses{
+    {{"gemma3_text", "Gemma3TextForSequenceClassification"}}};
+
 // Makes a reward model: a score takes the place of the output layer. The HuggingFace config becomes
 // that of the family's model for sequence classification.
 void add_score(ModelSetup& setup) {
@@ -172,6 +178,8 @@ void add_score(ModelSetup& setup) {
             "ForCausalLM or ForSequenceClassification, but `architectures` is " +
             names.dump());
     name.replace(name.size() - kOfText.size(), kOfText.size(), "ForSequenceClassification");
+    for (const auto& [type, of_type] : kScoreClasses)
+        if (setup.hf_config.value("model_type", Json()) == type) name = of_type;
     setup.hf_config["architectures"] = {name};
     setup.hf_config["id2label"] = {{"0", "LABEL_0"}};
     setup.hf_config["label2id"] = {{"LABEL_0", 0}};
@@ -194,6 +202,7 @@ void add_lora(ModelSetup& setup, const spec::TrainSpec& spec) {
     if (setup.config.scores && std::ranges::find(whole, "score") == whole.end())
         whole.emplace_back("score");
     setup.base = spec.model.from;
+    setup.adapters = spec.model.adapters;
     const auto modules = families::modules_of(native_tensors(setup));
     const auto problems = spec::lora_target_problems(spec.lora, modules);
     if (!problems.empty()) refuse(problems[0].path + ": " + problems[0].message);

@@ -25,6 +25,7 @@
 #include "worker/layout/shards.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/contribute.hpp"
+#include "worker/train/ops/packed.hpp"
 
 namespace roll::train {
 
@@ -46,12 +47,15 @@ struct ParameterSpec {
     bool partial = false;
     double bound = 0;  // above 0: initial values are drawn uniformly from [-bound, bound)
     LoraRole lora = LoraRole::None;
+    spec::PackedForm form = {};  // is_packed(): `weight` holds packed rows, and there is no `main`
+    ops::FusedRows fused = {};   // the matrices of a packed weight
 };
 
 struct Parameters {
     std::vector<ParameterSpec> specs;
     at::Tensor flat_weight;
-    at::Tensor flat_main;  // main weights; undefined if flat_rest is defined
+    at::Tensor flat_packed;  // the packed weights, as bytes
+    at::Tensor flat_main;    // main weights; undefined if flat_rest is defined
     at::Tensor flat_rest;
     at::Tensor flat_grad;
     std::vector<at::Tensor> weight, main, rest, grad;
@@ -69,6 +73,16 @@ struct Parameters {
 // whole.
 bool is_splittable(const ParameterSpec& spec);
 
+// Returns the weight of parameter `i` in the type of the computation. Unpacks a packed weight; then
+// the result is a new tensor. Else the result is `weight`.
+at::Tensor weight_of(const Parameters& parameters, std::size_t i);
+
+// Packs the whole weight [O, I] of a packed parameter, and keeps this rank's part.
+void set_packed(const Parameters& parameters, std::size_t i, const at::Tensor& whole_OI);
+
+// Returns the number of elements of type flat_weight that a row of the parameter takes in `weight`.
+std::int64_t row_elements(const ParameterSpec& spec, std::int64_t element_bytes);
+
 // Returns the type of main weights and gradients.
 at::ScalarType main_type(const Parameters& parameters);
 
@@ -78,7 +92,8 @@ at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tenso
 // Returns an uninitialized tensor with the shape and type of the gradient of parameter `i`.
 at::Tensor grad_like(const Parameters& parameters, int i);
 
-// Copies elements of parameter i's main weight to `to`, a contiguous CPU tensor of main_type().
+// Copies elements of parameter i's main weight (for a packed parameter, of the unpacked weight) to
+// `to`, a contiguous CPU tensor of main_type().
 // Starts at element `begin` of the own rows, and copies as many elements as `to` has.
 void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to,
                std::int64_t begin = 0);
@@ -86,7 +101,7 @@ void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to
 // Give access to a parameter's main weight for writing. main_to_write() returns a CPU tensor in the
 // parameter's shape, which the caller fills; set_main() then copies that tensor to the parameter.
 // If the main weight is itself a CPU tensor, main_to_write() returns it and set_main() copies
-// nothing.
+// nothing. Not for packed parameters (set_packed()).
 at::Tensor main_to_write(const Parameters& parameters, std::size_t i);
 void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& written);
 
