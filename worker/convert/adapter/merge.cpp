@@ -105,8 +105,8 @@ Result<void> set_row_scale(const Source& source, const LoraModule& module, int n
 }
 
 // Appends elements [begin, begin + count) of `from`, each times `factor`.
-void append(std::vector<float>& to, const std::vector<float>& from, std::size_t begin,
-            std::size_t count, float factor = 1) {
+void append_scaled(std::vector<float>& to, const std::vector<float>& from, std::size_t begin,
+                   std::size_t count, float factor = 1) {
     for (std::size_t i = begin; i < begin + count; ++i) to.push_back(from[i] * factor);
 }
 
@@ -118,12 +118,12 @@ void add_to(Delta& sum, const Delta& more) {
     const auto k = static_cast<std::size_t>(more.lora_rank);
     std::vector<float> left, tiles;
     for (std::size_t row = 0; row < static_cast<std::size_t>(sum.rows); ++row) {
-        append(left, sum.left, row * r, r);
-        append(left, more.left, row * k, k, more.scale / sum.scale);
+        append_scaled(left, sum.left, row * r, r);
+        append_scaled(left, more.left, row * k, k, more.scale / sum.scale);
     }
     for (std::size_t tile = 0; tile < sum.right_tiles.size() / (r * kTile); ++tile) {
-        append(tiles, sum.right_tiles, tile * r * kTile, r * kTile);
-        append(tiles, more.right_tiles, tile * k * kTile, k * kTile);
+        append_scaled(tiles, sum.right_tiles, tile * r * kTile, r * kTile);
+        append_scaled(tiles, more.right_tiles, tile * k * kTile, k * kTile);
     }
     sum.left = std::move(left);
     sum.right_tiles = std::move(tiles);

@@ -7,7 +7,7 @@
 namespace roll::convert {
 namespace {
 
-constexpr const char* kQuantization = "quantization_config";
+constexpr const char* kBitsConfig = "quantization_config";
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kState = ".quant_state.bitsandbytes__nf4";
 constexpr std::array<std::string_view, 8> kParts{".weight.absmax",
@@ -143,7 +143,7 @@ Result<Decoded> decoded_int8(const tensor::StridedView& codes, const Parts& modu
 }  // namespace
 
 bool is_bitsandbytes(const Json& hf_config) {
-    const Json given = hf_config.value(kQuantization, Json());
+    const Json given = hf_config.value(kBitsConfig, Json());
     return given.is_object() && given.value("quant_method", Json()) == "bitsandbytes";
 }
 
@@ -185,7 +185,7 @@ Result<void> BitsTensors::attach(
         for (const Piece& piece : source.tensors.back().stored.pieces)
             source.overlay.bits.emplace(piece.hf, decoded.weight);
     }
-    source.config.hf_config.erase(kQuantization);
+    source.config.hf_config.erase(kBitsConfig);
     return {};
 }
 

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/model/packed_base.hpp"
 
 namespace roll::train {
 namespace {

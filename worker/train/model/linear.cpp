@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/model/packed_base.hpp"
 #include "worker/train/ops/linear.hpp"
 
 namespace roll::train {

@@ -14,6 +14,7 @@
 #include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
 #include "worker/formats/peft.hpp"
+#include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/random.hpp"
 #include "worker/train/process/failure.hpp"
 

@@ -1,7 +1,6 @@
 #include "worker/train/model/model_setup.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "common/files.hpp"
 #include "worker/convert/read/open.hpp"
@@ -160,11 +159,6 @@ bool trains_scores(const spec::TrainSpec& spec) {
     return spec.objective == spec::Objective::Preference && spec.preference.compares_scores();
 }
 
-// Classes for sequence classification whose names are not those of the language model with another
-// ending. The class named Gemma3ForSequenceClassification reads images, too.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kScoreClasses{
-    {{"gemma3_text", "Gemma3TextForSequenceClassification"}}};
-
 // Makes a reward model: a score takes the place of the output layer. The HuggingFace config becomes
 // that of the family's model for sequence classification.
 void add_score(ModelSetup& setup) {
@@ -178,8 +172,10 @@ void add_score(ModelSetup& setup) {
             "ForCausalLM or ForSequenceClassification, but `architectures` is " +
             names.dump());
     name.replace(name.size() - kOfText.size(), kOfText.size(), "ForSequenceClassification");
-    for (const auto& [type, of_type] : kScoreClasses)
-        if (setup.hf_config.value("model_type", Json()) == type) name = of_type;
+    // The text model of a family that also reads images has a class of its own
+    const Json type = setup.hf_config.value("model_type", Json());
+    const bool is_text = type.is_string() && type.get<std::string>().ends_with("_text");
+    if (is_text && name.find("Text") == std::string::npos) name.insert(name.find("For"), "Text");
     setup.hf_config["architectures"] = {name};
     setup.hf_config["id2label"] = {{"0", "LABEL_0"}};
     setup.hf_config["label2id"] = {{"LABEL_0", 0}};

@@ -416,12 +416,6 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     return p;
 }
 
-at::Tensor weight_of(const Parameters& p, std::size_t i) {
-    const spec::PackedForm& form = p.specs[i].form;
-    return form.is_packed() ? ops::unpacked(form, p.weight[i], p.flat_weight.scalar_type())
-                            : p.weight[i];
-}
-
 void set_packed(const Parameters& p, std::size_t i, const at::Tensor& whole_OI) {
     const ParameterSpec& spec = p.specs[i];
     const at::Tensor all = ops::packed(spec.form, whole_OI, spec.fused);
@@ -433,11 +427,6 @@ void set_packed(const Parameters& p, std::size_t i, const at::Tensor& whole_OI) 
                 .copy_(all.narrow(0, part.whole[0], part.size[0]));
     }
     p.weight[i].copy_(p.is_split[i] ? own_rows(p, i, own) : own);
-}
-
-std::int64_t row_elements(const ParameterSpec& spec, std::int64_t element_bytes) {
-    return spec.form.is_packed() ? spec.form.row_bytes() / element_bytes
-                                 : c10::multiply_integers(spec.sizes) / spec.sizes[0];
 }
 
 at::ScalarType main_type(const Parameters& p) {

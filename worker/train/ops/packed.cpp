@@ -112,7 +112,7 @@ MatrixScales pack_scales(std::vector<float> scales) {
 }
 
 // Returns the numbers of the weight's rows that belong to matrix `k`, in the matrix's order.
-std::vector<std::int64_t> rows_of(const FusedRows& fused, std::size_t k) {
+std::vector<std::int64_t> matrix_rows(const FusedRows& fused, std::size_t k) {
     std::int64_t length = 0, begin = 0;
     for (std::size_t i = 0; i < fused.runs.size(); ++i) {
         if (i == k) begin = length;
@@ -133,7 +133,7 @@ std::vector<PackedScales> packed_scales(const PackedForm& form, const at::Tensor
     const auto* scale = scale_OB.const_data_ptr<float>();
     std::vector<PackedScales> of_rows(static_cast<std::size_t>(scale_OB.size(0)));
     for (std::size_t k = 0; k < fused.runs.size(); ++k) {
-        const std::vector<std::int64_t> rows = rows_of(fused, k);
+        const std::vector<std::int64_t> rows = matrix_rows(fused, k);
         std::vector<float> scales;
         for (const std::int64_t row : rows)
             scales.insert(scales.end(), scale + row * blocks, scale + (row + 1) * blocks);

@@ -7,6 +7,7 @@
 
 #include "worker/layout/rows.hpp"
 #include "worker/plan/buckets.hpp"
+#include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"

@@ -8,6 +8,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/model/packed_base.hpp"
 #include "worker/train/optim/gradient_sums.hpp"
 
 namespace roll::train {

@@ -9,6 +9,8 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/model/packed_base.hpp"
+
 namespace roll::train {
 namespace {
 

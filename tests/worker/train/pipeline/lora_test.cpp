@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tests/worker/train/pipeline/cells.hpp"
+#include "worker/train/model/packed_base.hpp"
 
 namespace roll::train {
 namespace {
