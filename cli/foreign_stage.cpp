@@ -202,6 +202,43 @@ Json lora_targets(const Config& config, const char* key, Json usual) {
     return names;
 }
 
+// Sets the form of the frozen weights: 4 or 8 bits, as bitsandbytes quantizes them. `type` is the
+// key of the 4-bit table, and `nested` the key that also quantizes the scales.
+void set_base(const Config& config, int bits, const char* type, const char* nested,
+              bool nested_by_default) {
+    if (bits == 8) return config.set("train.lora.base", "int8");
+    const std::string table = config.text(type).value_or("nf4");
+    if (table != "nf4") return config.refuse(type, fmt::format("is {}; supported: nf4", table));
+    config.set("train.lora.base", "nf4");
+    if (config.has(nested) ? config.flag(nested) : nested_by_default)
+        config.set("train.lora.double_quantization", true);
+}
+
+// Reads LLaMA-Factory's quantization of the frozen weights.
+void read_factory_base(const Config& config, bool is_lora) {
+    const auto bits = config.number("quantization_bit");
+    if (!bits) return;
+    const std::string method = config.text("quantization_method").value_or("bnb");
+    if (*bits != 4 && *bits != 8)
+        return config.refuse("quantization_bit", fmt::format("is {}; supported: 4, 8", *bits));
+    if (method != "bnb" && method != "bitsandbytes")
+        return config.refuse("quantization_method", fmt::format("is {}; supported: bnb", method));
+    if (!is_lora)
+        return config.refuse("quantization_bit",
+                             "needs finetuning_type lora, because quantized weights are frozen");
+    set_base(config, static_cast<int>(*bits), "quantization_type", "double_quantization", true);
+}
+
+// Reads TRL's quantization of the frozen weights.
+void read_trl_base(const Config& config, bool is_lora) {
+    const bool is_4 = config.flag("load_in_4bit"), is_8 = config.flag("load_in_8bit");
+    const char* const key = is_4 ? "load_in_4bit" : "load_in_8bit";
+    if (!is_4 && !is_8) return;
+    if (is_4 && is_8) return config.refuse(key, "cannot be true together with load_in_8bit");
+    if (!is_lora) return config.refuse(key, "needs use_peft, because quantized weights are frozen");
+    set_base(config, is_4 ? 4 : 8, "bnb_4bit_quant_type", "use_bnb_nested_quant", false);
+}
+
 void set_lora(const Config& config, const std::string& key, double rank) {
     config.set("train.lora.r", static_cast<std::int64_t>(rank));
     if (const auto alpha = config.number("lora_alpha"))
@@ -244,6 +281,7 @@ void read_stage(const Config& config) {
 
 void read_lora(const Config& config) {
     if (is_of_trl(config)) {
+        read_trl_base(config, config.flag("use_peft"));
         if (!config.flag("use_peft")) return;
         set_lora(config, "lora_r", config.number("lora_r").value_or(16));
         if (const auto names = config.names("lora_modules_to_save"); !names.empty())
@@ -254,6 +292,7 @@ void read_lora(const Config& config) {
     }
     const bool of_factory = config.has("stage") || config.has("dataset");
     const std::string type = config.text("finetuning_type").value_or(of_factory ? "lora" : "full");
+    read_factory_base(config, type == "lora");
     if (type == "lora") {
         if (!config.has("finetuning_type"))
             config.foreign.remarks.push_back("finetuning_type is lora by default");

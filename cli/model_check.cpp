@@ -147,7 +147,7 @@ std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
     }
     if (!job.whole) return std::nullopt;
     Json sizes = job.model;
-    for (const char* key : {"family", "from", "freeze"}) sizes.erase(key);
+    for (const char* key : {"family", "from", "freeze", "adapters"}) sizes.erase(key);
     if (!sizes.contains("vocab_size")) sizes["vocab_size"] = ids.value_or(kByteValues);
     Model model;
     const auto build = [&]() -> Result<void> {

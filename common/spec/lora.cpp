@@ -90,11 +90,16 @@ void check_saved_modules(const Json& lora, std::vector<Problem>& problems) {
     }
 }
 
+constexpr std::array<std::pair<std::string_view, LoraBase>, 3> kBases{
+    {{"full", LoraBase::Full}, {"nf4", LoraBase::Nf4}, {"int8", LoraBase::Int8}}};
+
 }  // namespace
 
 const char* name_of(LoraPlace place) {
     return kLoraPlaces[static_cast<std::size_t>(place)].first.data();
 }
+
+const char* name_of(LoraBase base) { return kBases[static_cast<std::size_t>(base)].first.data(); }
 
 LoraSpec lora_spec(const Json& json) {
     LoraSpec lora;
@@ -106,6 +111,9 @@ LoraSpec lora_spec(const Json& json) {
     lora.dora = json.value("dora", Json()) == true;
     lora.lr_ratio = number_or(json, "lr_ratio", 1);
     lora.modules_to_save = names_in(json.value("modules_to_save", Json()));
+    for (const auto& [name, base] : kBases)
+        if (json.value("base", Json()) == name) lora.base = base;
+    lora.double_quantization = json.value("double_quantization", Json()) == true;
     const std::vector<std::string> targets = targets_of(json);
     const Json ranks = object_of(json, "rank_pattern"), alphas = object_of(json, "alpha_pattern");
     for (const auto& [name, place] : kLoraPlaces) {
@@ -138,6 +146,11 @@ std::vector<Problem> lora_problems(const Json& document) {
                             "merged into; allowed: false with objective reward and train.lora"});
     check_targets(lora, problems);
     check_saved_modules(lora, problems);
+    if (lora.value("double_quantization", Json()) == true && lora.value("base", Json()) != "nf4")
+        problems.push_back(
+            {"train.lora.double_quantization",
+             "is true, but only the scales of base nf4 can be quantized; allowed: false, or set "
+             "train.lora.base to nf4"});
     const Json model = object_of(document, "model");
     if (!model.contains("from"))
         problems.push_back(

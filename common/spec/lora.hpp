@@ -44,6 +44,10 @@ struct LoraModule {
     friend bool operator==(const LoraModule&, const LoraModule&) = default;
 };
 
+// The form in which a LoRA job stores the frozen weights of the decoder layers' linear layers.
+// Full: as the job's other weights. Nf4, Int8: packed (packed_form.hpp).
+enum class LoraBase { Full, Nf4, Int8 };
+
 struct LoraSpec {
     std::int64_t r = 8;
     double alpha = 8;
@@ -55,11 +59,14 @@ struct LoraSpec {
     // Modules that are trained whole and stored in the adapter; each is named by the last part of
     // its name
     std::vector<std::string> modules_to_save = {};
+    LoraBase base = LoraBase::Full;
+    bool double_quantization = false;  // also packs the scales of Nf4
     bool is_set() const { return !modules.empty(); }
     friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
 };
 
 const char* name_of(LoraPlace place);
+const char* name_of(LoraBase base);
 
 // Reads train.lora. Requires that lora_problems() is empty. If `json` is null, the result has no
 // modules.

@@ -223,9 +223,17 @@ constexpr std::array<std::string_view, 3> kDropouts{"attention_dropout", "residu
 
 void check_model_source(const Json& document, std::vector<Problem>& problems) {
     const Json model = document.value("model", Json());
-    if (!model.is_object() || !model.contains("from")) return;
+    if (!model.is_object()) return;
+    if (!model.contains("from")) {
+        if (model.contains("adapters"))
+            problems.push_back({"model.adapters",
+                                "needs model.from, the directory of the model to which the "
+                                "adapters belong"});
+        return;
+    }
+    constexpr std::array<std::string_view, 4> kOwn{"from", "freeze", "vocab_size", "adapters"};
     for (const auto& [key, value] : model.items()) {
-        if (key == "from" || key == "freeze" || key == "vocab_size") continue;
+        if (std::ranges::find(kOwn, key) != kOwn.end()) continue;
         if (std::ranges::find(kDropouts, key) != std::end(kDropouts)) continue;
         problems.push_back(
             {"model." + key, "cannot be set with model.from, whose config determines it"});

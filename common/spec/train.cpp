@@ -88,9 +88,10 @@ Result<ModelSource> read_model(const Json& json) {
     else
         model.vocab = reader.get_or("vocab_size", model.vocab);
     model.freeze = reader.get_or("freeze", model.freeze);
+    model.adapters = reader.get_or("adapters", model.adapters);
     ROLL_TRY_VOID(reader.finish_lenient());
     Json sizes = json;
-    for (const char* key : {"family", "from", "freeze"}) sizes.erase(key);
+    for (const char* key : {"family", "from", "freeze", "adapters"}) sizes.erase(key);
     if (!model.from.empty()) sizes = dropouts_of(json);
     model.hf_config = sizes.dump();
     return model;

@@ -37,6 +37,8 @@ struct ModelSource {
     // number of embedding rows if `from` is set; 0: the number in that model
     std::int64_t vocab = 0;
     std::vector<std::string> freeze;  // globs of the native names of frozen parameters
+    // absolute paths of the LoRA adapters that are merged into the weights of `from`, in order
+    std::vector<std::string> adapters = {};
 };
 
 // The interval between validations of a set during training, in steps or in trained tokens; 0:

@@ -52,6 +52,38 @@ TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
               Json::parse(R"({"r": 16, "alpha": 32, "targets": ["q_proj", "v_proj"]})"));
 }
 
+TEST_F(ForeignFile, BitsandbytesBecomesTheFormOfTheFrozenWeights) {
+    const auto lora = [&](const char* others) {
+        Json with = config();
+        with.update(Json::parse(others));
+        EXPECT_EQ(problems(with), "") << others;
+        return job(with)["train"]["lora"];
+    };
+    const Json nf4 = lora(R"({"finetuning_type": "lora", "quantization_bit": 4})");
+    EXPECT_EQ(nf4["base"], "nf4");
+    EXPECT_EQ(nf4["double_quantization"], true);
+    EXPECT_EQ(lora(R"({"finetuning_type": "lora", "quantization_bit": 8,
+                       "quantization_method": "bnb"})")["base"],
+              "int8");
+    Json trl = Json::parse(kTrlLora);
+    trl["load_in_4bit"] = true;
+    const Json of_trl = lora(trl.dump().c_str());
+    EXPECT_EQ(of_trl["base"], "nf4");
+    EXPECT_FALSE(of_trl.contains("double_quantization"));
+    for (const auto& [others, told] : std::map<std::string, const char*>{
+             {R"({"finetuning_type": "lora", "quantization_bit": 3})", "is 3; supported: 4, 8"},
+             {R"({"finetuning_type": "full", "quantization_bit": 4})",
+              "needs finetuning_type lora"},
+             {R"({"finetuning_type": "lora", "quantization_bit": 4, "quantization_type": "fp4"})",
+              "is fp4; supported: nf4"},
+             {R"({"finetuning_type": "lora", "quantization_bit": 4, "quantization_method": "hqq"})",
+              "is hqq; supported: bnb"}}) {
+        Json wrong = config();
+        wrong.update(Json::parse(others));
+        EXPECT_NE(problems(wrong).find(told), std::string::npos) << problems(wrong);
+    }
+}
+
 TEST_F(ForeignFile, DataOfAnotherStageAreRefused) {
     const auto told = [&](const char* others) {
         Json with = config();

@@ -110,9 +110,11 @@ const std::map<std::string, const char*>& changes() {
 
 // Keys that count only together with another key, or that are refused unless they have one value.
 const std::set<std::string> kTestedBelow{
-    "train_on_prompt", "eval_steps",        "num_train_epochs",  "finetuning_type", "template",
-    "mask_history",    "sequence_parallel", "lora_rank",         "lora_alpha",      "lora_dropout",
-    "lora_target",     "loraplus_lr_ratio", "additional_target", "use_rslora",      "use_dora"};
+    "train_on_prompt",   "eval_steps",         "num_train_epochs",  "finetuning_type",
+    "template",          "mask_history",       "sequence_parallel", "lora_rank",
+    "lora_alpha",        "lora_dropout",       "lora_target",       "loraplus_lr_ratio",
+    "additional_target", "use_rslora",         "use_dora",          "quantization_method",
+    "quantization_type", "bnb_4bit_quant_type"};
 
 TEST_F(ForeignFile, EachHonouredKeyChangesTheJobFile) {
     const Json unchanged = job(config());

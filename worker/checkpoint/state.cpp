@@ -57,6 +57,7 @@ std::string encode(const State& s) {
                               {"train_tokens", s.train_tokens},
                               {"seq_length", s.seq_length},
                               {"data", s.data},
+                              {"order", s.order},
                               {"loss", s.loss},
                               {"valid_loss", optional_json(s.valid_loss)},
                               {"best_valid_loss", optional_json(s.best_valid_loss)},
@@ -80,6 +81,7 @@ Result<State> decode_state(std::string_view text) {
     s.train_tokens = reader.get<std::int64_t>("train_tokens");
     s.seq_length = reader.get_or<std::int64_t>("seq_length", 0);
     s.data = reader.get_or("data", s.data);
+    s.order = reader.get_or("order", s.order);
     s.loss = reader.get_or("loss", 0.0);
     s.valid_loss = optional_double(reader, "valid_loss");
     s.best_valid_loss = optional_double(reader, "best_valid_loss");

@@ -44,6 +44,8 @@ struct State {
     // one hash per training file, computed from samples of the file and, if known, from the whole
     // file; empty: unknown
     std::vector<std::string> data;
+    // the order of the samples: data.order with its weights and phases; empty: unknown
+    std::string order;
     double loss = 0;                        // loss of the last step
     std::optional<double> valid_loss;       // loss of the last validation, in nats per token
     std::optional<double> best_valid_loss;  // the lowest loss of any validation so far

@@ -13,6 +13,10 @@
 
 namespace roll::formats {
 
+// Roll's own key of adapter_config.json: directories of the adapters that were merged into the base
+// model before this adapter was trained, in order. PEFT ignores this key.
+inline constexpr const char* kBaseAdapters = "base_adapters";
+
 // The LoRA of one module of the base model. The views point into the adapter's mapped file.
 struct LoraModule {
     std::string module;     // name such as "model.layers.0.self_attn.q_proj"

@@ -1,8 +1,10 @@
 #include "worker/plan/cost.hpp"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
+#include "common/spec/packed_form.hpp"
 #include "worker/plan/spare_room.hpp"
 
 namespace roll::plan {
@@ -194,6 +196,40 @@ LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
 
 constexpr std::int64_t kMib = 1 << 20;
 
+// A matrix of a decoder layer.
+struct Matrix {
+    std::int64_t rows = 0, columns = 0;
+};
+
+std::array<Matrix, 4> layer_matrices(const spec::ModelConfig& m) {
+    const std::int64_t attention = m.heads * m.head_dim;
+    return {{{attention + 2 * m.kv_heads * m.head_dim, m.hidden},
+             {m.hidden, attention},
+             {2 * m.intermediate, m.hidden},
+             {m.hidden, m.intermediate}}};
+}
+
+// Returns the bytes that packing saves in one layer of a LoRA job with a packed base.
+std::int64_t layer_saving(const spec::ModelConfig& m, std::int64_t element) {
+    if (!m.lora.is_set() || m.lora.base == spec::LoraBase::Full) return 0;
+    std::int64_t saved = 0;
+    for (const Matrix& matrix : layer_matrices(m)) {
+        const spec::PackedForm form{m.lora.base, m.lora.double_quantization, 0, matrix.columns};
+        saved += matrix.rows * (matrix.columns * element - form.row_bytes());
+    }
+    return saved;
+}
+
+// Returns the elements of the largest matrix, which is unpacked for its product; 0 if none is
+// packed.
+std::int64_t largest_unpacked(const spec::ModelConfig& m) {
+    if (!m.lora.is_set() || m.lora.base == spec::LoraBase::Full) return 0;
+    std::int64_t most = 0;
+    for (const Matrix& matrix : layer_matrices(m))
+        most = std::max(most, matrix.rows * matrix.columns);
+    return most;
+}
+
 // Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, but at
 // most the size of the checkpoint buffer. One replica writes the stage's weights. The replicas
 // divide the `states` elements of the optimizer's state among them. If they share optimizer state,
@@ -287,7 +323,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t moving = count - held.frozen;
     const std::int64_t states = held.states.value_or(2 * moving);
     const Owned owned = held.owned.value_or(Owned{count, moving, states});
-    bytes.weights = (owned.weights > 0 ? owned.weights : count) * element;
+    bytes.weights = owned.weights > 0 ? owned.weights * element
+                                      : count * element - part.layers * layer_saving(m, element);
     // The frozen weights of a LoRA job have no main weights.
     const bool is_lora = model.lora.is_set();
     bytes.main_weights = (is_lora ? owned.trained : owned.all) * (main - element);
@@ -331,7 +368,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv);
     const std::int64_t backward =
         backward_extra(m, rows, segments, held.recompute, outside, layer) * element;
-    bytes.workspace = std::max(loss, backward);
+    bytes.workspace = std::max(loss, backward + largest_unpacked(m) * element);
     bytes.snapshot = snapshot_bytes(model, spec, part, count, states - held.copied_states);
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;

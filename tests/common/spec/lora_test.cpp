@@ -39,6 +39,9 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
         {"/train/lora/modules_to_save", "norm",
          "train.lora.modules_to_save has norm, which cannot be trained whole beside LoRA; allowed: "
          "embed_tokens, lm_head"},
+        {"/train/lora/double_quantization", true,
+         "train.lora.double_quantization is true, but only the scales of base nf4 can be "
+         "quantized; allowed: false, or set train.lora.base to nf4"},
         {"/model/from", Json(),
          "train.lora needs a trained model; set model.from to a model's directory"},
         {"/model/vocab_size", 300,

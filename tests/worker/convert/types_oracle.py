@@ -200,6 +200,85 @@ class Quantized(FolderCase):
         self.assertIn('mca has no scales', done.stderr)
 
 
+class Bits(FolderCase):
+    """Weights of bitsandbytes, written by its formulas."""
+
+    NF4 = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+           -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+           0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0]
+
+    @classmethod
+    def packed(cls, name, tensor, nested):
+        """Returns the tensors of a weight in NF4, and its values in fp32."""
+        table, flat = torch.tensor(cls.NF4), tensor.float().flatten()
+        blocks = torch.nn.functional.pad(flat, (0, -len(flat) % 64)).view(-1, 64)
+        scales = blocks.abs().amax(1)
+        codes = (blocks / scales[:, None]).unsqueeze(-1).sub(table).abs().argmin(-1).flatten()[:len(flat)]
+        state = {'quant_type': 'nf4', 'blocksize': 64, 'dtype': 'bfloat16', 'shape': list(tensor.shape)}
+        written = {name + '.quant_map': table, name: (codes[::2] * 16 + codes[1::2]).byte()[:, None]}
+        if nested:
+            map_, offset = torch.linspace(-1, 1, 256), scales.mean().item()
+            group = (scales - offset).abs().max()
+            coded = ((scales - offset) / group)[:, None].sub(map_).abs().argmin(-1)
+            scales = map_[coded] * group + torch.tensor(offset)
+            state.update(nested_blocksize=256, nested_dtype='float32', nested_offset=offset)
+            written.update({name + '.absmax': coded.byte(), name + '.nested_absmax': group[None],
+                            name + '.nested_quant_map': map_})
+        else:
+            written[name + '.absmax'] = scales
+        text = json.dumps(state).encode()
+        written[name + '.quant_state.bitsandbytes__nf4'] = torch.tensor(list(text), dtype=torch.uint8)
+        values = table[codes] * scales.repeat_interleave(64)[:len(flat)]
+        return written, values.view(tensor.shape)
+
+    @staticmethod
+    def eight(name, tensor):
+        scales = tensor.float().abs().amax(1)
+        codes = (tensor.float() * (127 / scales[:, None])).round().to(torch.int8)
+        module = name.removesuffix('weight')
+        written = {name: codes, module + 'SCB': scales, module + 'weight_format': torch.tensor(0, dtype=torch.uint8)}
+        return written, codes.float() * scales[:, None] * 7.874015718698502e-3
+
+    def quantize(self, pack):
+        hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+        path, written, meant = hf / 'model.safetensors', {}, {}
+        for name, tensor in load_file(path).items():
+            written[name] = meant[name] = tensor.bfloat16()
+            if name.endswith('_proj.weight'):
+                parts, meant[name] = pack(name, tensor)
+                written.update({key: value.contiguous() for key, value in parts.items()})
+        save_file(written, path, {'format': 'pt'})
+        config = json.loads((hf / 'config.json').read_text())
+        config['quantization_config'] = {'quant_method': 'bitsandbytes', 'load_in_4bit': True}
+        (hf / 'config.json').write_text(json.dumps(config))
+        return hf, meant
+
+    def test_its_weights_are_read_as_numbers(self):
+        for pack in (lambda *one: self.packed(*one, False), lambda *one: self.packed(*one, True), self.eight):
+            hf, meant = self.quantize(pack)
+            for kind in ('fp32', 'bf16'):
+                out = self.root / kind
+                run('convert', hf, out, '--to', 'hf', '--dtype', kind, '--overwrite')
+                got = load_file(out / 'model.safetensors')
+                self.assertEqual(sorted(got), sorted(meant))
+                for name, tensor in meant.items():
+                    error = (got[name].float() - tensor.float()).abs().max().item()
+                    self.assertLess(error, 1e-6 if kind == 'fp32' else 0.01, name)
+                self.assertNotIn('quantization_config', (out / 'config.json').read_text())
+            run('convert', hf, self.root / 'mca', '--tp', 2, '--dtype', 'fp32', '--overwrite')
+            run('diff', self.root / 'fp32', self.root / 'mca')
+
+    def test_wrong_tensors_are_named(self):
+        hf, _ = self.quantize(lambda *one: self.packed(*one, False))
+        path, name = hf / 'model.safetensors', 'model.layers.0.mlp.up_proj.weight.absmax'
+        tensors = load_file(path)
+        for change, told in (({name: tensors[name][:-1].clone()}, f'{name} of bitsandbytes is F32'),
+                             ({}, f'{name} of bitsandbytes is missing')):
+            kept = {key: value for key, value in tensors.items() if key != name}
+            save_file({**kept, **change}, path, {'format': 'pt'})
+            self.assertIn(told, run('convert', hf, self.root / 'out', code=1).stderr)
+
+
 class Codes(FolderCase):
     """Weights that are codes of a quantization are refused, with its name in the message."""
 
@@ -210,7 +289,7 @@ class Codes(FolderCase):
         self.assertFalse((self.root / 'out').exists())
 
     def test_a_method_that_the_config_names(self):
-        for word, name in (('gptq', 'GPTQ'), ('awq', 'AWQ'), ('bitsandbytes', 'bitsandbytes'), ('hqq', 'hqq'),
+        for word, name in (('gptq', 'GPTQ'), ('awq', 'AWQ'), ('hqq', 'hqq'),
                            ('compressed-tensors', 'compressed-tensors'), ('torchao', 'torchao'), ('mxfp4', 'MXFP4')):
             hf = make('llama', MODELS['llama'][0], self.root / word)
             config = json.loads((hf / 'config.json').read_text())

@@ -104,6 +104,32 @@ Result<void> set_row_scale(const Source& source, const LoraModule& module, int n
     return {};
 }
 
+// Appends elements [begin, begin + count) of `from`, each times `factor`.
+void append_scaled(std::vector<float>& to, const std::vector<float>& from, std::size_t begin,
+                   std::size_t count, float factor = 1) {
+    for (std::size_t i = begin; i < begin + count; ++i) to.push_back(from[i] * factor);
+}
+
+// Adds the change of a further adapter to a tensor's change: s B A + s' B' A' is one product of the
+// joined factors.
+void add_to(Delta& sum, const Delta& more) {
+    constexpr std::size_t kTile = 32;
+    const auto r = static_cast<std::size_t>(sum.lora_rank);
+    const auto k = static_cast<std::size_t>(more.lora_rank);
+    std::vector<float> left, tiles;
+    for (std::size_t row = 0; row < static_cast<std::size_t>(sum.rows); ++row) {
+        append_scaled(left, sum.left, row * r, r);
+        append_scaled(left, more.left, row * k, k, more.scale / sum.scale);
+    }
+    for (std::size_t tile = 0; tile < sum.right_tiles.size() / (r * kTile); ++tile) {
+        append_scaled(tiles, sum.right_tiles, tile * r * kTile, r * kTile);
+        append_scaled(tiles, more.right_tiles, tile * k * kTile, k * kTile);
+    }
+    sum.left = std::move(left);
+    sum.right_tiles = std::move(tiles);
+    sum.lora_rank += more.lora_rank;
+}
+
 Result<int> number_of(const Source& source, const std::string& tensor, const Shape& shape) {
     const auto found = source.model.number.find(tensor);
     if (found == source.model.number.end())
@@ -177,11 +203,14 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
         ROLL_TRY(const int number,
                  number_of(source, module.module + ".weight", {delta.rows, delta.columns}));
         if (module.magnitude) ROLL_TRY_VOID(set_row_scale(source, module, number, delta));
-        if (!source.overlay.deltas.emplace(number, std::move(delta)).second)
-            return fail(
-                ErrorCode::InvalidArgument,
-                "two adapters change " + module.module + ", the second is in " + directory.string(),
-                "merge one adapter, then merge the other into the result");
+        const auto [before, is_first] = source.overlay.deltas.try_emplace(number, std::move(delta));
+        if (is_first) continue;
+        if (module.magnitude || !before->second.row_scale.empty())
+            return fail(ErrorCode::InvalidArgument,
+                        "two adapters change " + module.module +
+                            ", and one of them has DoRA; the second is in " + directory.string(),
+                        "merge one adapter, then merge the other into the result");
+        add_to(before->second, delta);
     }
     return {};
 }

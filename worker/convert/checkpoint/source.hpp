@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/convert/checkpoint/bits.hpp"
 #include "worker/convert/checkpoint/block_scale.hpp"
 #include "worker/convert/checkpoint/delta.hpp"
 #include "worker/convert/checkpoint/format.hpp"
@@ -38,6 +39,7 @@ struct Dropped {
 struct Overlay {
     std::map<int, Delta> deltas;          // changes by adapters
     std::map<int, BlockScale> scales;     // block scales of 8-bit weights
+    std::map<int, BitsWeight> bits;       // weights of bitsandbytes; their views have no values
     std::map<int, tensor::DType> dtypes;  // type of a tensor after it is read
     Json quantization;                    // quantization_config in the source's config
 };

@@ -37,7 +37,7 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
 }
 
 // Changes a request whose source is an adapter. The changed request merges the adapter into the
-// base model that the adapter's config names.
+// base model that the adapter's config names, after the adapters below it.
 Result<void> merge_into_base(Request& request) {
     ROLL_TRY(const Json config, formats::read_adapter_config(request.source));
     const Json base = config.value("base_model_name_or_path", Json());
@@ -46,7 +46,10 @@ Result<void> merge_into_base(Request& request) {
                     request.source.string() +
                         "/adapter_config.json has no base_model_name_or_path, so the adapter has "
                         "no known base model; merge it with rollctl merge BASE ADAPTER TARGET");
-    request.adapters = {request.source};
+    request.adapters.clear();
+    for (const Json& below : config.value(formats::kBaseAdapters, Json::array()))
+        if (below.is_string()) request.adapters.emplace_back(below.get<std::string>());
+    request.adapters.push_back(request.source);
     request.source = base.get<std::string>();
     return {};
 }

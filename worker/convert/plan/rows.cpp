@@ -181,7 +181,7 @@ Move move_of(const Copy& copy, const tensor::StridedView& view,
 // target of type `type`.
 bool is_changed_directly(const Source& source, const Copy& copy, tensor::DType type) {
     return source.overlay.deltas.contains(copy.hf) && !source.overlay.scales.contains(copy.hf) &&
-           copy.add == 0 && copy.hf_begin.size() == 2 &&
+           !source.overlay.bits.contains(copy.hf) && copy.add == 0 && copy.hf_begin.size() == 2 &&
            source.tensors[copy.source].view.info.dtype == type && is_changed_in_place(type);
 }
 
@@ -195,8 +195,10 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
         move.add = copy.add;
         const auto scale = source.overlay.scales.find(copy.hf);
         const auto delta = source.overlay.deltas.find(copy.hf);
-        const bool changes =
-            scale != source.overlay.scales.end() || delta != source.overlay.deltas.end();
+        const auto bits = source.overlay.bits.find(copy.hf);
+        const bool changes = scale != source.overlay.scales.end() ||
+                             delta != source.overlay.deltas.end() ||
+                             bits != source.overlay.bits.end();
         if (!changes || copy.hf_begin.empty()) {
             carry_out(move);
             continue;
@@ -208,7 +210,10 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
                   move.to);
             continue;
         }
-        carry_out(move);
+        if (bits != source.overlay.bits.end())
+            decode(bits->second, box, reinterpret_cast<float*>(move.to));  // NOLINT: F32
+        else
+            carry_out(move);
         if (scale != source.overlay.scales.end())
             apply(scale->second, box, reinterpret_cast<float*>(move.to));  // NOLINT: F32
         if (delta != source.overlay.deltas.end())
@@ -218,7 +223,8 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
 }
 
 bool is_changed(const Source& source, const Copy& copy) {
-    return source.overlay.deltas.contains(copy.hf) || source.overlay.scales.contains(copy.hf);
+    return source.overlay.deltas.contains(copy.hf) || source.overlay.scales.contains(copy.hf) ||
+           source.overlay.bits.contains(copy.hf);
 }
 
 // Returns true if the tensor needs no intermediate fp32 values.
@@ -248,7 +254,8 @@ std::int64_t cached_rows(const TargetTensor& target) {
     return std::max(kCached / tensor::row_major(target.info.shape)[0], kRowsMin);
 }
 
-// Like fill(), but for a tensor whose values are changed by block scales or by an adapter. Computes
+// Like fill(), but for a tensor whose values are changed by block scales or by an adapter, or that
+// bitsandbytes has quantized. Computes
 // in fp32 and rounds once.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {

@@ -6,6 +6,7 @@
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/checkpoint/matcher.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
+#include "worker/convert/read/bitsandbytes.hpp"
 #include "worker/convert/read/kept.hpp"
 #include "worker/convert/read/quantized.hpp"
 #include "worker/formats/hf.hpp"
@@ -35,6 +36,14 @@ Result<void> read_hf_tensors(Source& source) {
     Matcher matcher(std::move(expected), source);
     std::set<std::string> seen;
     std::map<std::string, tensor::StridedView> scales;
+    const bool has_bits = is_bitsandbytes(source.config.hf_config);
+    BitsTensors bits;
+    const auto take = [&](const std::string& file,
+                          const tensor::StridedView& view) -> Result<bool> {
+        ROLL_TRY(const bool taken, matcher.take({}, file, view.info.name, view));
+        if (taken) return true;
+        return matcher.take({}, file, other_spelling(*source.family, view.info.name), view);
+    };
     for (const std::string& file : weights.files) {
         ROLL_TRY(formats::HfFile opened, formats::open_hf_file(source.directory / file));
         source.storage.files.push_back(opened.keep);
@@ -43,12 +52,9 @@ Result<void> read_hf_tensors(Source& source) {
             if (!seen.insert(name).second)
                 return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
                                                     " is also in another file");
+            if (has_bits && bits.take(file, view)) continue;
             ROLL_TRY_VOID(check_not_quantized(source.directory / file, view.info));
-            ROLL_TRY(bool taken, matcher.take({}, file, name, view));
-            if (!taken) {
-                const std::string other = other_spelling(*source.family, name);
-                ROLL_TRY(taken, matcher.take({}, file, other, view));
-            }
+            ROLL_TRY(const bool taken, take(file, view));
             if (taken) continue;
             if (const std::string scaled = scaled_by(name); !scaled.empty())
                 scales.emplace(scaled, view);
@@ -63,6 +69,13 @@ Result<void> read_hf_tensors(Source& source) {
         if (!seen.contains(name))
             return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
                                                 " is missing, but the index names it");
+    const auto add_bits = [&](const std::string& file,
+                              const tensor::StridedView& view) -> Result<void> {
+        ROLL_TRY(const bool taken, take(file, view));
+        if (!taken) matcher.add_unexpected(file, view.info.name);
+        return {};
+    };
+    if (has_bits) ROLL_TRY_VOID(bits.attach(source, add_bits));
     ROLL_TRY_VOID(matcher.finish());
     ROLL_TRY_VOID(settle_copies(source, seen));
     ROLL_TRY_VOID(keep_differing_copies(source, seen));

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "worker/convert/checkpoint/matcher.hpp"
+#include "worker/convert/read/bitsandbytes.hpp"
 
 namespace roll::convert {
 namespace {
@@ -125,7 +126,7 @@ Result<void> check_not_quantized(const std::filesystem::path& directory, const J
         if (found == nullptr && part.is_object()) found = quantization_in(part);
     if (found == nullptr) return {};
     const Json said = found->value("quant_method", Json());
-    if (said == "fp8") return {};
+    if (said == "fp8" || is_bitsandbytes(hf_config)) return {};
     const std::string word = said.is_string() ? said.get<std::string>() : "an unknown method";
     const std::string why = "quantization_config.quant_method is " + said.dump();
     for (const Method& method : kMethods)

@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/model/packed_base.hpp"
+
 namespace roll::train {
 namespace {
 
@@ -14,7 +16,7 @@ bool finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<b
 // none.
 std::string first_weight(const Parameters& parameters) {
     for (std::size_t i = 0; i < parameters.weight.size(); ++i)
-        if (!finite(parameters.weight[i])) return parameters.specs[i].name;
+        if (!finite(weight_of(parameters, i))) return parameters.specs[i].name;
     return "";
 }
 

@@ -191,7 +191,10 @@ void Trainer::find_references(const TrainingData& data) {
 
 void Trainer::load_model(const std::string& directory) {
     if (loaded_ == directory) return;
-    loaded_how_ = load_weights(directory, *step_, spec_.seed);
+    // Another model, which a job may name as its reference, gets no adapters
+    const bool is_given = directory == spec_.model.from;
+    loaded_how_ = load_weights(directory, *step_, spec_.seed,
+                               is_given ? spec_.model.adapters : std::vector<std::string>());
     loaded_ = directory;
 }
 

@@ -43,7 +43,7 @@ Linear Layer::linear(int weight, int bias, families::Split split,
 Dropout Layer::dropout_of(int weight, families::Split split) const {
     Dropout own = dropout;
     own.layer = index;
-    own.columns = this->weight(weight).size(1);
+    own.columns = parameters.specs[static_cast<std::size_t>(first + weight)].sizes[1];
     if (split != families::Split::Row || tp == nullptr) return own;
     own.first_column = tp->rank() * own.columns;
     own.columns *= tp->size();

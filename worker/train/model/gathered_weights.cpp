@@ -5,14 +5,17 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/model/packed_base.hpp"
 
 namespace roll::train {
 namespace {
 
 constexpr int kHeldMax = 2;
 
-std::int64_t row_numel(const ParameterSpec& spec) {
-    return c10::multiply_integers(spec.sizes) / spec.sizes[0];
+// Returns packed bytes as elements of a type, so that one transfer has all weights of a unit. The
+// elements are only copied.
+at::Tensor elements_of(const at::Tensor& weight, at::ScalarType type) {
+    return weight.scalar_type() == at::kByte ? weight.view(type) : weight;
 }
 
 }  // namespace
@@ -29,7 +32,8 @@ GatheredWeights::GatheredWeights(Parameters& parameters, std::vector<std::vector
             std::int64_t size = 0;
             for (const int i : unit.parameters) {
                 const ParameterSpec& spec = parameters.specs[i];
-                size += layout::own_rows(spec.sizes[0], dp.size(), owner).count * row_numel(spec);
+                size += layout::own_rows(spec.sizes[0], dp.size(), owner).count *
+                        row_elements(spec, parameters.flat_weight.itemsize());
             }
             unit.longest = std::max(unit.longest, size);
         }
@@ -56,7 +60,7 @@ void GatheredWeights::start(int number, bool again) {
     unit.sent = at::empty({1, unit.longest}, kind);
     std::int64_t begin = 0;
     for (const int i : unit.parameters) {
-        const at::Tensor& own = own_[i];
+        const at::Tensor own = elements_of(own_[i], parameters_.flat_weight.scalar_type());
         unit.sent[0].narrow(0, begin, own.numel()).copy_(own.view(-1));
         begin += own.numel();
     }
@@ -71,14 +75,17 @@ void GatheredWeights::finish(Unit& unit) {
     std::vector<std::int64_t> begin(static_cast<std::size_t>(dp_.size()), 0);
     for (const int i : unit.parameters) {
         const ParameterSpec& spec = parameters_.specs[i];
-        const at::Tensor whole = at::empty(spec.sizes, unit.received.options());
+        const at::Tensor weight = spec.form.is_packed()
+                                      ? at::empty({spec.sizes[0], spec.form.row_bytes()}, at::kByte)
+                                      : at::empty(spec.sizes, unit.received.options());
+        const at::Tensor whole = elements_of(weight, unit.received.scalar_type());
         for (int owner = 0; owner < dp_.size(); ++owner) {
             const layout::Rows rows = layout::own_rows(spec.sizes[0], dp_.size(), owner);
             const at::Tensor to = whole.narrow(0, rows.begin, rows.count);
             to.copy_(unit.received[owner].narrow(0, begin[owner], to.numel()).view(to.sizes()));
             begin[owner] += to.numel();
         }
-        parameters_.weight[i] = whole;
+        parameters_.weight[i] = weight;
     }
     unit.sent.reset();
     unit.received.reset();

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/model/packed_base.hpp"
 #include "worker/train/ops/linear.hpp"
 
 namespace roll::train {
@@ -12,6 +13,11 @@ bool Linear::is_shared(families::Split by) const {
 
 at::Tensor Linear::bias_O() const { return bias < 0 ? at::Tensor() : parameters.weight[bias]; }
 
+// Returns the weight. A packed weight is unpacked for the caller's products only.
+at::Tensor Linear::weight_OI() const {
+    return weight_of(parameters, static_cast<std::size_t>(weight));
+}
+
 bool Linear::is_frozen(int parameter) const {
     return parameters.specs[static_cast<std::size_t>(parameter)].frozen;
 }
@@ -19,8 +25,7 @@ bool Linear::is_frozen(int parameter) const {
 at::Tensor Linear::length_O() const {
     const auto computed = [&] {
         Communicator* const sharing = is_shared(families::Split::Row) ? tp : nullptr;
-        return row_lengths(parameters, adapter, parameters.weight[weight], sharing,
-                           {Site::AdapterNorm, layer});
+        return row_lengths(parameters, adapter, weight_OI(), sharing, {Site::AdapterNorm, layer});
     };
     if (lengths == nullptr) return computed();
     const auto found = lengths->find(weight);
@@ -31,7 +36,7 @@ at::Tensor Linear::length_O() const {
 // Returns the product of x_MI with this rank's columns of the weight, plus the adapter's product
 // for the same columns. The bias is not added.
 at::Tensor Linear::product(const at::Tensor& x_MI, const ops::Place& place) const {
-    const at::Tensor w_OI = parameters.weight[weight];
+    const at::Tensor w_OI = weight_OI();
     if (adapter.is_dora())
         return dora_forward(parameters, adapter, w_OI, x_MI,
                             dora_factors(parameters, adapter, length_O()));
@@ -41,7 +46,6 @@ at::Tensor Linear::product(const at::Tensor& x_MI, const ops::Place& place) cons
 }
 
 at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) const {
-    const at::Tensor w_OI = parameters.weight[weight];
     if (!is_shared(families::Split::Row)) {
         const bool gathers = is_shared(families::Split::Column) && rows.is_split();
         const at::Tensor all_MI =
@@ -50,7 +54,7 @@ at::Tensor Linear::forward(const at::Tensor& x_MI, const ops::Place& place) cons
             const at::Tensor y_MO = product(all_MI, place);
             return bias < 0 ? y_MO : y_MO.add_(bias_O());
         }
-        at::Tensor y_MO = ops::linear(all_MI, w_OI, bias_O(), place);
+        at::Tensor y_MO = ops::linear(all_MI, weight_OI(), bias_O(), place);
         add_lora(parameters, adapter, y_MO, all_MI);
         return y_MO;
     }
@@ -69,7 +73,7 @@ at::Tensor Linear::forward_add(const at::Tensor& residual_MO, const at::Tensor& 
     if (is_shared(families::Split::Row)) return forward(x_MI, place).add_(residual_MO);
     const at::Tensor sum_MO = bias < 0 ? residual_MO : residual_MO + bias_O();
     if (adapter.is_dora()) return product(x_MI, place).add_(sum_MO);
-    at::Tensor y_MO = ops::linear_add(sum_MO, x_MI, parameters.weight[weight], place);
+    at::Tensor y_MO = ops::linear_add(sum_MO, x_MI, weight_OI(), place);
     add_lora(parameters, adapter, y_MO, x_MI);
     return y_MO;
 }
@@ -81,9 +85,9 @@ at::Tensor Linear::whole_grad(const at::Tensor& dy_MO) const {
 
 at::Tensor Linear::backward_input(const at::Tensor& dy_MO) const {
     if (adapter.is_dora())
-        return dora_backward_input(parameters, adapter, parameters.weight[weight], dy_MO,
+        return dora_backward_input(parameters, adapter, weight_OI(), dy_MO,
                                    dora_factors(parameters, adapter, length_O()));
-    at::Tensor dx_MI = ops::linear_backward_input(dy_MO, parameters.weight[weight]);
+    at::Tensor dx_MI = ops::linear_backward_input(dy_MO, weight_OI());
     add_lora_backward(parameters, adapter, dx_MI, dy_MO);
     return dx_MI;
 }
@@ -92,8 +96,7 @@ void Linear::owe(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                  const Contribute& contribute) const {
     const AddGrad nothing = [](const at::Tensor&, ops::Sum) {};
     if (adapter.is_dora())
-        owe_dora(parameters, adapter, parameters.weight[weight], dy_MO, x_MI, length_O(),
-                 contribute);
+        owe_dora(parameters, adapter, weight_OI(), dy_MO, x_MI, length_O(), contribute);
     else
         owe_lora(parameters, adapter, dy_MO, x_MI, contribute);
     if (bias >= 0 && is_frozen(bias)) {

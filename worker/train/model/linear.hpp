@@ -69,6 +69,7 @@ struct Linear {
   private:
     bool is_shared(families::Split by) const;
     at::Tensor product(const at::Tensor& x_MI, const ops::Place& place) const;
+    at::Tensor weight_OI() const;
     at::Tensor bias_O() const;
     bool is_frozen(int parameter) const;
 };

@@ -8,10 +8,13 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "worker/convert/adapter/merge.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/plan/gather.hpp"
 #include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
+#include "worker/formats/peft.hpp"
+#include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/random.hpp"
 #include "worker/train/process/failure.hpp"
 
@@ -106,7 +109,11 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
                     source.directory.string() + ": " + target.info.name + " has shape " +
                         tensor::to_string(shape) + "; the job's model has " +
                         tensor::to_string(sizes));
-    if (!spec.parts.empty()) {
+    if (spec.form.is_packed()) {
+        const at::Tensor whole = at::empty(sizes, main_type(parameters));
+        read_rows(source, target, whole);
+        set_packed(parameters, i, whole);
+    } else if (!spec.parts.empty()) {
         const at::Tensor whole = at::empty(sizes, main_type(parameters));
         read_rows(source, target, grows ? whole.narrow(0, 0, shape[0]) : whole);
         if (grows) grow(whole, shape[0], seed, target.info.name);
@@ -123,6 +130,25 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
     }
     convert::release(source, target);
     return grows ? sizes[0] - shape[0] : 0;
+}
+
+// Throws RankFailure if an adapter says that it belongs to another model than `directory`. A Hub's
+// name OWNER/NAME is compared with the names of the directory's folders.
+void check_base(const fs::path& adapter, const fs::path& directory) {
+    const Json config = of_disk(formats::read_adapter_config(adapter));
+    const Json said = config.value("base_model_name_or_path", Json());
+    if (!said.is_string() || said.get<std::string>().empty()) return;
+    const fs::path base = said.get<std::string>();
+    std::error_code error;
+    if (fs::equivalent(base, directory, error)) return;
+    std::string cached = "models--" + base.generic_string();
+    for (std::size_t at; (at = cached.find('/')) != std::string::npos;) cached.replace(at, 1, "--");
+    for (const fs::path& folder : directory)
+        if (folder == cached || (!folder.empty() && folder == base.filename())) return;
+    throw RankFailure(2, "model.adapters: " + adapter.string() + " is an adapter of " +
+                             base.string() + ", not of model.from " + directory.string() +
+                             "; set model.from to its model, or correct base_model_name_or_path "
+                             "in its adapter_config.json");
 }
 
 std::string title_of(convert::Format format) {
@@ -147,9 +173,14 @@ std::string decision(const convert::Source& source, std::int64_t grown) {
 }  // namespace
 
 std::string load_weights(const fs::path& directory, std::span<Parameters* const> chunks,
-                         const std::vector<ParameterSpec>& whole, std::uint64_t seed) {
+                         const std::vector<ParameterSpec>& whole, std::uint64_t seed,
+                         const std::vector<std::string>& adapters) {
     const families::Families families = need(families::Families::load());
-    const convert::Source source = of_disk(convert::open_source(directory, families));
+    convert::Source source = of_disk(convert::open_source(directory, families));
+    for (const std::string& adapter : adapters) {
+        check_base(adapter, directory);
+        of_disk(convert::attach_adapter(source, adapter, convert::Folding::In));
+    }
     formats::McaConfig one_file = source.config;
     one_file.layout = {};
     one_file.padded_vocab = 0;
@@ -181,7 +212,9 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
     }
     if (!missing.empty())
         throw RankFailure(2, directory.string() + " has no tensor " + *missing.begin());
-    return decision(source, grown) + (gets_score ? "; the score is new" : "");
+    std::string text = decision(source, grown) + (gets_score ? "; the score is new" : "");
+    if (!adapters.empty()) text += "; " + std::to_string(adapters.size()) + " adapters merged";
+    return text;
 }
 
 std::string load_weights(const fs::path& directory, Parameters& parameters) {

@@ -23,12 +23,17 @@ namespace roll::train {
 // mean of the directory's rows plus normal noise with standard deviation 1 / sqrt(hidden). The
 // noise depends only on `seed` and the row number.
 //
+// `adapters`: directories of LoRA adapters of this model, which are merged into the weights in this
+// order, in float32.
+//
 // Returns a description for people: "HuggingFace", "MCA" or "MCA of tp 2 pp 2". If rows were added,
-// "; 64 vocabulary rows added" follows. Throws RankFailure(invalid) if a tensor is missing, unknown
-// or of another shape; the message names the tensor.
+// "; 64 vocabulary rows added" follows; if adapters were merged, their number. Throws
+// RankFailure(invalid) if a tensor is missing, unknown or of another shape, and if an adapter
+// belongs to another model or does not fit; the message names the tensor or the adapter.
 std::string load_weights(const std::filesystem::path& directory,
                          std::span<Parameters* const> chunks,
-                         const std::vector<ParameterSpec>& whole, std::uint64_t seed = 1);
+                         const std::vector<ParameterSpec>& whole, std::uint64_t seed = 1,
+                         const std::vector<std::string>& adapters = {});
 
 // Like the function above, for a whole model in one chunk.
 std::string load_weights(const std::filesystem::path& directory, Parameters& parameters);

@@ -172,6 +172,10 @@ void add_score(ModelSetup& setup) {
             "ForCausalLM or ForSequenceClassification, but `architectures` is " +
             names.dump());
     name.replace(name.size() - kOfText.size(), kOfText.size(), "ForSequenceClassification");
+    // The text model of a family that also reads images has a class of its own
+    const Json type = setup.hf_config.value("model_type", Json());
+    const bool is_text = type.is_string() && type.get<std::string>().ends_with("_text");
+    if (is_text && name.find("Text") == std::string::npos) name.insert(name.find("For"), "Text");
     setup.hf_config["architectures"] = {name};
     setup.hf_config["id2label"] = {{"0", "LABEL_0"}};
     setup.hf_config["label2id"] = {{"LABEL_0", 0}};
@@ -194,6 +198,7 @@ void add_lora(ModelSetup& setup, const spec::TrainSpec& spec) {
     if (setup.config.scores && std::ranges::find(whole, "score") == whole.end())
         whole.emplace_back("score");
     setup.base = spec.model.from;
+    setup.adapters = spec.model.adapters;
     const auto modules = families::modules_of(native_tensors(setup));
     const auto problems = spec::lora_target_problems(spec.lora, modules);
     if (!problems.empty()) refuse(problems[0].path + ": " + problems[0].message);

@@ -29,6 +29,7 @@ struct ModelSetup {
     std::vector<std::pair<std::string, std::string>> companions;
     std::vector<std::string> warnings = {};  // settings that look wrong but may be intended
     std::string base = {};                   // model.from of a LoRA job
+    std::vector<std::string> adapters = {};  // model.adapters of a LoRA job
 };
 
 // Returns the model of a job. If the model starts from a directory, reads it from the first of the

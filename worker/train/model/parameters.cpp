@@ -68,6 +68,24 @@ void freeze_base(std::vector<ParameterSpec>& specs, const spec::LoraSpec& lora) 
     }
 }
 
+// Sets the form of the matrices of the decoder layers, which parameter_specs() made whole.
+void pack_base(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c) {
+    const std::int64_t queries = c.heads / c.kv_heads * c.head_dim;
+    for (ParameterSpec& spec : specs) {
+        const auto is = [&](const char* suffix) { return spec.name.ends_with(suffix); };
+        if (spec.lora != LoraRole::Base || spec.sizes.size() != 2) continue;
+        if (is("linear_qkv.weight"))
+            spec.fused = {c.kv_heads, {queries, c.head_dim, c.head_dim}};
+        else if (is("linear_fc1.weight"))
+            spec.fused = {1, {c.intermediate, c.intermediate}};
+        else if (is("linear_proj.weight") || is("linear_fc2.weight"))
+            spec.fused = {1, {spec.sizes[0]}};
+        else
+            continue;
+        spec.form = {c.lora.base, c.lora.double_quantization, 0, spec.sizes[1]};
+    }
+}
+
 void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, std::int64_t layer) {
     const std::string prefix = "decoder.layers." + std::to_string(layer) + ".";
     const std::int64_t qkv = (c.heads + 2 * c.kv_heads) * c.head_dim;
@@ -100,6 +118,9 @@ void split(ParameterSpec& spec, const spec::ModelConfig& config, const ChunkSpec
     spec.sizes = std::move(shard.sizes);
     spec.parts = std::move(shard.parts);
     spec.partial = shard.partial;
+    if (spec.parts.empty() || !spec.form.is_packed()) return;
+    spec.form.first_column = spec.parts.front().whole[1];
+    spec.form.columns = spec.parts.front().size[1];
 }
 
 at::Tensor box_of(at::Tensor tensor, const tensor::Shape& begin, const tensor::Shape& size) {
@@ -140,6 +161,16 @@ void draw(const at::Tensor& drawn, const ParameterSpec& spec, const InitOptions&
     }
 }
 
+// A packed weight is drawn whole, because its scales depend on elements of other ranks.
+void draw_packed(const Parameters& p, std::size_t i, const InitOptions& options) {
+    ParameterSpec whole = p.specs[i];
+    whole.sizes = whole_sizes(whole);
+    whole.parts.clear();
+    const at::Tensor drawn = at::empty(whole.sizes, main_type(p));
+    draw(drawn, whole, options);
+    set_packed(p, i, drawn);
+}
+
 std::vector<std::int64_t> rows_sizes(const ParameterSpec& spec, std::int64_t rows) {
     std::vector<std::int64_t> sizes = spec.sizes;
     sizes[0] = rows;
@@ -174,18 +205,39 @@ std::int64_t stored_rows(const Parameters& p, std::size_t i) {
     return p.is_split[i] ? p.own[i].count : p.specs[i].sizes[0];
 }
 
+// Makes the packed weights.
+void allocate_packed(Parameters& p) {
+    std::int64_t bytes = 0;
+    const auto size_of = [&](std::size_t i) {
+        return p.specs[i].form.is_packed() ? stored_rows(p, i) * p.specs[i].form.row_bytes() : 0;
+    };
+    for (std::size_t i = 0; i < p.specs.size(); ++i) bytes += size_of(i);
+    if (bytes == 0) return;
+    p.flat_packed = lazy_zeros(bytes, at::kByte);
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < p.specs.size(); ++i) {
+        if (!p.specs[i].form.is_packed()) continue;
+        p.weight[i] = p.flat_packed.narrow(0, begin, size_of(i))
+                          .view({stored_rows(p, i), p.specs[i].form.row_bytes()});
+        begin += size_of(i);
+    }
+}
+
 void allocate(Parameters& p, const InitOptions& options) {
     std::int64_t own = 0, stored = 0;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         own += c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
+        if (p.specs[i].form.is_packed()) continue;
         stored += c10::multiply_integers(rows_sizes(p.specs[i], stored_rows(p, i)));
     }
     const bool narrow = options.dtype == at::kBFloat16;
     const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
     const at::TensorOptions main = narrow ? kind.dtype(at::kFloat) : kind;
     p.flat_weight = lazy_zeros(stored, kind);
-    p.weight = views_with(p.specs, p.flat_weight,
-                          [&](std::size_t i) { return std::optional(stored_rows(p, i)); });
+    p.weight = views_with(p.specs, p.flat_weight, [&](std::size_t i) {
+        return p.specs[i].form.is_packed() ? std::nullopt : std::optional(stored_rows(p, i));
+    });
+    allocate_packed(p);
     if (!narrow) {
         p.flat_main = p.flat_weight;
         for (std::size_t i = 0; i < p.specs.size(); ++i)
@@ -271,6 +323,7 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
         specs.push_back(
             {config.tied ? kEmbedding : "output_layer.weight", {config.vocab, config.hidden}});
     if (config.lora.is_set()) freeze_base(specs, config.lora);
+    if (config.lora.is_set() && config.lora.base != spec::LoraBase::Full) pack_base(specs, config);
     if (chunk.tp > 1)
         for (ParameterSpec& spec : specs) split(spec, config, chunk);
     return specs;
@@ -352,11 +405,28 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
         const bool is_new =
             p.specs[i].lora == LoraRole::Factor || p.specs[i].name == families::kScore;
         if (!options.draw && !is_new) continue;
+        if (p.specs[i].form.is_packed()) {
+            draw_packed(p, i, options);
+            continue;
+        }
         const at::Tensor drawn = main_to_write(p, i);
         draw(drawn, p.specs[i], options);
         set_main(p, i, drawn);
     }
     return p;
+}
+
+void set_packed(const Parameters& p, std::size_t i, const at::Tensor& whole_OI) {
+    const ParameterSpec& spec = p.specs[i];
+    const at::Tensor all = ops::packed(spec.form, whole_OI, spec.fused);
+    at::Tensor own = all;
+    if (!spec.parts.empty()) {
+        own = at::empty({spec.sizes[0], all.size(1)}, all.options());
+        for (const layout::Part& part : spec.parts)
+            own.narrow(0, part.local[0], part.size[0])
+                .copy_(all.narrow(0, part.whole[0], part.size[0]));
+    }
+    p.weight[i].copy_(p.is_split[i] ? own_rows(p, i, own) : own);
 }
 
 at::ScalarType main_type(const Parameters& p) {
@@ -377,7 +447,10 @@ void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to, std::in
     const auto part = [&](const at::Tensor& own) {
         return own.flatten().narrow(0, begin, to.numel());
     };
-    if (p.flat_rest.defined())
+    if (p.specs[i].form.is_packed())
+        to.flatten().copy_(
+            part(ops::unpacked(p.specs[i].form, own_rows(p, i, p.weight[i]), main_type(p))));
+    else if (p.flat_rest.defined())
         join_into(to, part(own_rows(p, i, p.weight[i])), part(p.rest[i]));
     else
         to.flatten().copy_(part(p.main[i]));

@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +24,7 @@
 #include "worker/layout/shards.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/contribute.hpp"
+#include "worker/train/ops/packed.hpp"
 
 namespace roll::train {
 
@@ -42,16 +42,17 @@ struct ParameterSpec {
     // that this rank has. Elements of `sizes` in no part are padding; they are 0.
     std::vector<std::int64_t> whole = {};
     std::vector<layout::Part> parts = {};
-    // true: the gradient is to be summed over the tensor-parallel ranks
-    bool partial = false;
-    double bound = 0;  // above 0: initial values are drawn uniformly from [-bound, bound)
+    bool partial = false;  // true: the gradient is to be summed over the tensor-parallel ranks
+    double bound = 0;      // above 0: initial values are drawn uniformly from [-bound, bound)
     LoraRole lora = LoraRole::None;
+    spec::PackedForm form = {};  // is_packed(): `weight` holds packed rows, and there is no `main`
+    ops::FusedRows fused = {};   // the matrices of a packed weight
 };
 
 struct Parameters {
     std::vector<ParameterSpec> specs;
-    at::Tensor flat_weight;
-    at::Tensor flat_main;  // main weights; undefined if flat_rest is defined
+    at::Tensor flat_weight, flat_packed;  // flat_packed: the packed weights, as bytes
+    at::Tensor flat_main;                 // main weights; undefined if flat_rest is defined
     at::Tensor flat_rest;
     at::Tensor flat_grad;
     std::vector<at::Tensor> weight, main, rest, grad;
@@ -65,8 +66,7 @@ struct Parameters {
     GradStage* stage = nullptr;
 };
 
-// Returns true if ranks that share weights split the weight by rows. Vectors and factors stay
-// whole.
+// Returns true if ranks that share weights split it by rows. Vectors and factors stay whole.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.
@@ -86,9 +86,10 @@ void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to
 // Give access to a parameter's main weight for writing. main_to_write() returns a CPU tensor in the
 // parameter's shape, which the caller fills; set_main() then copies that tensor to the parameter.
 // If the main weight is itself a CPU tensor, main_to_write() returns it and set_main() copies
-// nothing.
+// nothing. For a packed parameter, use set_packed() with the whole weight.
 at::Tensor main_to_write(const Parameters& parameters, std::size_t i);
 void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& written);
+void set_packed(const Parameters& parameters, std::size_t i, const at::Tensor& whole_OI);
 
 // Writes the main weights of parameter `i` from element `begin` on. Requires that flat_rest is
 // defined. Several threads may write parts of one parameter at once.
@@ -99,8 +100,7 @@ void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
 std::int64_t numel(const std::vector<ParameterSpec>& specs);
 std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 
-// Returns views of `flat`, one for each parameter. Requires that `flat` has as many elements as all
-// parameters together.
+// Returns views of `flat`, one for each parameter. Requires the elements of all parameters.
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat);
 
 // Like views_of(), for a flat tensor of the trained parameters only. The views of frozen parameters
@@ -120,8 +120,7 @@ struct InitOptions {
     bool draw = true;       // false: the caller fills the weights; only LoRA factors are drawn
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
-    // Number of ranks that share optimizer state, and this rank's index among them.
-    int owners = 1, owner = 0;
+    int owners = 1, owner = 0;  // number of ranks that share optimizer state, and this rank's index
     bool stages_gradients = false;  // true: gradients are made by a stage, which the caller sets
     bool splits_weights = false;    // true: the owners share weights; needs stages_gradients
 };

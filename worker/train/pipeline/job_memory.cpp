@@ -7,6 +7,7 @@
 
 #include "worker/layout/rows.hpp"
 #include "worker/plan/buckets.hpp"
+#include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"
@@ -58,15 +59,16 @@ std::string unit_of(const std::string& name) {
 }
 
 // If the ranks share weights, adds the weights that a rank stores, gathers and sends. Backward
-// gathers the layers a second time. While a unit is assembled, its rows are in memory twice.
-void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners,
-                 int owner) {
+// gathers the layers a second time. While a unit is assembled, its rows are in memory twice. A
+// packed weight counts as the elements of `element` bytes that it takes.
+void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner,
+                 std::int64_t element) {
     std::map<std::string, std::int64_t> units;
     std::int64_t stored = 0;
     for (const ParameterSpec& spec : specs) {
-        const std::int64_t size = c10::multiply_integers(spec.sizes);
-        const std::int64_t rows = layout::own_rows(spec.sizes[0], owners, owner).count;
-        const std::int64_t own = size / spec.sizes[0] * rows;
+        const std::int64_t row = row_elements(spec, element);
+        const std::int64_t size = row * spec.sizes[0];
+        const std::int64_t own = row * layout::own_rows(spec.sizes[0], owners, owner).count;
         stored += is_splittable(spec) ? own : size;
         if (!is_splittable(spec)) {
             owned.updates += spec.frozen ? 0 : own;
@@ -84,16 +86,17 @@ void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, in
 
 // Returns the largest part of the optimizer state that any data-parallel rank has; nullopt if each
 // rank has the whole state.
-std::optional<plan::Owned> most_owned(const spec::ParallelSpec& p,
-                                      const spec::OptimizerSpec& options,
+std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
                                       const std::vector<std::vector<ParameterSpec>>& chunks) {
+    const spec::ParallelSpec& p = job.parallel;
     if (p.zero == 0 || p.dp == 1) return std::nullopt;
+    const std::int64_t element = plan::element_bytes(job.precision);
     plan::Owned most;
     for (int owner = 0; owner < p.dp; ++owner) {
         plan::Owned owned{.gradients = p.zero > 1};
         for (const std::vector<ParameterSpec>& specs : chunks) {
-            add_owned(owned, options, specs, p.dp, owner);
-            if (p.zero > 2) add_weights(owned, specs, p.dp, owner);
+            add_owned(owned, job.optimizer, specs, p.dp, owner);
+            if (p.zero > 2) add_weights(owned, specs, p.dp, owner, element);
         }
         owned.weights += owned.gathered;
         if (owned.trained >= most.trained) most = owned;
@@ -128,7 +131,7 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
                                   job.recompute.begin() + chunk.layer_end);
     }
     held.part = part;
-    held.owned = most_owned(spec.parallel, spec.optimizer, chunks);
+    held.owned = most_owned(spec, chunks);
     if (schedule.pp > 1) held.activations = plan::peak_bytes(schedule, stage, job.costs);
     return held;
 }

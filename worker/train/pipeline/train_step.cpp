@@ -8,6 +8,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/model/packed_base.hpp"
 #include "worker/train/optim/gradient_sums.hpp"
 
 namespace roll::train {
@@ -411,9 +412,10 @@ std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
     Communicator &pp = step.groups().pp, &dp = step.groups().dp;
     const bool is_split = step.shares_weights(), is_left_out = is_split && dp.rank() > 0;
     std::unique_ptr<Chunk> joined;
+    spec::ModelConfig config = step.chunks().front().config();
+    config.lora.base = spec::LoraBase::Full;  // the joined model has no packed weights
     if (is_first(step.groups()) && !is_left_out)
-        joined = std::make_unique<Chunk>(step.chunks().front().config(),
-                                         ChunkSpec{0, step.chunks().front().config().layers},
+        joined = std::make_unique<Chunk>(config, ChunkSpec{0, config.layers},
                                          InitOptions{.dtype = own.flat_weight.scalar_type(),
                                                      .device = own.flat_weight.device(),
                                                      .draw = false,
@@ -423,7 +425,7 @@ std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
         const Parameters& p = step.chunks()[parameter.chunk].parameters();
         at::Tensor here;
         if (parameter.rank == pp.rank())
-            here = is_split ? joined_main(p, parameter.index, dp) : p.weight[parameter.index];
+            here = is_split ? joined_main(p, parameter.index, dp) : weight_of(p, parameter.index);
         if (is_left_out) continue;
         at::Tensor weight;
         if (joined) weight = main_to_write(joined->parameters(), i);

@@ -9,6 +9,8 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/model/packed_base.hpp"
+
 namespace roll::train {
 namespace {
 
@@ -115,9 +117,9 @@ void note_state(Record& record, const std::string& prefix, TrainStep& trainer) {
             const std::string& name = p.specs[i].name;
             note_own(record, prefix + "grad." + name, p, i, p.own_grad[i]);
             if (p.is_split[i])
-                note_own(record, prefix + "weight." + name, p, i, p.weight[i]);
+                note_own(record, prefix + "weight." + name, p, i, weight_of(p, i));
             else
-                note_part(record, prefix + "weight." + name, p.specs[i], p.weight[i]);
+                note_part(record, prefix + "weight." + name, p.specs[i], weight_of(p, i));
             if (p.specs[i].frozen) continue;
             for (const StateTensors& kind : state.kinds)
                 if (kind.of[i].defined())

@@ -10,6 +10,7 @@
 #include "common/check.hpp"
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
+#include "worker/formats/peft.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -62,7 +63,7 @@ Json config_of(const ModelSetup& model) {
         if (module.alpha != lora.alpha) alphas[name] = module.alpha;
     }
     const Json saved = lora.modules_to_save.empty() ? Json() : Json(lora.modules_to_save);
-    return {
+    Json config = {
         {"peft_type", "LORA"},       {"task_type", model.config.scores ? "SEQ_CLS" : "CAUSAL_LM"},
         {kBase, model.base},         {"r", lora.r},
         {"lora_alpha", lora.alpha},  {"use_rslora", lora.rslora},
@@ -71,12 +72,20 @@ Json config_of(const ModelSetup& model) {
         {"use_dora", lora.dora},     {"bias", "none"},
         {"fan_in_fan_out", false},   {"init_lora_weights", true},
         {"modules_to_save", saved},  {"inference_mode", true}};
+    if (!model.adapters.empty()) config[formats::kBaseAdapters] = model.adapters;
+    return config;
 }
 
 // The keys of adapter_config.json that must not change when a job continues
-constexpr std::array kSettings{
-    "r",        "lora_alpha",     "use_rslora", "target_modules", "rank_pattern", "alpha_pattern",
-    "use_dora", "modules_to_save"};
+constexpr std::array kSettings{"r",
+                               "lora_alpha",
+                               "use_rslora",
+                               "target_modules",
+                               "rank_pattern",
+                               "alpha_pattern",
+                               "use_dora",
+                               "modules_to_save",
+                               formats::kBaseAdapters};
 
 Json sorted(Json value) {
     if (value.is_array()) std::sort(value.begin(), value.end());
@@ -158,7 +167,8 @@ void read_adapter(const fs::path& directory, TrainStep& step, const ModelSetup& 
     const Json written = need(parse_json(need(read_file(directory / kConfigFile))));
     const Json own = config_of(model);
     for (const char* key : kSettings) {
-        const Json here = sorted(own[key]), there = sorted(written.value(key, Json()));
+        const Json here = sorted(own.value(key, Json())),
+                   there = sorted(written.value(key, Json()));
         if (here != there)
             throw RankFailure(2, "train.lora: " + std::string(key) + " is " + here.dump() +
                                      ", but " + there.dump() + " in the checkpoint " +

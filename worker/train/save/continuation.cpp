@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/files.hpp"
+#include "common/json.hpp"
 #include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
@@ -23,6 +24,16 @@ bool is_damaged(const checkpoint::Choice& choice, const fs::path& directory) {
 checkpoint::Layout layout_of(const spec::TrainSpec& spec) {
     const spec::ParallelSpec& p = spec.parallel;
     return {p.dp, p.tp, p.pp, p.vpp, p.cp, p.ep};
+}
+
+// Returns the settings that decide which sample has which number, apart from the seed and the data.
+std::string order_of(const spec::TrainSpec& spec) {
+    if (spec.data.order == spec::SampleOrder::Megatron)
+        return "megatron " + std::to_string(spec.steps * spec.global_batch_size);
+    Json phases = Json::array();
+    for (const spec::DataPhase& phase : spec.data.phases)
+        phases.push_back({phase.step * spec.global_batch_size, phase.weights});
+    return std::string("roll") + (spec.data.weigh_tokens ? " by tokens " : " ") + phases.dump();
 }
 
 // The entry of one data file in checkpoint::State::data: "SAMPLES" or "SAMPLES HASH".
@@ -57,13 +68,15 @@ checkpoint::State first_state(const spec::TrainSpec& spec, std::int64_t train_to
     state.layout = layout_of(spec);
     state.train_tokens = train_tokens;
     state.seq_length = spec.seq_length;
+    state.order = order_of(spec);
     return state;
 }
 
 bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
     const bool windows = a.seq_length == b.seq_length || a.seq_length == 0 || b.seq_length == 0;
     const bool files = a.data.empty() || b.data.empty() || a.data.size() == b.data.size();
-    return windows && files && a.seed == b.seed && a.train_tokens == b.train_tokens &&
+    const bool order = a.order == b.order || a.order.empty() || b.order.empty();
+    return windows && files && order && a.seed == b.seed && a.train_tokens == b.train_tokens &&
            changed_files(a, b).empty();
 }
 
@@ -79,6 +92,7 @@ checkpoint::State continued(checkpoint::State restored, const checkpoint::State&
     restored.seed = asked.seed;
     restored.train_tokens = asked.train_tokens;
     restored.seq_length = asked.seq_length;
+    restored.order = asked.order;
     return restored;
 }
 
@@ -89,8 +103,8 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
                                  directory.string() + ", which is " + restored.dtype);
     if (!same_data(restored, asked))
         std::printf(
-            "the seed, the corpus or train.seq_length differs from %s: training continues on "
-            "other data\n",
+            "the seed, the corpus, its order or train.seq_length differs from %s: training "
+            "continues on other data\n",
             directory.c_str());
     for (const std::size_t file : changed_files(restored, asked))
         std::printf("warning: the content of data.train[%zu] has changed since %s was written\n",

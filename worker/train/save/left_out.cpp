@@ -26,6 +26,7 @@ Result<checkpoint::State> decode_left_out(std::string_view text) {
     state.seq_length = reader.get<std::int64_t>("seq_length");
     state.train_tokens = reader.get<std::int64_t>("train_tokens");
     state.data = reader.get_or("data", state.data);
+    state.order = reader.get_or("order", state.order);
     state.left_out = reader.get<std::vector<std::int64_t>>("samples");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kLeftOutSchema)
@@ -58,6 +59,7 @@ void write_left_out(const fs::path& output, const checkpoint::State& state) {
                               {"seq_length", state.seq_length},
                               {"train_tokens", state.train_tokens},
                               {"data", state.data},
+                              {"order", state.order},
                               {"samples", state.left_out}};
     need(write_file_atomically(output / kLeftOutFile, json.dump() + "\n"));
 }

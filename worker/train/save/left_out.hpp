@@ -2,8 +2,8 @@
 // Training has then gone back to an earlier checkpoint (train.on_not_finite: rewind).
 //
 // A checkpoint's state lists these samples. If samples were found after the last checkpoint of an
-// attempt, only OUTPUT/left_out.json lists them. That file also has the seed and the corpus for
-// which the sample numbers are valid.
+// attempt, only OUTPUT/left_out.json lists them. That file also has the seed, the corpus and its
+// order, for which the sample numbers are valid.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace roll::train {
 void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& more);
 
 // Returns the samples that OUTPUT/left_out.json lists. Returns no samples if the file does not
-// exist, or if its seed, corpus or seq_length differs from `like`, because the numbers then mean
-// other samples. Throws RankFailure if the file does not have Roll's format.
+// exist, or if its seed, corpus, order or seq_length differs from `like`, because the numbers then
+// mean other samples. Throws RankFailure if the file does not have Roll's format.
 std::vector<std::int64_t> read_left_out(const std::filesystem::path& output,
                                         const checkpoint::State& like);
 

@@ -41,10 +41,11 @@ Result<void> write_head_files(const fs::path& directory, const ModelSetup& model
     return write_file_atomically(directory / checkpoint::kStateFile, checkpoint::encode(state));
 }
 
-std::string load_weights(const fs::path& directory, TrainStep& step, std::uint64_t seed) {
+std::string load_weights(const fs::path& directory, TrainStep& step, std::uint64_t seed,
+                         const std::vector<std::string>& adapters) {
     std::vector<Parameters*> chunks;
     for (Chunk& chunk : step.chunks()) chunks.push_back(&chunk.parameters());
-    std::string how = load_weights(directory, chunks, specs_of(step.whole()), seed);
+    std::string how = load_weights(directory, chunks, specs_of(step.whole()), seed, adapters);
     for (Chunk& chunk : step.chunks()) chunk.start_magnitudes();
     return how;
 }

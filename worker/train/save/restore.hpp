@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "worker/checkpoint/state.hpp"
 #include "worker/formats/mca.hpp"
@@ -23,7 +24,7 @@ checkpoint::State restore(const std::filesystem::path& directory, TrainStep& ste
 // Fills this rank's weights like load_weights() of the model. The directory may have fewer rows of
 // the vocabulary than the model.
 std::string load_weights(const std::filesystem::path& directory, TrainStep& step,
-                         std::uint64_t seed = 1);
+                         std::uint64_t seed = 1, const std::vector<std::string>& adapters = {});
 
 // Writes the checkpoint files that have no tensors, except the manifest (docs/internals.md, "Inside
 // a checkpoint directory"). `layout` is the layout of the MCA files. `job` is the job record

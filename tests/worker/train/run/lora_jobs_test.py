@@ -76,6 +76,47 @@ class LoraTest(RankCase):
         self.assertEqual((memory['main_weights'], memory['gradients'], memory['optimizer_moments'],
                           memory['checkpoint_snapshot']), (2 * factors, 4 * factors, 8 * factors, 12 * factors))
 
+    def losses(self, run):
+        return [row['loss'] for row in run.metrics() if 'loss' in row]
+
+    def test_a_packed_base_trains_in_every_layout_and_takes_few_bytes(self):
+        packed = {**LORA, 'base': 'nf4', 'double_quantization': True}
+        one = self.losses(self.run_whole(1, 1, self.lora(3, packed)))
+        full = self.losses(self.run_whole(2, 1, self.lora(3)))
+        self.assertGreater(abs(one[0] - full[0]), 1e-5)
+        shared = self.losses(self.run_whole(3, 1, self.lora(3, packed, dp=2, parallel__zero=3)))
+        split = self.lora(3, packed, resources={'nodes': 1, 'slots_per_node': 4}, parallel={'dp': 1, 'tp': 2, 'pp': 2})
+        for other in (shared, self.losses(self.run_whole(4, 1, split))):
+            for a, b in zip(one, other, strict=True):
+                self.assertAlmostEqual(a, b, delta=2e-5)
+        # A row of 32 or 64 inputs has 12 bytes for the scale of its one scale, 1 for the scale, and 16 or 32 of codes.
+        # It is padded to a multiple of 8 bytes.
+        saved = 2 * ((96 + 32 + 128) * (2 * 32 - 32) + 32 * (2 * 64 - 48))
+        plans = [json.loads(self.plan(self.lora(3, lora, train__precision='bf16'), '--json').stdout)
+                 for lora in (LORA, packed)]
+        weights = [plan['memory_per_rank_bytes']['weights'] for plan in plans]
+        self.assertEqual(plans[0]['parameters'], plans[1]['parameters'])
+        self.assertEqual(weights[0] - weights[1], saved)
+
+    def test_training_goes_on_upon_adapters(self):
+        first = self.run_whole(1, 1, self.lora(3)).published[-1][1]
+        second = self.run_whole(2, 1, self.lora(3, {'r': 2, 'alpha': 4, 'targets': ['q_proj', 'up_proj']}))
+        below = [first, second.published[-1][1]]
+        merged = [os.path.join(self.top, f'merged{i}') for i in range(2)]
+        for base, adapter, target in ((self.base, below[0], merged[0]), (merged[0], below[1], merged[1])):
+            subprocess.run([CONVERT, 'merge', base, adapter, target, '--to', 'hf', '--dtype', 'fp32'], check=True,
+                           capture_output=True)
+        upon = self.run_whole(3, 1, self.lora(3, model={'from': self.base, 'adapters': below}))
+        self.assertIn('2 adapters merged', upon.log())
+        for a, b in zip(self.losses(upon), self.losses(self.run_whole(4, 1, self.lora(3, model={'from': merged[1]}))),
+                        strict=True):
+            self.assertAlmostEqual(a, b, delta=1e-6)
+        with open(os.path.join(upon.published[-1][1], FILES[1]), encoding='utf-8') as file:
+            self.assertEqual(json.load(file)['base_adapters'], below)
+        self.refused(self.lora(6), 2, 'train.lora: base_adapters is null', checkpoints=upon.published)
+        self.refused(self.lora(3, model={'from': merged[1], 'adapters': below}), 2,
+                     f'{first} is an adapter of {self.base}, not of model.from {merged[1]}')
+
     @unittest.skipUnless(ORACLE, 'needs a Python with PEFT')
     def test_peft_reads_the_adapter_and_merges_it_alike(self):
         run = self.run_whole(1, 1, self.lora(6, {**VARIANTS, 'targets': ['q_proj', 'v_proj', 'up_proj'],

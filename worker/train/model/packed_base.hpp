@@ -1,0 +1,17 @@
+// The packed weights of QLoRA's frozen base (common/spec/packed_form.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "worker/train/model/parameters.hpp"
+
+namespace roll::train {
+
+// Returns the weight of parameter `i` in the type of the computation. Unpacks a packed weight; then
+// the result is a new tensor. Else the result is `weight`.
+at::Tensor weight_of(const Parameters& parameters, std::size_t i);
+
+// Returns the number of elements of type flat_weight that a row of the parameter takes in `weight`.
+std::int64_t row_elements(const ParameterSpec& spec, std::int64_t element_bytes);
+
+}  // namespace roll::train

@@ -1,0 +1,30 @@
+// Packs a weight [O, I] into few bits and unpacks it, with the values of bitsandbytes. The form is
+// described in common/spec/packed_form.hpp. Only for CPUs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "common/spec/packed_form.hpp"
+
+namespace roll::ops {
+
+// The matrices of which the rows of a fused weight consist. The rows form `groups` groups of equal
+// length. Each group has runs[k] consecutive rows of matrix k. Rows of a matrix are in order.
+struct FusedRows {
+    std::int64_t groups = 1;
+    std::vector<std::int64_t> runs;
+};
+
+// Returns the packed rows [O, form.row_bytes()] of bytes for the form's columns of w_OI, a float or
+// double weight with all columns. If the scales are packed, the scales of each matrix in `fused`
+// are packed by themselves, as if it were not fused.
+at::Tensor packed(const spec::PackedForm& form, const at::Tensor& w_OI, const FusedRows& fused);
+
+// Returns the weight [O, form.columns] of the packed rows. Values are computed in float, then
+// rounded to `type`: float, double or bfloat16.
+at::Tensor unpacked(const spec::PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type);
+
+}  // namespace roll::ops
