@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "common/enum_name.hpp"
+
 namespace roll {
 
 // The outcome of an attempt.
@@ -15,5 +17,7 @@ enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };
 
 // Names of the outcomes, in the order of Outcome.
 inline constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
+
+constexpr const char* name_of(Outcome outcome) { return name_in(kOutcomes, outcome); }
 
 }  // namespace roll

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <array>
 
+#include "common/enum_name.hpp"
 #include "common/json_text.hpp"
 #include "common/number.hpp"
-#include "common/outcome.hpp"
 #include "common/protocol/fields.hpp"
 #include "common/spec/node_sizes.hpp"
 
 namespace roll::protocol {
 
-constexpr std::array<std::string_view, 4> kPhases = {"starting", "running", "stopping", "ended"};
+constexpr std::array kPhases = {"starting", "running", "stopping", "ended"};  // order of Phase
 
 static JsonText text_of(const AttemptKey& key) {
     return JsonText().add("job", key.job.value).add("token", to_string(key.token));
@@ -35,9 +35,11 @@ static JsonText text_of(const Usage& usage) {
 }
 
 static JsonText text_of(const RunningAttempt& running) {
-    JsonText text = JsonText().add("attempt", text_of(running.attempt)).add("phase", running.phase);
-    if (running.phase == "ended") {
-        text.add("outcome", running.outcome);
+    JsonText text = JsonText()
+                        .add("attempt", text_of(running.attempt))
+                        .add("phase", name_in(kPhases, running.phase));
+    if (running.phase == Phase::Ended) {
+        text.add("outcome", name_of(running.outcome));
         text.add("exit_code", running.exit_code);
         text.add("reason", running.reason);
         if (!running.matched.empty()) text.add("matched", running.matched);
@@ -49,14 +51,17 @@ static JsonText text_of(const RunningAttempt& running) {
     return text;
 }
 
-// Fails unless the phase is known and an ended attempt has a known outcome.
-static Result<void> check_phase(const RunningAttempt& running, const std::string& path) {
-    if (std::ranges::find(kPhases, running.phase) == kPhases.end())
-        return fail(ErrorCode::Corrupt, path + ": unknown phase " + running.phase.substr(0, 40));
-    if (running.phase == "ended" &&
-        std::ranges::find(kOutcomes, running.outcome) == kOutcomes.end())
-        return fail(ErrorCode::Corrupt,
-                    path + ": unknown outcome " + running.outcome.substr(0, 40));
+// Sets the phase, and the outcome of an attempt that has ended.
+static Result<void> set_phase(const std::string& phase, const std::string& outcome,
+                              const std::string& path, RunningAttempt& running) {
+    const auto known = find_name<Phase>(kPhases, phase);
+    if (!known) return fail(ErrorCode::Corrupt, path + ": unknown phase " + phase.substr(0, 40));
+    running.phase = *known;
+    if (running.phase != Phase::Ended) return {};
+    const auto ended = find_name<Outcome>(kOutcomes, outcome);
+    if (!ended)
+        return fail(ErrorCode::Corrupt, path + ": unknown outcome " + outcome.substr(0, 40));
+    running.outcome = *ended;
     return {};
 }
 
@@ -80,8 +85,8 @@ static Result<Usage> read_usage(const Json& json, const std::string& path) {
 static Result<RunningAttempt> read_running(const Json& json, const std::string& path) {
     JsonReader r(json, path);
     RunningAttempt running;
-    running.phase = r.get<std::string>("phase");
-    running.outcome = r.get_or("outcome", std::string{});
+    const auto phase = r.get<std::string>("phase");
+    const auto outcome = r.get_or("outcome", std::string{});
     running.exit_code = r.get_or("exit_code", 0);
     running.reason = r.get_or("reason", std::string{});
     running.matched = r.get_or("matched", std::vector<int>{});
@@ -98,7 +103,7 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
     if (!checkpoints.is_null())
         ROLL_TRY_VOID(read_list(checkpoints, path + ".checkpoints", running.checkpoints,
                                 &read_written_checkpoint));
-    ROLL_TRY_VOID(check_phase(running, path));
+    ROLL_TRY_VOID(set_phase(phase, outcome, path, running));
     return running;
 }
 

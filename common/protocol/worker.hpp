@@ -16,25 +16,11 @@
 
 #include "common/error.hpp"
 #include "common/ids.hpp"
+#include "common/protocol/running_attempt.hpp"
 #include "common/protocol/version.hpp"
 #include "common/protocol/written_checkpoint.hpp"
-#include "common/usage.hpp"
 
 namespace roll::protocol {
-
-// One attempt on this worker.
-struct RunningAttempt {
-    AttemptKey attempt;
-    std::string phase;    // one of "starting", "running", "stopping" and "ended"
-    std::string outcome;  // if ended: one of kOutcomes (common/outcome.hpp)
-    int exit_code = 0;
-    std::string reason;
-    std::vector<int> matched{};  // indices of the patterns in retry.on_log that the log matched
-    std::vector<WrittenCheckpoint> checkpoints;  // written but not yet recorded by rolld
-    std::string exported;  // directory of an export that rolld has not recorded yet
-    std::string progress;  // newest progress report, as JSON for people
-    Usage usage{};  // if ended: resources that the attempt used on this worker; zeros if unknown
-};
 
 // Sent by a roll-worker that runs in a Slurm allocation which rolld requested.
 struct PilotNote {

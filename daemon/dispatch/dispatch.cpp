@@ -153,7 +153,8 @@ void add_verdicts(const core::State& state, WorkerId worker,
         const auto job = state.jobs.find(entry.attempt.job);
         const bool known = job != state.jobs.end();
         const bool current = core::is_current(state, worker, entry.attempt);
-        if (!current && entry.phase != "ended") answer.fenced.push_back(entry.attempt);
+        if (!current && entry.phase != protocol::Phase::Ended)
+            answer.fenced.push_back(entry.attempt);
         if (!known) continue;
         protocol::Recorded recorded{entry.attempt, {}, !job->second.exported.empty()};
         for (const core::Checkpoint& checkpoint : job->second.checkpoints) {

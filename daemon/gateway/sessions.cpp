@@ -20,12 +20,6 @@ namespace {
 
 using Inputs = std::vector<core::Input>;
 
-core::Outcome outcome_from(const std::string& name) {
-    const auto found = std::ranges::find(kOutcomes, name);
-    return found == kOutcomes.end() ? core::Outcome::Infra
-                                    : static_cast<core::Outcome>(found - kOutcomes.begin());
-}
-
 std::optional<WorkerId> look_up(const core::State& state, const std::string& session) {
     const auto found = state.index.by_session.find(session);
     return found == state.index.by_session.end() ? std::nullopt : std::optional(found->second);
@@ -70,7 +64,7 @@ std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
 // checkpoints and the export come before the input for the attempt's end, because the core accepts
 // these inputs only while the attempt is current.
 void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& inputs) {
-    if (entry.phase == "running" || entry.phase == "ended")
+    if (entry.phase == protocol::Phase::Running || entry.phase == protocol::Phase::Ended)
         inputs.push_back(core::MemberStarted{worker, entry.attempt});
     for (const protocol::WrittenCheckpoint& c : entry.checkpoints) {
         if (c.deleted) {
@@ -83,10 +77,9 @@ void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& 
     }
     if (!entry.exported.empty())
         inputs.push_back(core::ExportWritten{worker, entry.attempt, entry.exported});
-    if (entry.phase == "ended") {
-        inputs.push_back(core::MemberExited{worker, entry.attempt, outcome_from(entry.outcome),
-                                            entry.exit_code, entry.reason, entry.matched,
-                                            entry.usage});
+    if (entry.phase == protocol::Phase::Ended) {
+        inputs.push_back(core::MemberExited{worker, entry.attempt, entry.outcome, entry.exit_code,
+                                            entry.reason, entry.matched, entry.usage});
     }
 }
 
@@ -154,7 +147,8 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
 void add_stale(const core::State& state, WorkerId worker, Session& session, Inputs& inputs) {
     std::set<AttemptKey> stale;
     for (const protocol::RunningAttempt& entry : session.last.running) {
-        if (entry.phase == "ended" || core::is_current(state, worker, entry.attempt)) continue;
+        if (entry.phase == protocol::Phase::Ended || core::is_current(state, worker, entry.attempt))
+            continue;
         stale.insert(entry.attempt);
         if (!session.fenced.contains(entry.attempt))
             inputs.push_back(core::StaleClaim{worker, entry.attempt});

@@ -63,9 +63,9 @@ static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 template <class Enum, std::size_t N>
 Enum enum_from(const Json& json, const std::array<const char*, N>& names) {
     const auto& text = json.get_ref<const std::string&>();
-    const auto found = std::ranges::find(names, text);
-    if (found == names.end()) throw std::invalid_argument("unknown name " + text);
-    return static_cast<Enum>(found - names.begin());
+    const auto found = find_name<Enum>(names, text);
+    if (!found) throw std::invalid_argument("unknown name " + text);
+    return *found;
 }
 
 // put() converts a value to a form that JsonText can write.
@@ -82,12 +82,8 @@ JsonText put(const AttemptKey& key) {
     return JsonText().add("job", key.job.value).add("token", to_string(key.token));
 }
 std::int64_t put(const Time& time) { return time.time_since_epoch().count(); }
-const char* put(const core::JobPhase& phase) {
-    return core::kJobPhases[static_cast<std::size_t>(phase)];
-}
-const char* put(const core::Outcome& outcome) {
-    return kOutcomes[static_cast<std::size_t>(outcome)];
-}
+const char* put(const core::JobPhase& phase) { return name_in(core::kJobPhases, phase); }
+const char* put(const core::Outcome& outcome) { return name_of(outcome); }
 JsonText put(const spec::JobSpec& spec) { return spec::text_of(spec); }
 Json put(const spec::PilotQueue& queue) { return Json::parse(spec::to_json(queue)); }
 Json put(const spec::Policy& policy) { return Json::parse(spec::to_json(policy)); }

@@ -133,7 +133,7 @@ protocol::Heartbeat beat_of_house() {
         if (job.attempt->places.front().worker != id) continue;
         protocol::RunningAttempt running;
         running.attempt = {job_id, job.attempt->token};
-        running.phase = "running";
+        running.phase = protocol::Phase::Running;
         beat.running.push_back(running);
     }
     return beat;
@@ -171,7 +171,7 @@ void code_heartbeats(int count) {
     for (std::uint64_t i = 1; i <= 16; ++i) {
         protocol::RunningAttempt running;
         running.attempt = {JobId{i}, {1, 1}};
-        running.phase = "running";
+        running.phase = protocol::Phase::Running;
         running.progress = R"({"step": 100, "loss": 2.5})";
         beat.running.push_back(running);
     }

@@ -118,7 +118,7 @@ void CopyRules::live(Copy& copy, bool peer_failed, Instant now) const {
 void CopyRules::work(Copy& copy, bool peer_failed, Instant now) const {
     if (copy.unfit) {
         copy.said.push_back(
-            agent::StartFailed{copy.key(), {"infra", protocol::kExitUnhealthy, "no GPU"}});
+            agent::StartFailed{copy.key(), {Outcome::Infra, protocol::kExitUnhealthy, "no GPU"}});
         return exit_all(copy, {false, 1});
     }
     if (copy.stop_saves && random_.percent(60)) {

@@ -275,8 +275,8 @@ bool World::peer_failed(const Node& node, const Copy& copy) const {
     return std::ranges::any_of(nodes_, [&](const Node& other) {
         if (&other == &node) return false;
         const auto entry = other.remembered.find(copy.key());
-        return entry != other.remembered.end() && entry->second.phase == "ended" &&
-               entry->second.outcome != "done";
+        return entry != other.remembered.end() && entry->second.phase == protocol::Phase::Ended &&
+               entry->second.outcome != Outcome::Done;
     });
 }
 

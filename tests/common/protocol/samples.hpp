@@ -18,8 +18,8 @@ inline std::vector<WrittenCheckpoint> sample_checkpoints() {
 inline Heartbeat sample_heartbeat() {
     RunningAttempt ended;
     ended.attempt = sample_key();
-    ended.phase = "ended";
-    ended.outcome = "infra";
+    ended.phase = Phase::Ended;
+    ended.outcome = Outcome::Infra;
     ended.exit_code = 137;
     ended.reason = "killed \"by\" \xf0\x9f\x94\xa5";
     ended.checkpoints = sample_checkpoints();
@@ -28,7 +28,7 @@ inline Heartbeat sample_heartbeat() {
     ended.usage = {1234, 5678, 90, 12};
     RunningAttempt running;
     running.attempt = {JobId{8}, Token{3, 1}};
-    running.phase = "running";
+    running.phase = Phase::Running;
     Heartbeat heartbeat;
     heartbeat.session = "5a11";
     heartbeat.node = "gpu-1";

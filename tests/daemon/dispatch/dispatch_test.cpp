@@ -23,7 +23,7 @@ spec::JobSpec train(int nodes, int slots) {
     return spec;
 }
 
-protocol::RunningAttempt entry(const AttemptKey& key, const std::string& phase) {
+protocol::RunningAttempt entry(const AttemptKey& key, protocol::Phase phase) {
     protocol::RunningAttempt running;
     running.attempt = key;
     running.phase = phase;
@@ -180,8 +180,9 @@ TEST(Dispatch, WhatIsNotCurrentIsFencedUnlessItHasEnded) {
     const AttemptKey current = desk.attempt(id);
     const AttemptKey stale{id, {0, 1}};
     const AttemptKey unknown{JobId{99}, {1, 1}};
-    const std::vector running = {entry(current, "running"), entry(stale, "running"),
-                                 entry(unknown, "ended")};
+    const std::vector running = {entry(current, protocol::Phase::Running),
+                                 entry(stale, protocol::Phase::Running),
+                                 entry(unknown, protocol::Phase::Ended)};
     protocol::Answer answer;
     add_verdicts(desk.state, worker, running, answer);
     EXPECT_EQ(answer.fenced, std::vector<AttemptKey>{stale});
@@ -202,7 +203,7 @@ TEST(Dispatch, RecordedNamesTheCheckpointsOfThatAttemptAlone) {
     ASSERT_NE(first, second);
     desk.tell(core::CheckpointWritten{worker, second, 20, "/c/20"});
     protocol::Answer answer;
-    const std::vector running = {entry(second, "running")};
+    const std::vector running = {entry(second, protocol::Phase::Running)};
     add_verdicts(desk.state, worker, running, answer);
     ASSERT_EQ(answer.recorded.size(), 1u);
     EXPECT_EQ(answer.recorded[0].steps, std::vector<std::int64_t>{20});

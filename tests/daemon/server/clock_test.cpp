@@ -26,7 +26,7 @@ class ShiftedClock : public testing::Test {
         args["spec"]["resources"]["time_seconds"] = limit.count();
         EXPECT_TRUE(daemon.client().ask("submit", args));
         const auto answer = worker->until([](const auto& a) { return !a.start.empty(); });
-        worker->report(answer.start.at(0).attempt, "running");
+        worker->report(answer.start.at(0).attempt, protocol::Phase::Running);
         return answer.start.at(0).attempt;
     }
     static bool is_stopped(const protocol::Answer& answer) { return !answer.stop.empty(); }

@@ -152,8 +152,7 @@ class FakeWorker {
         }));
         return found;
     }
-    void report(const AttemptKey& attempt, const std::string& phase,
-                const std::string& outcome = "") {
+    void report(const AttemptKey& attempt, protocol::Phase phase, Outcome outcome = Outcome::Done) {
         protocol::RunningAttempt entry;
         entry.attempt = attempt;
         entry.phase = phase;

@@ -30,7 +30,7 @@ TEST(Hostile, AnythingMayBeSaidOfProgress) {
     for (const std::string& progress :
          {std::string(R"({"ranks":8})"), std::string(R"({"ranks":[1]})"),
           std::string(R"({"ranks":[{"rank":0,"step":1,"own_ms":"slow"}]})"), deep}) {
-        worker.report(order.attempt, "running");
+        worker.report(order.attempt, protocol::Phase::Running);
         worker.heartbeat.running.front().progress = progress;
         worker.until([](const auto& a) { return !a.keep.empty(); });
         for (const char* op : {"jobs", "nodes", "alloc_list"})

@@ -26,7 +26,7 @@ TEST(Rolld, CarriesAJobFromSubmitToDone) {
     EXPECT_EQ(order.start[0].document, R"({"name":"x"})");
     EXPECT_FALSE(order.start[0].nonce.empty());
 
-    worker.report(attempt, "running");
+    worker.report(attempt, protocol::Phase::Running);
     const auto kept = worker.until([](const auto& answer) { return !answer.keep.empty(); });
     EXPECT_TRUE(kept.start.empty());
     EXPECT_EQ(state_of(client, 1), "running");
@@ -35,7 +35,7 @@ TEST(Rolld, CarriesAJobFromSubmitToDone) {
     worker.until([](const auto& answer) {
         return !answer.recorded.empty() && answer.recorded[0].steps == std::vector<std::int64_t>{5};
     });
-    worker.report(attempt, "ended", "done");
+    worker.report(attempt, protocol::Phase::Ended, Outcome::Done);
     worker.until([](const auto& answer) { return answer.keep.empty(); });
     EXPECT_EQ(state_of(client, 1), "done");
 }
@@ -45,7 +45,7 @@ TEST(Rolld, AStaleAttemptIsFenced) {
     daemon.start();
     FakeWorker worker(daemon);
     const AttemptKey stale{JobId{9}, Token{1, 1}};
-    worker.report(stale, "running");
+    worker.report(stale, protocol::Phase::Running);
     const auto answer = worker.until([](const auto& a) { return !a.fenced.empty(); });
     EXPECT_EQ(answer.fenced[0], stale);
 }
@@ -182,7 +182,7 @@ TEST(Rolld, AStaleAttemptIsFencedAndThatIsRecordedOnce) {
     FakeWorker worker(daemon);
     worker.until([](const auto&) { return true; });
     ASSERT_TRUE(daemon.client().ask("submit", submit_args("a"), 30s));
-    worker.report({JobId{1}, {99, 1}}, "running");
+    worker.report({JobId{1}, {99, 1}}, protocol::Phase::Running);
     for (int beats = 0; beats < 4; ++beats)
         worker.until([](const auto& answer) { return !answer.fenced.empty(); });
     const auto reply = daemon.client().ask("events", {{"id", 1}}, 30s);

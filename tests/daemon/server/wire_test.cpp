@@ -59,10 +59,10 @@ TEST(Wire, AWorkerOneVersionOlderGoesOnWorking) {
         return json.dump();
     };
     const AttemptKey attempt = start_job(daemon, worker);
-    worker.report(attempt, "running");
+    worker.report(attempt, protocol::Phase::Running);
     const auto answer = worker.until([](const auto& a) { return !a.keep.empty(); });
     EXPECT_EQ(answer.version, protocol::kOldestVersion) << "it is answered in its own version";
-    worker.report(attempt, "ended", "done");
+    worker.report(attempt, protocol::Phase::Ended, Outcome::Done);
     worker.until([](const auto& a) { return a.keep.empty(); });
     EXPECT_TRUE(eventually([&] { return state_of(daemon, 1) == "done"; }));
 }
@@ -171,12 +171,12 @@ TEST(Wire, ReplayedHeartbeatsChangeNothing) {
     daemon.start();
     FakeWorker worker(daemon);
     const AttemptKey attempt = start_job(daemon, worker);
-    worker.report(attempt, "running");
+    worker.report(attempt, protocol::Phase::Running);
     worker.until([](const auto& a) { return !a.keep.empty(); });
     protocol::Heartbeat old = worker.heartbeat;
     old.sequence = 1;
-    old.running.front().phase = "ended";
-    old.running.front().outcome = "app";
+    old.running.front().phase = protocol::Phase::Ended;
+    old.running.front().outcome = Outcome::App;
     for (int i = 0; i < 20; ++i) worker.send(protocol::encode(old));
     worker.until([](const auto& a) { return !a.keep.empty(); });
     EXPECT_EQ(state_of(daemon, 1), "running");
@@ -204,7 +204,7 @@ TEST(Wire, FuzzedFramesDoNoHarm) {
     daemon.start({"--rate-limit", "0"});
     FakeWorker worker(daemon);
     const AttemptKey attempt = start_job(daemon, worker);
-    worker.report(attempt, "running");
+    worker.report(attempt, protocol::Phase::Running);
     RawClient client(daemon);
     std::mt19937 random(7);
     const std::string heartbeat = protocol::encode(worker.heartbeat);

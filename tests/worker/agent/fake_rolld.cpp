@@ -101,7 +101,7 @@ void FakeRolld::answer(const std::string& peer, const protocol::Heartbeat& heart
         for (const auto& checkpoint : running.checkpoints)
             recorded[running.attempt].push_back(checkpoint.step);
         answer.recorded.push_back({running.attempt, recorded[running.attempt], false});
-        if (running.phase == "ended") {
+        if (running.phase == protocol::Phase::Ended) {
             ended[running.attempt] = running;
             current.erase(running.attempt);
         } else if (!current.contains(running.attempt)) {
@@ -127,9 +127,9 @@ std::optional<protocol::RunningAttempt> FakeRolld::entry(const AttemptKey& key) 
     return std::nullopt;
 }
 
-std::string FakeRolld::phase(const AttemptKey& key) const {
+std::optional<protocol::Phase> FakeRolld::phase(const AttemptKey& key) const {
     const auto found = entry(key);
-    return found ? found->phase : "";
+    return found ? std::optional(found->phase) : std::nullopt;
 }
 
 }  // namespace roll::agent

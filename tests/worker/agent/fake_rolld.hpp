@@ -31,7 +31,7 @@ class FakeRolld {
 
     // Returns the attempt's entry in the last heartbeat; nullopt if it had none.
     std::optional<protocol::RunningAttempt> entry(const AttemptKey& key) const;
-    std::string phase(const AttemptKey& key) const;
+    std::optional<protocol::Phase> phase(const AttemptKey& key) const;
 
     // start orders, each repeated until a heartbeat names its attempt
     std::vector<protocol::StartOrder> start{};

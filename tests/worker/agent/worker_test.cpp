@@ -78,7 +78,7 @@ class WorkerTest : public testing::Test {
     }
     bool runs(const std::string& document, int ranks = 1) {
         rolld_->start.push_back(order(kKey, document, ranks));
-        return rolld_->serve_until([&] { return rolld_->phase(kKey) == "running"; });
+        return rolld_->serve_until([&] { return rolld_->phase(kKey) == protocol::Phase::Running; });
     }
     bool ends(const AttemptKey& key = kKey) {
         return rolld_->serve_until(
@@ -125,7 +125,7 @@ TEST_F(WorkerTest, AGangTrainsAndItsCheckpointIsPublishedAndRecorded) {
                         "rank-0": ["ready", "progress", "stage 10", "recorded 10"]})",
                                   2));
     ASSERT_TRUE(ends());
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "done");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Done);
     EXPECT_TRUE(std::filesystem::exists(out(kKey) / "checkpoints/step-10.1-1"));
     EXPECT_FALSE(std::filesystem::exists(out(kKey) / "checkpoints/.step-10.1-1"));
     EXPECT_TRUE(rolld_->recorded.contains(kKey));
@@ -139,10 +139,10 @@ TEST_F(WorkerTest, CommandsRunSideBySideAndTheirExitStatusesArrive) {
     rolld_->start.push_back(order(kOther, R"({"command": ["/nowhere/prog"]})"));
     ASSERT_TRUE(ends(kKey));
     ASSERT_TRUE(ends(kOther));
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "app");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::App);
     EXPECT_EQ(rolld_->ended.at(kKey).exit_code, 3);
     EXPECT_EQ(read_file(out(kKey) / "logs/attempt-1/rank-0.log").value(), "7\n");
-    EXPECT_EQ(rolld_->ended.at(kOther).outcome, "invalid");
+    EXPECT_EQ(rolld_->ended.at(kOther).outcome, Outcome::Invalid);
     EXPECT_EQ(rolld_->ended.at(kOther).exit_code, 127);
 }
 
@@ -153,7 +153,7 @@ TEST_F(WorkerTest, OneRanksFailureEndsTheOthers) {
         R"({"rank": ["deaf", "ready", "hang"], "rank-1": ["ready", "fail no data", "exit 1"]})",
         2));
     ASSERT_TRUE(ends());
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "app");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::App);
     EXPECT_EQ(rolld_->ended.at(kKey).reason, "no data");
 }
 
@@ -162,7 +162,7 @@ TEST_F(WorkerTest, AStopThatIsNotHeardIsEnforced) {
     ASSERT_TRUE(runs(R"({"rank": ["deaf", "child", "ready", "hang"]})"));
     rolld_->stop[kKey] = {kKey, "cancelled", false};
     ASSERT_TRUE(ends());
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "stopped");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Stopped);
     EXPECT_TRUE(no_rank_runs());
 }
 
@@ -171,7 +171,7 @@ TEST_F(WorkerTest, AFencedAttemptDies) {
     ASSERT_TRUE(runs(R"({"rank": ["deaf", "ready", "hang"]})"));
     rolld_->current.clear();
     ASSERT_TRUE(ends());
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "stopped");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Stopped);
 }
 
 TEST_F(WorkerTest, NothingOutlivesAKilledWorkerAndTheNextOneReportsIt) {
@@ -185,7 +185,7 @@ TEST_F(WorkerTest, NothingOutlivesAKilledWorkerAndTheNextOneReportsIt) {
     start_worker();
     ASSERT_TRUE(ends());
     EXPECT_GE(rolld_->sessions.size(), 2u);  // the reaper also sends heartbeats
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "infra");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Infra);
     EXPECT_EQ(rolld_->ended.at(kKey).reason, "roll-worker was restarted");
 }
 
@@ -196,7 +196,7 @@ TEST_F(WorkerTest, RanksOfAFrozenWorkerDieByTheirLeash) {
     EXPECT_TRUE(rolld_->silent_until([&] { return no_rank_runs(); }, true));
     ::kill(worker_, SIGCONT);
     ASSERT_TRUE(ends());
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "infra");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Infra);
 }
 
 TEST_F(WorkerTest, CutOffFromARolldThatServesItStopsWithACheckpoint) {
@@ -206,7 +206,7 @@ TEST_F(WorkerTest, CutOffFromARolldThatServesItStopsWithACheckpoint) {
     EXPECT_TRUE(std::filesystem::exists(out(kKey) / "checkpoints/.step-7.1-1"));
     EXPECT_FALSE(std::filesystem::exists(out(kKey) / "checkpoints/step-7.1-1"));
     ASSERT_TRUE(ends());
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "yielded");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Yielded);
     EXPECT_TRUE(std::filesystem::exists(out(kKey) / "checkpoints/step-7.1-1"));
     EXPECT_EQ(rolld_->recorded.at(kKey).front(), 7);
 }
@@ -221,10 +221,10 @@ TEST_F(WorkerTest, TrainingGoesOnWithoutRolldAndTheNextRolldAdoptsIt) {
     rolld_.reset();
     rolld_.emplace(folder_ / "state", 2);
     rolld_->current.insert(kKey);
-    ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->phase(kKey) == "running"; }));
+    ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->phase(kKey) == protocol::Phase::Running; }));
     rolld_->stop[kKey] = {kKey, "preempted", true};
     ASSERT_TRUE(ends());
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "yielded");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Yielded);
 }
 
 TEST_F(WorkerTest, SigtermStopsTheAttemptsThenTheWorker) {
@@ -232,7 +232,7 @@ TEST_F(WorkerTest, SigtermStopsTheAttemptsThenTheWorker) {
     ASSERT_TRUE(runs(R"({"rank": ["deaf", "ready", "stop", "stage 3", "exit 75"]})"));
     ::kill(worker_, SIGTERM);
     ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->ended.contains(kKey); }));
-    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "yielded");
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Yielded);
     EXPECT_EQ(rolld_->recorded.at(kKey).front(), 3);
     ASSERT_TRUE(rolld_->serve_until([&] {
         const auto process = io::find_process(worker_);
@@ -277,7 +277,7 @@ class WallTest : public WorkerTest, public testing::WithParamInterface<const cha
     }
     bool ends_as_infra() {
         return rolld_->serve_until([&] { return rolld_->ended.contains(kKey); }) &&
-               rolld_->ended.at(kKey).outcome == "infra";
+               rolld_->ended.at(kKey).outcome == Outcome::Infra;
     }
 };
 

@@ -40,14 +40,12 @@ std::string final_name(const std::string& staged) {
 }  // namespace
 
 // Reports an attempt that never started here as ended, because rolld waits for its end.
-void AgentCore::refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason) {
-    protocol::RunningAttempt ended;
-    ended.attempt = key;
-    ended.phase = "ended";
-    ended.outcome = outcome;
-    ended.exit_code = 1;
-    ended.reason = std::move(reason);
-    add_leftover(std::move(ended));
+void AgentCore::refuse_to_start(const AttemptKey& key, Outcome outcome, std::string reason) {
+    add_leftover({.attempt = key,
+                  .phase = Phase::Ended,
+                  .outcome = outcome,
+                  .exit_code = 1,
+                  .reason = std::move(reason)});
     effects_.push_back(HeartbeatNow{});
 }
 
@@ -59,7 +57,8 @@ void AgentCore::add_leftover(protocol::RunningAttempt entry) {
     attempt.verdict = Verdict{entry.outcome, entry.exit_code, entry.reason};
     attempt.matched = std::move(entry.matched);
     attempt.usage = entry.usage;
-    if (entry.phase != "ended") attempt.verdict = Verdict{"infra", 1, "roll-worker was restarted"};
+    if (entry.phase != Phase::Ended)
+        attempt.verdict = Verdict{Outcome::Infra, 1, "roll-worker was restarted"};
     for (auto& checkpoint : entry.checkpoints)
         attempt.unrecorded.push_back({std::move(checkpoint), std::nullopt});
     attempt.exported = std::move(entry.exported);
@@ -101,7 +100,7 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
             stop(*attempt, StopCause::Asked, order.reason, order.checkpoint, now,
                  std::chrono::seconds(order.grace_seconds));
         } else if (!ran_.contains(order.attempt)) {
-            refuse_to_start(order.attempt, "stopped", order.reason);
+            refuse_to_start(order.attempt, Outcome::Stopped, order.reason);
         }
     }
     for (const auto& order : answer.save) ask_to_save(order);
@@ -180,9 +179,10 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
                              rules_);
     if (bound.at(now) >= rules_.lease) return;
     if (ran_.contains(order.attempt))
-        return refuse_to_start(order.attempt, "infra",
+        return refuse_to_start(order.attempt, Outcome::Infra,
                                "the attempt already ran here; rolld's ledger is outdated");
-    if (!order.refused.empty()) return refuse_to_start(order.attempt, "infra", order.refused);
+    if (!order.refused.empty())
+        return refuse_to_start(order.attempt, Outcome::Infra, order.refused);
     bool free = true;
     for (auto& [key, attempt] : attempts_) {
         if (key.job != order.attempt.job || attempt.gone) continue;
@@ -272,7 +272,7 @@ void AgentCore::check_steps(Attempt& attempt, Instant now) {
     reason += first_failure(ending_of(attempt), "; ");
     effects_.push_back(Note{label(attempt.order.attempt) + ": hangs: " + reason});
     effects_.push_back(DumpStacks{attempt.order.attempt});
-    attempt.verdict = Verdict{"infra", protocol::kExitHung, reason};
+    attempt.verdict = Verdict{Outcome::Infra, protocol::kExitHung, reason};
     attempt.settle_at = now + stops_.settle;
 }
 
@@ -430,9 +430,9 @@ void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.publishing || (!attempt.staged.empty() && !fenced)) return;
     if (!attempt.verdict) attempt.verdict = judge(ending_of(attempt));
     attempt.phase = Phase::Ended;
-    effects_.push_back(Note{label(attempt.order.attempt) + ": " + attempt.verdict->outcome +
-                            (attempt.verdict->reason.empty() ? "" : ": ") +
-                            attempt.verdict->reason});
+    effects_.push_back(
+        Note{label(attempt.order.attempt) + ": " + name_of(attempt.verdict->outcome) +
+             (attempt.verdict->reason.empty() ? "" : ": ") + attempt.verdict->reason});
     effects_.push_back(Remember{entry_of(attempt)});
     effects_.push_back(HeartbeatNow{});
 }

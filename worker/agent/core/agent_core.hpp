@@ -103,7 +103,7 @@ class AgentCore {
     void renew(const protocol::Answer& answer, const std::set<AttemptKey>& named);
     void ask_to_save(const protocol::SaveOrder& order);
     void note_recorded(const protocol::Recorded& recorded);
-    void refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason);
+    void refuse_to_start(const AttemptKey& key, Outcome outcome, std::string reason);
     void drop_said(Attempt& attempt, std::uint64_t sequence);
     void start(const protocol::StartOrder& order, const protocol::Answer& answer, Instant now);
     void forget_ended(const protocol::Answer& answer, const std::set<AttemptKey>& named);

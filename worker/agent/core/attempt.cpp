@@ -6,16 +6,6 @@
 
 namespace roll::agent {
 
-const char* name_of(Phase phase) {
-    switch (phase) {
-        case Phase::Starting: return "starting";
-        case Phase::Running: return "running";
-        case Phase::Stopping: return "stopping";
-        case Phase::Ended: return "ended";
-    }
-    return "ended";
-}
-
 int programs_of(const protocol::StartOrder& order) {
     const bool ranked = order.kind == "train" || order.kind == "resume";
     return std::max(ranked ? order.ranks_per_node : order.tasks_per_node, 1);
@@ -84,7 +74,7 @@ static std::string progress_of(const Attempt& attempt) {
 protocol::RunningAttempt entry_of(const Attempt& attempt) {
     protocol::RunningAttempt entry;
     entry.attempt = attempt.order.attempt;
-    entry.phase = name_of(attempt.phase);
+    entry.phase = attempt.phase;
     if (attempt.phase == Phase::Ended && attempt.verdict) {
         entry.outcome = attempt.verdict->outcome;
         entry.exit_code = attempt.verdict->exit_code;

@@ -23,8 +23,7 @@ struct StopRules {
     Millis settle{5000};
 };
 
-enum class Phase { Starting, Running, Stopping, Ended };
-const char* name_of(Phase phase);
+using protocol::Phase;
 
 struct Rank {
     bool ready = false;

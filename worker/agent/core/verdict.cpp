@@ -8,6 +8,8 @@
 #include "common/protocol/rank.hpp"
 
 namespace roll::agent {
+
+using enum Outcome;
 namespace {
 
 std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
@@ -20,15 +22,15 @@ std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
            (name == nullptr ? "" : std::string(" (") + name + ")");
 }
 
-std::string failed_outcome(const ExitStatus& exit, bool command) {
-    // A command that a signal has ended also has the outcome "app", because the signal would
-    // probably recur. The outcome "infra" would cause a retry.
-    if (command) return "app";
-    if (exit.signaled) return "infra";
+Outcome failed_outcome(const ExitStatus& exit, bool command) {
+    // A command that a signal has ended also has the outcome App, because the signal would probably
+    // recur. The outcome Infra would cause a retry.
+    if (command) return App;
+    if (exit.signaled) return Infra;
     if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)
-        return "invalid";
-    if (exit.number == protocol::kExitUnfit) return "infra";
-    return "app";
+        return Invalid;
+    if (exit.number == protocol::kExitUnfit) return Infra;
+    return App;
 }
 
 Verdict judge_failed(const Ending& ending, int rank) {
@@ -52,16 +54,16 @@ bool all_exited(const Ending& ending, std::initializer_list<int> codes) {
     });
 }
 
-std::string stopped_outcome(StopCause cause) {
+Outcome stopped_outcome(StopCause cause) {
     switch (cause) {
         case StopCause::Asked:
         case StopCause::Fenced:
-        case StopCause::Superseded: return "stopped";
+        case StopCause::Superseded: return Stopped;
         case StopCause::LeaseLost:
         case StopCause::Orphaned:
-        case StopCause::Draining: return "infra";
+        case StopCause::Draining: return Infra;
     }
-    return "infra";
+    return Infra;
 }
 
 Verdict judge_stopped(const Ending& ending) {
@@ -90,18 +92,18 @@ Verdict judge(const Ending& ending) {
     if (ending.first_failed) return judge_failed(ending, *ending.first_failed);
     const bool may_finish = !ending.command || !ending.stopped;
     if (may_finish && all_exited(ending, {0}))
-        return {.outcome = "done", .exit_code = 0, .reason = ""};
+        return {.outcome = Done, .exit_code = 0, .reason = ""};
     const bool may_yield = !ending.command || ending.stopped;
     if (may_yield && all_exited(ending, {0, protocol::kExitYielded}) && worst_code(ending) != 0)
-        return {.outcome = "yielded",
+        return {.outcome = Yielded,
                 .exit_code = protocol::kExitYielded,
                 .reason = ending.stopped ? ending.stop_reason : "stopped after a checkpoint"};
     if (ending.stopped) return judge_stopped(ending);
     if (!std::ranges::all_of(ending.exits, [](const auto& exit) { return exit.has_value(); }))
-        return {.outcome = "infra",
+        return {.outcome = Infra,
                 .exit_code = 1,
                 .reason = "the process that supervises the attempt (guard) ended"};
-    return {.outcome = "infra",
+    return {.outcome = Infra,
             .exit_code = protocol::kExitPeerLost,
             .reason = "a rank lost contact with another rank, and no rank on this node failed" +
                       first_failure(ending, ": ")};

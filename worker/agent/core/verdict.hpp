@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/outcome.hpp"
+
 namespace roll::agent {
 
 struct ExitStatus {
@@ -39,7 +41,7 @@ struct Ending {
 };
 
 struct Verdict {
-    std::string outcome{};  // outcome, with a value of protocol::RunningAttempt::outcome
+    Outcome outcome = Outcome::Done;
     int exit_code = 0;
     std::string reason{};
     friend bool operator==(const Verdict&, const Verdict&) = default;

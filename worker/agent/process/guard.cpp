@@ -33,6 +33,8 @@
 #include "worker/agent/process/wall.hpp"
 
 namespace roll::agent {
+
+using enum Outcome;
 namespace {
 
 // longest time between two checks of the leash (the shared deadlines)
@@ -105,10 +107,8 @@ void Guard::await_gpus(const GuardPlan& plan) {
     if (held.empty() && !told.empty()) add_to_log(log, "GPU memory is free after " + waited);
     if (held.empty()) return;
     add_to_log(log, "giving up after " + waited + ": " + text_of(held));
-    talk_.say("failed " +
-              encode(Verdict{"infra", protocol::kExitUnfit,
-                             "GPU memory is not free after " + waited + ": " + text_of(held)}));
-    killing_ = true;
+    fail_as({Infra, protocol::kExitUnfit,
+             "GPU memory is not free after " + waited + ": " + text_of(held)});
 }
 
 Result<void> Guard::start(const GuardPlan& plan) {
@@ -140,11 +140,9 @@ void Guard::end_check(const NodeCheck& check, std::string trouble) {
         ++checked_;
         return;
     }
-    talk_.say("failed " +
-              encode(Verdict{"infra", check.site ? protocol::kExitUnhealthy : protocol::kExitUnfit,
-                             "the check of this node failed: " + check.program.arguments.front() +
-                                 " " + trouble + "; see " + check.program.log}));
-    killing_ = true;
+    fail_as({Infra, check.site ? protocol::kExitUnhealthy : protocol::kExitUnfit,
+             "the check of this node failed: " + check.program.arguments.front() + " " + trouble +
+                 "; see " + check.program.log});
 }
 
 // Runs the checks one after the other, then starts the programs.
@@ -170,30 +168,30 @@ void Guard::advance(const GuardPlan& plan) {
     passed_.clear();
 }
 
-// Fails the attempt because an output cannot be written (full, read-only, quota, permission). This
-// is the job's own fault.
-void Guard::fail_preparing(const Error& error) {
-    Verdict verdict{"invalid", protocol::kExitInvalid, error.message};
-    if (error.code == ErrorCode::Unavailable) verdict = {"infra", 1, error.message};
-    if (error.code == ErrorCode::Refused) verdict = {"app", protocol::kExitRefused, error.message};
+// Reports the verdict and kills the attempt.
+void Guard::fail_as(const Verdict& verdict) {
     talk_.say("failed " + encode(verdict));
     killing_ = true;
 }
 
-// Fails the attempt. If the job's own program cannot be run at all, the outcome is "invalid",
+// Fails the attempt because an output cannot be written (full, read-only, quota, permission). This
+// is the job's own fault.
+void Guard::fail_preparing(const Error& error) {
+    if (error.code == ErrorCode::Unavailable) return fail_as({Infra, 1, error.message});
+    if (error.code == ErrorCode::Refused)
+        return fail_as({App, protocol::kExitRefused, error.message});
+    fail_as({Invalid, protocol::kExitInvalid, error.message});
+}
+
+// Fails the attempt. If the job's own program cannot be run at all, the outcome is Invalid,
 // because this would recur. Any other error may not recur on another node or later, so the outcome
-// is "infra" and the attempt is retried.
+// is Infra and the attempt is retried.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
-    Verdict verdict{"infra", 1, error.message};
     const bool cannot_run =
         error.code == ErrorCode::NotFound || error.code == ErrorCode::InvalidArgument;
-    if (cannot_run && !own_programs) {
-        verdict.outcome = "invalid";
-        verdict.exit_code = error.code == ErrorCode::NotFound ? 127 : 126;
-    }
-    talk_.say("failed " + encode(verdict));
-    killing_ = true;
+    if (!cannot_run || own_programs) return fail_as({Infra, 1, error.message});
+    fail_as({Invalid, error.code == ErrorCode::NotFound ? 127 : 126, error.message});
 }
 
 void Guard::read_orders() {
@@ -305,8 +303,8 @@ void Guard::watch_memory() {
     if (!started_at_ || out_of_memory_) return;
     const auto reason = memory_.look(boot_now());
     if (!reason) return;
-    out_of_memory_ = killing_ = true;
-    talk_.say("failed " + encode(Verdict{"app", protocol::kExitOutOfMemory, *reason}));
+    out_of_memory_ = true;
+    fail_as({App, protocol::kExitOutOfMemory, *reason});
 }
 
 // Reports "usage CPU-MS MEMORY-PEAK WALL-MS".
@@ -355,7 +353,7 @@ void Guard::check_output(const GuardPlan& plan) {
     const bool done = started_ && programs_ended() && !failed_;
     if (!done || ::access(output.c_str(), F_OK) == 0 || errno != ENOENT) return;
     talk_.say("failed " +
-              encode(Verdict{"app", 1,
+              encode(Verdict{App, 1,
                              "the job's output directory " + output +
                                  " was deleted while the job ran; the job's logs are lost"}));
 }

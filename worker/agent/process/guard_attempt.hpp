@@ -46,6 +46,7 @@ class Guard {
     Result<void> start_check(const NodeCheck& check);
     void advance(const GuardPlan& plan);
     void end_check(const NodeCheck& check, std::string trouble);
+    void fail_as(const Verdict& verdict);
     void fail_preparing(const Error& error);
     void fail_with(const Error& error, bool own_programs);
     void read_orders();

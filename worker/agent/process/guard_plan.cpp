@@ -141,7 +141,7 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
 }
 
 std::string encode(const Verdict& verdict) {
-    return line_of({{"outcome", verdict.outcome},
+    return line_of({{"outcome", name_of(verdict.outcome)},
                     {"exit_code", verdict.exit_code},
                     {"reason", verdict.reason}});
 }
@@ -150,10 +150,13 @@ Result<Verdict> decode_verdict(std::string_view line) {
     ROLL_TRY(const Json json, parse_json(line));
     JsonReader r(json, "verdict");
     Verdict verdict;
-    verdict.outcome = r.get<std::string>("outcome");
+    const auto outcome = r.get<std::string>("outcome");
     verdict.exit_code = r.get<int>("exit_code");
     verdict.reason = r.get<std::string>("reason");
     ROLL_TRY_VOID(r.finish());
+    const auto known = find_name<Outcome>(kOutcomes, outcome);
+    if (!known) return fail(ErrorCode::Corrupt, "unknown outcome " + outcome.substr(0, 40));
+    verdict.outcome = *known;
     return verdict;
 }
 

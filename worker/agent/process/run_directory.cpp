@@ -284,7 +284,7 @@ std::set<std::string> RunDirectory::sessions() const {
 bool RunDirectory::nothing_left(const std::set<ProcessName>& clean) const {
     return std::ranges::all_of(records_, [&](const auto& item) {
         const Record& record = item.second;
-        return record.entry.phase == "ended" || record.boot != boot_ ||
+        return record.entry.phase == protocol::Phase::Ended || record.boot != boot_ ||
                wall_of(record) != WallKind::Marks ||
                clean.contains({record.guard, record.guard_started});
     });
@@ -306,7 +306,7 @@ Result<void> RunDirectory::remember(const protocol::RunningAttempt& entry) {
     Record& record = record_of(entry.attempt);
     record.entry = entry;
     record.entry.progress.clear();
-    if (record.guard == 0 && entry.phase != "ended") return {};
+    if (record.guard == 0 && entry.phase != protocol::Phase::Ended) return {};
     return write(record);
 }
 

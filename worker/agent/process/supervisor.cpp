@@ -90,8 +90,8 @@ void Supervisor::start(const Start& start) {
                              launched.error().code == ErrorCode::Corrupt;
         events_.push_back(
             StartFailed{key,
-                        {invalid ? "invalid" : "infra", invalid ? protocol::kExitInvalid : 1,
-                         launched.error().message}});
+                        {invalid ? Outcome::Invalid : Outcome::Infra,
+                         invalid ? protocol::kExitInvalid : 1, launched.error().message}});
         events_.push_back(Gone{key});
     }
 }

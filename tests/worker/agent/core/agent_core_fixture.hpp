@@ -89,11 +89,18 @@ class AgentCoreTest : public testing::Test {
             if (const T* found = std::get_if<T>(&effect)) return *found;
         throw std::runtime_error("no such effect");
     }
+    // Returns whether the next heartbeat lists the attempt.
+    bool lists(const AttemptKey& key = kKey) {
+        beat();
+        return std::ranges::find(last_.running, key, &protocol::RunningAttempt::attempt) !=
+               last_.running.end();
+    }
+    // Requires that the next heartbeat lists the attempt.
     protocol::RunningAttempt entry(const AttemptKey& key = kKey) {
         beat();
         for (const auto& running : last_.running)
             if (running.attempt == key) return running;
-        return {};
+        throw std::runtime_error("the heartbeat does not list the attempt");
     }
 
     Instant now_ = seconds(1000);

@@ -66,7 +66,7 @@ TEST_F(AgentCoreTest, AnAttemptThatHangsGivesItsStacksAndEndsAsInfra) {
     }
     EXPECT_EQ(count<Kill>(), 1);
     gone();
-    EXPECT_EQ(entry().outcome, "infra");
+    EXPECT_EQ(entry().outcome, Outcome::Infra);
     EXPECT_EQ(entry().exit_code, protocol::kExitHung);
     EXPECT_NE(entry().reason.find("after step 3 (at most 10 s)"), std::string::npos);
     EXPECT_TRUE(entry().reason.ends_with("; rank 0 never issued it")) << entry().reason;

@@ -14,33 +14,39 @@ struct Row {
     std::vector<std::optional<ExitStatus>> exits;
     std::optional<int> first_failed;
     std::optional<StopCause> stopped;
-    const char* outcome;
+    Outcome outcome;
     int exit_code;
 };
 
 const std::vector<Row> kRows = {
-    {"all done", false, {exited(0), exited(0)}, {}, {}, "done", 0},
-    {"own failure", false, {exited(0), exited(1)}, 1, {}, "app", 1},
-    {"invalid input", false, {exited(2)}, 0, {}, "invalid", 2},
-    {"full disk", false, {exited(4)}, 0, {}, "app", 4},
-    {"no GPU", false, {exited(77)}, 0, {}, "infra", 77},
-    {"killed by a stranger", false, {killed(9)}, 0, {}, "infra", 137},
-    {"peer lost elsewhere", false, {exited(76), killed(9)}, {}, {}, "infra", 76},
-    {"diverged", false, {exited(76), exited(3)}, 1, {}, "invalid", 3},
-    {"peer lost, culprit here", false, {exited(76), exited(5)}, 1, {}, "app", 5},
-    {"yielded", false, {exited(75), exited(75)}, {}, StopCause::Asked, "yielded", 75},
-    {"finished while stopping", false, {exited(0)}, {}, StopCause::Asked, "done", 0},
-    {"stopped", false, {killed(15)}, {}, StopCause::Asked, "stopped", 143},
-    {"lease lost, no checkpoint", false, {killed(9)}, {}, StopCause::LeaseLost, "infra", 137},
-    {"lease lost, yielded", false, {exited(75)}, {}, StopCause::LeaseLost, "yielded", 75},
-    {"drained", false, {killed(15)}, {}, StopCause::Draining, "infra", 143},
-    {"guard gone", false, {std::nullopt}, {}, {}, "infra", 1},
-    {"command done", true, {exited(0)}, {}, {}, "done", 0},
-    {"command killed by itself", true, {killed(9)}, 0, {}, "app", 137},
-    {"command failed like invalid", true, {exited(2)}, 0, {}, "app", 2},
-    {"command's 75 unasked", true, {exited(75)}, 0, {}, "app", 75},
-    {"command's 75 when asked", true, {exited(75)}, {}, StopCause::Draining, "yielded", 75},
-    {"command ends well on SIGTERM", true, {exited(0)}, {}, StopCause::Asked, "stopped", 0},
+    {"all done", false, {exited(0), exited(0)}, {}, {}, Outcome::Done, 0},
+    {"own failure", false, {exited(0), exited(1)}, 1, {}, Outcome::App, 1},
+    {"invalid input", false, {exited(2)}, 0, {}, Outcome::Invalid, 2},
+    {"full disk", false, {exited(4)}, 0, {}, Outcome::App, 4},
+    {"no GPU", false, {exited(77)}, 0, {}, Outcome::Infra, 77},
+    {"killed by a stranger", false, {killed(9)}, 0, {}, Outcome::Infra, 137},
+    {"peer lost elsewhere", false, {exited(76), killed(9)}, {}, {}, Outcome::Infra, 76},
+    {"diverged", false, {exited(76), exited(3)}, 1, {}, Outcome::Invalid, 3},
+    {"peer lost, culprit here", false, {exited(76), exited(5)}, 1, {}, Outcome::App, 5},
+    {"yielded", false, {exited(75), exited(75)}, {}, StopCause::Asked, Outcome::Yielded, 75},
+    {"finished while stopping", false, {exited(0)}, {}, StopCause::Asked, Outcome::Done, 0},
+    {"stopped", false, {killed(15)}, {}, StopCause::Asked, Outcome::Stopped, 143},
+    {"lease lost, no checkpoint",
+     false,
+     {killed(9)},
+     {},
+     StopCause::LeaseLost,
+     Outcome::Infra,
+     137},
+    {"lease lost, yielded", false, {exited(75)}, {}, StopCause::LeaseLost, Outcome::Yielded, 75},
+    {"drained", false, {killed(15)}, {}, StopCause::Draining, Outcome::Infra, 143},
+    {"guard gone", false, {std::nullopt}, {}, {}, Outcome::Infra, 1},
+    {"command done", true, {exited(0)}, {}, {}, Outcome::Done, 0},
+    {"command killed by itself", true, {killed(9)}, 0, {}, Outcome::App, 137},
+    {"command failed like invalid", true, {exited(2)}, 0, {}, Outcome::App, 2},
+    {"command's 75 unasked", true, {exited(75)}, 0, {}, Outcome::App, 75},
+    {"command's 75 when asked", true, {exited(75)}, {}, StopCause::Draining, Outcome::Yielded, 75},
+    {"command ends well on SIGTERM", true, {exited(0)}, {}, StopCause::Asked, Outcome::Stopped, 0},
 };
 
 TEST(Judge, SaysHowAnAttemptEnded) {
@@ -53,7 +59,7 @@ TEST(Judge, SaysHowAnAttemptEnded) {
         const Verdict verdict = judge(ending);
         EXPECT_EQ(verdict.outcome, row.outcome) << row.what;
         EXPECT_EQ(verdict.exit_code, row.exit_code) << row.what;
-        EXPECT_EQ(verdict.reason.empty(), verdict.outcome == "done") << row.what;
+        EXPECT_EQ(verdict.reason.empty(), verdict.outcome == Outcome::Done) << row.what;
     }
 }
 

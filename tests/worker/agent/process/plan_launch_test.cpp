@@ -492,7 +492,7 @@ TEST(GuardPlan, ComesBackAsItWasSent) {
     plan.after = {plan.programs[0]};
     EXPECT_EQ(decode_guard_plan(encode(plan)).value(), plan);
     EXPECT_EQ(encode(plan).find('\n'), std::string::npos);
-    const Verdict verdict{"invalid", 127, "cannot run \"x\"\n"};
+    const Verdict verdict{Outcome::Invalid, 127, "cannot run \"x\"\n"};
     EXPECT_EQ(decode_verdict(encode(verdict)).value(), verdict);
 }
 

@@ -29,8 +29,8 @@ class RunDirectoryTest : public testing::Test {
     static protocol::RunningAttempt ended(std::uint64_t job, int exit_code) {
         protocol::RunningAttempt entry;
         entry.attempt = {.job = {job}, .token = {1, 1}};
-        entry.phase = "ended";
-        entry.outcome = "app";
+        entry.phase = protocol::Phase::Ended;
+        entry.outcome = Outcome::App;
         entry.exit_code = exit_code;
         return entry;
     }
@@ -54,7 +54,7 @@ TEST_F(RunDirectoryTest, TheNewestWordOnAnAttemptCountsUntilItIsForgotten) {
 
 TEST_F(RunDirectoryTest, AnAttemptWithoutAProcessLeavesNothing) {
     protocol::RunningAttempt entry = ended(1, 0);
-    entry.phase = "starting";
+    entry.phase = protocol::Phase::Starting;
     ASSERT_TRUE(directory_->remember(entry));
     EXPECT_TRUE(reopen().empty());
 }

@@ -65,7 +65,7 @@ TEST_F(SupervisorTest, ACommandWhoseLogCannotBeMadeFailsWhenItWrites) {
     start(R"({"command": ["sh", "-c", "while sleep 0.01; do echo x; done"]})", 1, "command");
     wait<Gone>();
     const Verdict verdict = wait<StartFailed>().verdict;
-    EXPECT_EQ(verdict.outcome, "invalid");
+    EXPECT_EQ(verdict.outcome, Outcome::Invalid);
     EXPECT_NE(verdict.reason.find((folder_ / "out/logs").string()), std::string::npos);
 }
 
@@ -125,7 +125,7 @@ TEST_F(SupervisorTest, TheGuardKillsWhenTheLeashRunsOut) {
 
 TEST_F(SupervisorTest, NothingIsStartedOnceTheLeaseIsOver) {
     start(R"({"rank": ["ready"]})", 1, "train", seconds(0));
-    EXPECT_EQ(wait<StartFailed>().verdict.outcome, "infra");
+    EXPECT_EQ(wait<StartFailed>().verdict.outcome, Outcome::Infra);
     wait<Gone>();
     EXPECT_EQ(count<Exited>(), 0);
 }
@@ -150,29 +150,30 @@ TEST_F(SupervisorTest, AnOrderToEndIsNotLostBehindALargePlan) {
 TEST_F(SupervisorTest, ADocumentThatIsNoJobFileIsInvalid) {
     start(R"({"command": ["true"], "retry": {"on_log": ["stop"]}})", 1, "command");
     const Verdict verdict = wait<StartFailed>().verdict;
-    EXPECT_EQ(verdict.outcome, "invalid");
+    EXPECT_EQ(verdict.outcome, Outcome::Invalid);
     EXPECT_NE(verdict.reason.find("is not a valid job file"), std::string::npos) << verdict.reason;
     wait<Gone>();
 }
 
 TEST_F(SupervisorTest, WhatCannotStartSaysWhy) {
     start(R"({"command": ["/nowhere/prog"]})", 1, "command");
-    EXPECT_EQ(wait<StartFailed>().verdict,
-              (Verdict{"invalid", 127, "cannot run /nowhere/prog: No such file or directory"}));
+    EXPECT_EQ(
+        wait<StartFailed>().verdict,
+        (Verdict{Outcome::Invalid, 127, "cannot run /nowhere/prog: No such file or directory"}));
     wait<Gone>();
 }
 
 TEST_F(SupervisorTest, AnArgumentThatIsTooLongForTheKernelIsTheJobsFault) {
     start(Json{{"command", {"true", std::string(200'000, 'x')}}}.dump(), 1, "command");
     EXPECT_EQ(wait<StartFailed>().verdict,
-              (Verdict{"invalid", 126, "cannot run true: Argument list too long"}));
+              (Verdict{Outcome::Invalid, 126, "cannot run true: Argument list too long"}));
     wait<Gone>();
 }
 
 TEST_F(SupervisorTest, AnOutputThatIsDeletedFailsAProgramThatEndsWell) {
     start(R"({"command": ["sh", "-c", "rm -r $ROLL_OUTPUT"]})", 1, "command");
     const Verdict verdict = wait<StartFailed>().verdict;
-    EXPECT_EQ(verdict.outcome, "app");
+    EXPECT_EQ(verdict.outcome, Outcome::App);
     EXPECT_NE(verdict.reason.find((folder_ / "out").string() + " was deleted"), std::string::npos);
     wait<Gone>();
 }
@@ -190,7 +191,7 @@ TEST_F(SupervisorTest, ALogIsCutWhileItIsCopied) {
 TEST_F(SupervisorTest, AMissingRankProgramIsNotTheJobsFault) {
     std::filesystem::remove(folder_ / "roll-rank");
     start(R"({"rank": ["ready"]})");
-    EXPECT_EQ(wait<StartFailed>().verdict.outcome, "infra");
+    EXPECT_EQ(wait<StartFailed>().verdict.outcome, Outcome::Infra);
     wait<Gone>();
 }
 
@@ -198,7 +199,7 @@ TEST_F(SupervisorTest, AnOutputThatCannotBeMadeIsInvalid) {
     std::ofstream(folder_ / "out") << "a file\n";
     start(R"({"rank": ["ready"]})");
     const Verdict verdict = wait<StartFailed>().verdict;
-    EXPECT_EQ(verdict.outcome, "invalid");
+    EXPECT_EQ(verdict.outcome, Outcome::Invalid);
     EXPECT_NE(verdict.reason.find((folder_ / "out").string()), std::string::npos);
     wait<Gone>();
 }
@@ -211,7 +212,7 @@ TEST_F(SupervisorTest, AnOutputThatMayNotBeWrittenIsTheJobsOwnFault) {
         refused.output = "/sys/roll-test-output";
         supervisor_->start({refused, boot_now() + seconds(600), boot_now() + seconds(600)});
         const Verdict verdict = wait<StartFailed>().verdict;
-        EXPECT_EQ(verdict.outcome, "app") << verdict.reason;
+        EXPECT_EQ(verdict.outcome, Outcome::App) << verdict.reason;
         EXPECT_EQ(verdict.exit_code, protocol::kExitRefused);
         wait<Gone>();
         next_attempt();
@@ -234,7 +235,7 @@ TEST_F(SupervisorTest, AFullFolderOfTheWorkerIsNotTheJobsFault) {
     const Verdict verdict = wait<StartFailed>().verdict;
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
     std::signal(SIGXFSZ, handler);
-    EXPECT_EQ(verdict.outcome, "infra") << verdict.reason;
+    EXPECT_EQ(verdict.outcome, Outcome::Infra) << verdict.reason;
     EXPECT_TRUE(verdict.reason.starts_with("cannot write " + (folder_ / "worker").string()));
     wait<Gone>();
 }
@@ -243,7 +244,7 @@ TEST_F(SupervisorTest, ACommandLineThatIsTooLongIsTheJobsOwnFault) {
     const std::string words(200'000, 'x');
     start(R"({"command": ["true", ")" + words + R"("]})", 1, "command");
     const Verdict verdict = wait<StartFailed>().verdict;
-    EXPECT_EQ(verdict.outcome, "invalid") << verdict.reason;
+    EXPECT_EQ(verdict.outcome, Outcome::Invalid) << verdict.reason;
     EXPECT_EQ(verdict.exit_code, 126);
     wait<Gone>();
 }
@@ -345,7 +346,7 @@ TEST_F(SupervisorTest, GpusThatStayHeldEndTheAttemptAsInfraAndNameTheProcess) {
     gpu_wait_ = 1;
     start_on_held_gpu();
     const Verdict verdict = wait<StartFailed>().verdict;
-    EXPECT_EQ(verdict.outcome, "infra");
+    EXPECT_EQ(verdict.outcome, Outcome::Infra);
     EXPECT_EQ(verdict.exit_code, protocol::kExitUnfit);
     EXPECT_NE(verdict.reason.find("GPU 0 has 3072 MiB in use (512 MiB at most): process 4711"),
               std::string::npos);
@@ -357,7 +358,7 @@ TEST_F(SupervisorTest, GpusThatStayHeldEndTheAttemptAsInfraAndNameTheProcess) {
 TEST_F(SupervisorTest, TheNextWorkerEndsAndReportsWhatThisOneLeft) {
     protocol::RunningAttempt entry;
     entry.attempt = kKey;
-    entry.phase = "running";
+    entry.phase = Phase::Running;
     entry.checkpoints = {{.step = 5, .directory = "/out/checkpoints/step-5"}};
     ASSERT_TRUE(run_directory_->remember(entry));
     start(R"({"rank": ["child", "ready", "hang"]})");

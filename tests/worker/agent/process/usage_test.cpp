@@ -16,7 +16,7 @@ void UsageTest::run_out_of_memory() {
           "command");
     const Verdict verdict = wait<StartFailed>().verdict;
     wait<Gone>();
-    EXPECT_EQ(verdict.outcome, "app");
+    EXPECT_EQ(verdict.outcome, Outcome::App);
     EXPECT_EQ(verdict.exit_code, 137);
     EXPECT_TRUE(verdict.reason.starts_with("out of memory: used ")) << verdict.reason;
     EXPECT_NE(verdict.reason.find(" of 256 MiB (tail, pid "), std::string::npos) << verdict.reason;

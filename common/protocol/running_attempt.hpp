@@ -1,0 +1,31 @@
+// An attempt as the heartbeats of its worker describe it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/ids.hpp"
+#include "common/outcome.hpp"
+#include "common/protocol/written_checkpoint.hpp"
+#include "common/usage.hpp"
+
+namespace roll::protocol {
+
+// The phase of an attempt on one worker.
+enum class Phase { Starting, Running, Stopping, Ended };
+
+// One attempt on this worker.
+struct RunningAttempt {
+    AttemptKey attempt;
+    Phase phase = Phase::Starting;
+    Outcome outcome = Outcome::Done;  // if ended
+    int exit_code = 0;
+    std::string reason;
+    std::vector<int> matched{};  // indices of the patterns in retry.on_log that the log matched
+    std::vector<WrittenCheckpoint> checkpoints{};  // written but not yet recorded by rolld
+    std::string exported{};  // directory of an export that rolld has not recorded yet
+    std::string progress{};  // newest progress report, as JSON for people
+    Usage usage{};  // if ended: resources that the attempt used on this worker; zeros if unknown
+};
+
+}  // namespace roll::protocol
