@@ -151,6 +151,10 @@ Result<void> Server::carry_out(const Asking& asking, api::Plan plan) {
             [&](api::ReadTerminal& read) {
                 return terminals_.read(read.user, read.args, asking.peer, asking.id,
                                        std::chrono::steady_clock::now());
+            },
+            [&](api::ReadJobFile& read) {
+                read_job_file(asking, std::move(read.request));
+                return Result<void>();
             }},
         plan);
 }
