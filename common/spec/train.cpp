@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
+#include "common/spec/evaluation.hpp"
 #include "common/spec/resources.hpp"
 #include "common/spec/sizes.hpp"
 #include "common/spec/units.hpp"
@@ -332,24 +333,6 @@ Result<MetricsSpec> read_metrics(const Json& json) {
     return metrics;
 }
 
-Result<EarlyStopSpec> read_early_stop(const Json& json) {
-    JsonReader reader(json, "train.early_stop");
-    EarlyStopSpec stop;
-    stop.patience = reader.get_or("patience", stop.patience);
-    stop.min_delta = reader.get_or("min_delta", stop.min_delta);
-    ROLL_TRY_VOID(reader.finish_lenient());
-    return stop;
-}
-
-Result<EvaluationSpec> read_evaluation(const Json& json) {
-    JsonReader reader(json, "train.evaluation");
-    EvaluationSpec evaluation;
-    evaluation.tasks = reader.get_or("tasks", evaluation.tasks);
-    evaluation.every = reader.get_or("every", evaluation.every);
-    ROLL_TRY_VOID(reader.finish_lenient());
-    return evaluation;
-}
-
 Result<FaultSpec> read_fault(const Json& json) {
     JsonReader reader(json, "faults");
     FaultSpec fault;
@@ -390,10 +373,12 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     }
     spec.lora = lora_spec(reader.raw("lora"));
     ROLL_TRY(spec.optimizer, read_optimizer(section(reader, "optimizer")));
+    ROLL_TRY(spec.optimizer.ema, read_ema(section(reader, "ema")));
     set_steps(spec, length);
     ROLL_TRY(spec.sample, read_sample(section(reader, "sample")));
     ROLL_TRY(spec.metrics, read_metrics(section(reader, "metrics")));
     ROLL_TRY(spec.early_stop, read_early_stop(section(reader, "early_stop")));
+    ROLL_TRY(spec.best, read_best(section(reader, "best")));
     ROLL_TRY(spec.evaluation, read_evaluation(section(reader, "evaluation")));
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.precision, pick("train.precision", precision, kPrecisions));
@@ -426,6 +411,7 @@ Result<void> read_export(const Json& json, TrainSpec& spec) {
     JsonReader reader(json, "export");
     const auto dtype = reader.get_or<std::string>("dtype", "bf16");
     spec.export_best = reader.get_or<std::string>("of", "last") == "best";
+    spec.export_averaged = reader.get_or<std::string>("weights", "last") == "ema";
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.export_dtype, pick("export.dtype", dtype, kExportDtypes));
     return {};
