@@ -18,7 +18,7 @@ namespace roll::spec {
 namespace {
 
 // Returns the positive integer at a JSON pointer; nullopt if there is none.
-Json value_at(const Json& document, const char* pointer) {
+Json key_at(const Json& document, const char* pointer) {
     const Json::json_pointer here(pointer);
     return document.contains(here) ? document[here] : Json();
 }
@@ -154,7 +154,7 @@ void check_zero(const Json& document, std::vector<Problem>& problems) {
 }
 
 void check_eight_bit(const Json& document, std::vector<Problem>& problems) {
-    if (value_at(document, "/train/optimizer/kind") == "adamw_8bit" && is_on_gpus(document))
+    if (key_at(document, "/train/optimizer/kind") == "adamw_8bit" && is_on_gpus(document))
         problems.push_back({"train.optimizer.kind",
                             "is adamw_8bit, but 8-bit states on GPUs are not supported yet; "
                             "allowed: any other kind"});
@@ -316,7 +316,7 @@ bool holds_nothing_out(const Json& document) {
 
 // Returns true if the metric at `pointer` is a score of a task, which needs no validation set.
 bool is_of_task(const Json& document, const char* pointer) {
-    const Json metric = value_at(document, pointer);
+    const Json metric = key_at(document, pointer);
     return metric.is_string() && metric.get<std::string>().starts_with("task_");
 }
 
@@ -341,17 +341,17 @@ void check_early_stop(const Json& document, std::vector<Problem>& problems) {
 }
 
 void check_best_metric(const Json& document, std::vector<Problem>& problems) {
-    const bool keeps = value_at(document, "/checkpoint/keep_best") == true;
+    const bool keeps = key_at(document, "/checkpoint/keep_best") == true;
     if (keeps && !is_of_task(document, "/train/best/metric") && holds_nothing_out(document))
         problems.push_back({"checkpoint.keep_best",
                             "is true, but data.valid holds out no data; allowed: false, or set "
                             "data.valid"});
     if (keeps) return;
-    if (value_at(document, "/export/of") == "best")
+    if (key_at(document, "/export/of") == "best")
         problems.push_back({"export.of",
                             "is `best`, but checkpoint.keep_best is false; set export.of to "
                             "`last`, or checkpoint.keep_best to true"});
-    if (value_at(document, "/train/best").is_object())
+    if (key_at(document, "/train/best").is_object())
         problems.push_back({"train.best",
                             "selects the best checkpoint, but checkpoint.keep_best is false; "
                             "remove train.best, or set checkpoint.keep_best to true"});
@@ -359,20 +359,20 @@ void check_best_metric(const Json& document, std::vector<Problem>& problems) {
 
 // Checks the keys that use the average of the weights.
 void check_average(const Json& document, std::vector<Problem>& problems) {
-    const bool averages = value_at(document, "/train/ema").is_object();
+    const bool averages = key_at(document, "/train/ema").is_object();
     for (const auto& [pointer, name] :
          {std::pair("/export/weights", "export.weights"),
           std::pair("/train/evaluation/weights", "train.evaluation.weights")})
-        if (value_at(document, pointer) == "ema" && !averages)
+        if (key_at(document, pointer) == "ema" && !averages)
             problems.push_back(
                 {name, "is `ema`, but the job has no train.ema; allowed: last, or set train.ema"});
-    if (value_at(document, "/export/weights") != "ema") return;
-    if (value_at(document, "/train/lora").is_object())
+    if (key_at(document, "/export/weights") != "ema") return;
+    if (key_at(document, "/train/lora").is_object())
         problems.push_back({"export.weights",
                             "is `ema`, but the export of an average is not implemented with "
                             "train.lora; allowed: last"});
     const auto kept = positive(document, "/checkpoint/keep_optimizer");
-    if (kept && value_at(document, "/export/of") == "best")
+    if (kept && key_at(document, "/export/of") == "best")
         problems.push_back({"checkpoint.keep_optimizer",
                             fmt::format("is {}, but the best checkpoint must keep its optimizer "
                                         "state, because export.weights is `ema`; allowed: 0",
