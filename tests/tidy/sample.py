@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
 """Draws comments, messages and sentences of the docs for a reader who marks how readable they are.
 
-    tests/tidy/sample.py [COMMIT] > sample.txt
-
 The sample depends only on the tree and on COMMIT (the last commit if omitted): the seed is the
 sha256 of its hash, and the items with the smallest sha256 of seed and item are drawn. Each item has
 its file and line, the declaration or line that it belongs to, and for a sentence the sentence
 before it. The reader replaces `[ ]` by `[1]` (read once) or `[2]` (read twice).
 """
+import argparse
 import hashlib
 import os
 import re
 import subprocess
-import sys
 
 import tidy
 from source import LITERALS, line_of
@@ -161,7 +159,14 @@ def collect():
 
 
 def main():
-    commit = git('rev-parse', sys.argv[1] if len(sys.argv) > 1 else 'HEAD').strip()
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('commit', metavar='COMMIT', nargs='?', default='HEAD')
+    asked = parser.parse_args().commit
+    try:
+        commit = git('rev-parse', '--verify', '--quiet', f'{asked}^{{commit}}').strip()
+    except subprocess.CalledProcessError:
+        parser.error(f'{asked} is not a commit of this repository')
     seed = hashlib.sha256(commit.encode()).hexdigest()
     print(f'commit {commit}\nseed {seed}')
     print('Mark each item: [1] read once, [2] had to be read twice.')
