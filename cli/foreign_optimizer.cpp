@@ -10,13 +10,17 @@ namespace {
 
 // Maps each value of `optim` that Roll supports to the kind of the optimizer. Paged and fused
 // optimizers differ from the plain optimizers only in memory and speed.
-constexpr std::array<std::pair<const char*, const char*>, 8> kOptimizers{
+constexpr std::array<std::pair<const char*, const char*>, 12> kOptimizers{
     {{"adamw_torch", "adamw"},
      {"adamw_torch_fused", "adamw"},
      {"adamw_hf", "adamw"},
      {"adamw_apex_fused", "adamw"},
      {"paged_adamw_32bit", "adamw"},
      {"sgd", "sgd"},
+     {"adafactor", "adafactor"},
+     {"adamw_8bit", "adamw_8bit"},
+     {"adamw_bnb_8bit", "adamw_8bit"},
+     {"paged_adamw_8bit", "adamw_8bit"},
      {"lion_32bit", "lion"},
      {"paged_lion_32bit", "lion"}}};
 

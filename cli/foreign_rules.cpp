@@ -226,6 +226,42 @@ void read_saving(const Config& config, std::optional<std::int64_t> steps) {
     if (config.flag("load_best_model_at_end")) config.set("checkpoint.keep_best", true);
 }
 
+// Returns Roll's name of a metric of transformers' evaluations; nullopt if Roll does not measure
+// it. The loss of the evaluation set NAME is eval_NAME_loss there.
+std::optional<std::string> metric_named(std::string name) {
+    constexpr std::string_view kPrefix = "eval_", kLoss = "_loss";
+    if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
+    if (name == "loss" || name == "nll_loss" || name.starts_with("rewards/") ||
+        name.starts_with("logps/"))
+        return "valid_" + name;
+    if (!name.ends_with(kLoss)) return std::nullopt;
+    return "valid_loss/" + name.substr(0, name.size() - kLoss.size());
+}
+
+// Reads the metric that decides which checkpoint is the best, and about early stop.
+void read_best_metric(const Config& config) {
+    const bool keeps = config.flag("load_best_model_at_end") ||
+                       config.text("save_strategy").value_or("") == "best";
+    const bool stops = config.has("early_stopping_steps");
+    const auto named = config.text("metric_for_best_model");
+    if (!keeps && !stops) return;
+    const auto metric = metric_named(named.value_or("loss"));
+    if (!metric)
+        return config.refuse(
+            "metric_for_best_model",
+            fmt::format("is {}; supported: loss, eval_loss, eval_SET_loss for the set SET of "
+                        "data.valid, and the rewards/ and logps/ of preference jobs",
+                        *named));
+    const auto set = [&](const char* section) {
+        if (named) config.set(std::string("train.") + section + ".metric", *metric);
+        if (config.has("greater_is_better"))
+            config.set(std::string("train.") + section + ".mode",
+                       config.flag("greater_is_better") ? "max" : "min");
+    };
+    if (keeps) set("best");
+    if (stops) set("early_stop");
+}
+
 void read_validation(const Config& config, std::optional<std::int64_t> steps) {
     const char* key = config.has("evaluation_strategy") ? "evaluation_strategy" : "eval_strategy";
     const std::string strategy = config.text(key).value_or("no");
@@ -328,6 +364,7 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     read_optimizer(config);
     read_precision(config);
     read_saving(config, steps);
+    read_best_metric(config);
     read_validation(config, steps);
     read_reports(config);
     read_normalize(config, megatron);

@@ -23,10 +23,12 @@ struct KeyOfKinds {
 
 const std::vector<KeyOfKinds>& keys_of_kinds() {
     using enum OptimizerKind;
-    static const std::vector<KeyOfKinds> kKeys{{"momentum", {Sgd, Muon}},
-                                               {"nesterov", {Sgd, Muon}},
-                                               {"update_scale", {Muon}},
-                                               {"ns_steps", {Muon}}};
+    static const std::vector<KeyOfKinds> kKeys{
+        {"momentum", {Sgd, Muon}},        {"nesterov", {Sgd, Muon}},
+        {"update_scale", {Muon}},         {"ns_steps", {Muon}},
+        {"clip_threshold", {Adafactor}},  {"decay_rate", {Adafactor}},
+        {"scale_parameter", {Adafactor}}, {"relative_step", {Adafactor}},
+        {"warmup_init", {Adafactor}}};
     return kKeys;
 }
 
@@ -83,6 +85,12 @@ Result<void> read_update_rule(const Json& json, OptimizerSpec& optimizer) {
     optimizer.momentum = reader.get_or("momentum", is_muon ? kMuonMomentum : 0);
     optimizer.nesterov = reader.get_or("nesterov", is_muon);
     optimizer.ns_steps = reader.get_or("ns_steps", optimizer.ns_steps);
+    AdafactorSpec& factored = optimizer.adafactor;
+    factored.clip_threshold = reader.get_or("clip_threshold", factored.clip_threshold);
+    factored.decay_rate = reader.get_or("decay_rate", factored.decay_rate);
+    factored.scale_parameter = reader.get_or("scale_parameter", factored.scale_parameter);
+    factored.relative_step = reader.get_or("relative_step", factored.relative_step);
+    factored.warmup_init = reader.get_or("warmup_init", factored.warmup_init);
     if (reader.get_or<std::string>("update_scale", "original") == "match_rms_adamw")
         optimizer.update_scale = UpdateScale::MatchRmsAdamW;
     const Json& groups = reader.raw("groups");
@@ -119,6 +127,11 @@ std::vector<Problem> optimizer_problems(const Json& document) {
     if (kind == OptimizerKind::Sgd && optimizer.value("nesterov", Json()) == true && momentum == 0)
         problems.push_back({"train.optimizer.nesterov",
                             "is true, but momentum is 0; allowed: false, or set momentum"});
+    if (optimizer.value("warmup_init", Json()) == true &&
+        optimizer.value("relative_step", Json()) != true)
+        problems.push_back({"train.optimizer.warmup_init",
+                            "is true, but relative_step is false; allowed: false, or set "
+                            "relative_step to true"});
     const Json groups = optimizer.value("groups", Json());
     for (std::size_t i = 0; groups.is_array() && i < groups.size(); ++i)
         if (groups[i].is_object())

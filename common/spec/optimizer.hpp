@@ -20,22 +20,38 @@ enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
 enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };
 enum class WeightDecaySchedule { Constant, Linear, Cosine };
 
-// The update rules. The formulas are those of torch.optim, except that Lion's formula is from its
-// paper (arXiv 2302.06675, algorithm 2). Adam and SGD add the weight decay to the gradient. The
+// The update rules. The formulas are those of torch.optim, with three exceptions: Lion's formula is
+// from its paper (arXiv 2302.06675, algorithm 2), Adafactor's is that of transformers, and that of
+// AdamW with 8-bit states is bitsandbytes'. Adam and SGD add the weight decay to the gradient. The
 // other rules decay the weights directly.
-enum class OptimizerKind { AdamW, Adam, Sgd, Lion, Muon };
-inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 5> kOptimizerKinds{
+enum class OptimizerKind { AdamW, Adam, Sgd, Lion, Muon, Adafactor, AdamW8bit };
+inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 7> kOptimizerKinds{
     {{"adamw", OptimizerKind::AdamW},
      {"adam", OptimizerKind::Adam},
      {"sgd", OptimizerKind::Sgd},
      {"lion", OptimizerKind::Lion},
-     {"muon", OptimizerKind::Muon}}};
+     {"muon", OptimizerKind::Muon},
+     {"adafactor", OptimizerKind::Adafactor},
+     {"adamw_8bit", OptimizerKind::AdamW8bit}}};
 
 // Selects the factor by which Muon multiplies the learning rate of a matrix with `rows` x `columns`
 // elements. The names are those of torch.optim.Muon. Original: sqrt(max(1, rows / columns)).
 // MatchRmsAdamW: 0.2 * sqrt(max(rows, columns)); with this factor, AdamW's learning rates are
 // suitable for Muon.
 enum class UpdateScale { Original, MatchRmsAdamW };
+
+// Settings of Adafactor (transformers.Adafactor); worker/train/optim/adafactor.hpp has the
+// formulas.
+struct AdafactorSpec {
+    double clip_threshold = 1, decay_rate = -0.8;
+    bool scale_parameter = false, relative_step = false, warmup_init = false;
+};
+
+// train.ema: the average of the weights; decay 0: there is none.
+struct EmaSpec {
+    double decay = 0;
+    std::int64_t every = 1;  // number of updates between two updates of the average
+};
 
 // Settings of the parameters whose native names match a glob.
 struct ParameterGroup {
@@ -76,6 +92,8 @@ struct OptimizerSpec {
     UpdateScale update_scale = UpdateScale::Original;
     int ns_steps = 5;                         // number of Newton-Schulz iterations of Muon
     std::vector<ParameterGroup> groups = {};  // the first group that matches a name applies
+    AdafactorSpec adafactor = {};
+    EmaSpec ema = {};
 };
 
 std::string_view name_of(OptimizerKind kind);

@@ -335,6 +335,7 @@ JobSpec read_spec(Json& document) {
         Json convert{{"to", how["format"]}, {"dtype", how["dtype"]}, {"of", how["of"]}};
         if (exports_adapter(document)) convert["to"] = "peft";
         if (how.value("merge", Json()) == true) convert["merge"] = true;
+        if (how.value("weights", Json()) == "ema") convert["state"] = "ema";
         spec.export_document = Json{{"convert", convert}}.dump();
     }
     spec.document = document.dump();

@@ -19,6 +19,11 @@ namespace roll::spec {
 namespace {
 
 // Returns the positive integer at a JSON pointer; nullopt if there is none.
+Json key_at(const Json& document, const char* pointer) {
+    const Json::json_pointer here(pointer);
+    return document.contains(here) ? document[here] : Json();
+}
+
 std::optional<std::int64_t> positive(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
@@ -150,6 +155,13 @@ void check_zero(const Json& document, std::vector<Problem>& problems) {
             {"parallel.zero", fmt::format("is {}, but sharing optimizer state on GPUs is not "
                                           "supported yet; allowed: 0",
                                           *zero)});
+}
+
+void check_eight_bit(const Json& document, std::vector<Problem>& problems) {
+    if (key_at(document, "/train/optimizer/kind") == "adamw_8bit" && is_on_gpus(document))
+        problems.push_back({"train.optimizer.kind",
+                            "is adamw_8bit, but 8-bit states on GPUs are not supported yet; "
+                            "allowed: any other kind"});
 }
 
 // Checks the keys that only some kinds of recomputation use.
@@ -314,31 +326,69 @@ bool holds_nothing_out(const Json& document) {
     return document[at].is_object() ? document[at].empty() : document[at] == 0;
 }
 
-void check_validations(const Json& document, std::vector<Problem>& problems) {
-    const bool every = positive(document, "/train/valid_every").has_value();
+// Returns true if the metric at `pointer` is a score of a task, which needs no validation set.
+bool is_of_task(const Json& document, const char* pointer) {
+    const Json metric = key_at(document, pointer);
+    return metric.is_string() && metric.get<std::string>().starts_with("task_");
+}
+
+void check_early_stop(const Json& document, std::vector<Problem>& problems) {
     const auto patience = positive(document, "/train/early_stop/patience");
-    const Json::json_pointer best("/checkpoint/keep_best");
-    if (holds_nothing_out(document)) {
-        constexpr const char* kNothing =
-            "is {}, but data.valid holds out no data; allowed: {}, or set data.valid";
-        if (patience)
-            problems.push_back({"train.early_stop.patience", fmt::format(kNothing, *patience, 0)});
-        if (document.contains(best) && document[best] == true)
-            problems.push_back({"checkpoint.keep_best", fmt::format(kNothing, true, false)});
-        return;
-    }
-    const Json::json_pointer exported("/export/of");
-    const bool keeps = document.contains(best) && document[best] == true;
-    if (document.contains(exported) && document[exported] == "best" && !keeps)
+    if (!patience) return;
+    const bool of_task = is_of_task(document, "/train/early_stop/metric");
+    const auto refuse = [&](const std::string& why) {
+        problems.push_back(
+            {"train.early_stop.patience", fmt::format("is {}, but {}", *patience, why)});
+    };
+    if (!of_task && holds_nothing_out(document))
+        return refuse("data.valid holds out no data; allowed: 0, or set data.valid");
+    if (!of_task && !positive(document, "/train/valid_every"))
+        refuse(
+            "train.valid_every is 0, so nothing is validated during training; allowed: 0, or set "
+            "train.valid_every");
+    if (of_task && !positive(document, "/train/evaluation/every"))
+        refuse(
+            "train.evaluation.every is 0, so no task is measured during training; allowed: 0, or "
+            "set train.evaluation.every");
+}
+
+void check_best_metric(const Json& document, std::vector<Problem>& problems) {
+    const bool keeps = key_at(document, "/checkpoint/keep_best") == true;
+    if (keeps && !is_of_task(document, "/train/best/metric") && holds_nothing_out(document))
+        problems.push_back({"checkpoint.keep_best",
+                            "is true, but data.valid holds out no data; allowed: false, or set "
+                            "data.valid"});
+    if (keeps) return;
+    if (key_at(document, "/export/of") == "best")
         problems.push_back({"export.of",
                             "is `best`, but checkpoint.keep_best is false; set export.of to "
                             "`last`, or checkpoint.keep_best to true"});
-    if (patience && !every)
-        problems.push_back(
-            {"train.early_stop.patience",
-             fmt::format("is {}, but train.valid_every is 0, so nothing is validated "
-                         "during training; allowed: 0, or set train.valid_every",
-                         *patience)});
+    if (key_at(document, "/train/best").is_object())
+        problems.push_back({"train.best",
+                            "selects the best checkpoint, but checkpoint.keep_best is false; "
+                            "remove train.best, or set checkpoint.keep_best to true"});
+}
+
+// Checks the keys that use the average of the weights.
+void check_average(const Json& document, std::vector<Problem>& problems) {
+    const bool averages = key_at(document, "/train/ema").is_object();
+    for (const auto& [pointer, name] :
+         {std::pair("/export/weights", "export.weights"),
+          std::pair("/train/evaluation/weights", "train.evaluation.weights")})
+        if (key_at(document, pointer) == "ema" && !averages)
+            problems.push_back(
+                {name, "is `ema`, but the job has no train.ema; allowed: last, or set train.ema"});
+    if (key_at(document, "/export/weights") != "ema") return;
+    if (key_at(document, "/train/lora").is_object())
+        problems.push_back({"export.weights",
+                            "is `ema`, but the export of an average is not implemented with "
+                            "train.lora; allowed: last"});
+    const auto kept = positive(document, "/checkpoint/keep_optimizer");
+    if (kept && key_at(document, "/export/of") == "best")
+        problems.push_back({"checkpoint.keep_optimizer",
+                            fmt::format("is {}, but the best checkpoint must keep its optimizer "
+                                        "state, because export.weights is `ema`; allowed: 0",
+                                        *kept)});
 }
 
 void check_retention(const Json& document, std::vector<Problem>& problems) {
@@ -441,7 +491,10 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_run_length(document, problems);
     check_train_on(document, problems);
     check_rates(document, problems);
-    check_validations(document, problems);
+    check_eight_bit(document, problems);
+    check_early_stop(document, problems);
+    check_best_metric(document, problems);
+    check_average(document, problems);
     check_retention(document, problems);
     check_valid_sets(document, problems);
     for (Problem& problem : blend_problems(document)) problems.push_back(std::move(problem));

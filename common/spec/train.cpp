@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
+#include "common/spec/read_samples.hpp"
 #include "common/spec/resources.hpp"
 #include "common/spec/sizes.hpp"
 #include "common/spec/units.hpp"
@@ -95,46 +96,6 @@ Result<ModelSource> read_model(const Json& json) {
     if (!model.from.empty()) sizes = dropouts_of(json);
     model.hf_config = sizes.dump();
     return model;
-}
-
-// Reads data.valid. It is a fraction of the training files, or it has named sets, each of which is
-// a fraction or a list of files.
-Result<void> read_valid(const Json& json, DataSpec& data) {
-    if (json.is_null()) return {};
-    if (json.is_number()) {
-        data.valid_fraction = json.get<double>();
-        return {};
-    }
-    data.valid_fraction = 0;
-    for (const auto& [name, set] : json.items()) {
-        if (set.is_number()) {
-            data.valid_fraction = set.get<double>();
-            data.valid_name = name;
-        } else if (holds<std::string>(set)) {
-            data.valid_files.push_back({name, {set.get<std::string>()}});
-        } else if (holds<std::vector<std::string>>(set)) {
-            data.valid_files.push_back({name, set.get<std::vector<std::string>>()});
-        } else {
-            return fail(ErrorCode::InvalidArgument,
-                        "data.valid." + name + " is neither a fraction nor a list of files");
-        }
-    }
-    if (data.track.empty() && !json.empty()) data.track = json.begin().key();
-    return {};
-}
-
-// Reads how samples are drawn from the training files.
-void read_blend(JsonReader& reader, DataSpec& data) {
-    using Weights = std::vector<double>;
-    const Json &weights = reader.raw("weights"), &split = reader.raw("split");
-    if (!weights.is_null()) data.phases.push_back({0, weights.get<Weights>()});
-    for (const Json& phase : reader.raw("curriculum"))
-        data.phases.push_back(
-            {phase.at("step").get<std::int64_t>(), phase.at("weights").get<Weights>()});
-    data.weigh_tokens = reader.get_or<std::string>("weigh", "samples") == "tokens";
-    if (reader.get_or<std::string>("order", "roll") == "megatron")
-        data.order = SampleOrder::Megatron;
-    if (!split.is_null()) data.split = split.get<std::array<double, 3>>();
 }
 
 Result<DataSpec> read_data(const Json& json) {
@@ -336,9 +297,38 @@ Result<MetricsSpec> read_metrics(const Json& json) {
     return metrics;
 }
 
+// Reads the keys `metric` and `mode`. A missing mode follows from the metric's name.
+MetricSpec read_metric(JsonReader& reader) {
+    MetricSpec metric;
+    metric.name = reader.get_or("metric", metric.name);
+    const auto is_of = [&](const char* part) {
+        return metric.name.find(part) != std::string::npos;
+    };
+    const bool falls = is_of("loss") || is_of("perplexity") || is_of("bits_per_byte");
+    metric.higher = reader.get_or<std::string>("mode", falls ? "min" : "max") == "max";
+    return metric;
+}
+
+Result<MetricSpec> read_best(const Json& json) {
+    JsonReader reader(json, "train.best");
+    const MetricSpec best = read_metric(reader);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return best;
+}
+
+Result<EmaSpec> read_ema(const Json& json) {
+    JsonReader reader(json, "train.ema");
+    EmaSpec ema;
+    ema.decay = reader.get_or("decay", ema.decay);
+    ema.every = reader.get_or("every", ema.every);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return ema;
+}
+
 Result<EarlyStopSpec> read_early_stop(const Json& json) {
     JsonReader reader(json, "train.early_stop");
     EarlyStopSpec stop;
+    stop.metric = read_metric(reader);
     stop.patience = reader.get_or("patience", stop.patience);
     stop.min_delta = reader.get_or("min_delta", stop.min_delta);
     ROLL_TRY_VOID(reader.finish_lenient());
@@ -350,6 +340,7 @@ Result<EvaluationSpec> read_evaluation(const Json& json) {
     EvaluationSpec evaluation;
     evaluation.tasks = reader.get_or("tasks", evaluation.tasks);
     evaluation.every = reader.get_or("every", evaluation.every);
+    evaluation.averaged = reader.get_or<std::string>("weights", "last") == "ema";
     ROLL_TRY_VOID(reader.finish_lenient());
     return evaluation;
 }
@@ -401,10 +392,12 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     }
     spec.lora = lora_spec(reader.raw("lora"));
     ROLL_TRY(spec.optimizer, read_optimizer(section(reader, "optimizer")));
+    ROLL_TRY(spec.optimizer.ema, read_ema(section(reader, "ema")));
     set_steps(spec, length);
     ROLL_TRY(spec.sample, read_sample(section(reader, "sample")));
     ROLL_TRY(spec.metrics, read_metrics(section(reader, "metrics")));
     ROLL_TRY(spec.early_stop, read_early_stop(section(reader, "early_stop")));
+    ROLL_TRY(spec.best, read_best(section(reader, "best")));
     ROLL_TRY(spec.evaluation, read_evaluation(section(reader, "evaluation")));
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.precision, pick("train.precision", precision, kPrecisions));
@@ -437,6 +430,7 @@ Result<void> read_export(const Json& json, TrainSpec& spec) {
     JsonReader reader(json, "export");
     const auto dtype = reader.get_or<std::string>("dtype", "bf16");
     spec.export_best = reader.get_or<std::string>("of", "last") == "best";
+    spec.export_averaged = reader.get_or<std::string>("weights", "last") == "ema";
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.export_dtype, pick("export.dtype", dtype, kExportDtypes));
     return {};

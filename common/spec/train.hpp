@@ -59,17 +59,25 @@ struct MetricsSpec {
     bool grad_zeros = false;  // report how many gradients are zero, which takes one more pass
 };
 
-// Training stops early after `patience` validations in a row whose losses were not lower than the
-// best loss by more than `min_delta`.
+// A value of the evaluations by which a run is judged. `name` is a key of metrics.jsonl.
+struct MetricSpec {
+    std::string name = "valid_loss";
+    bool higher = false;  // true: higher values are better
+};
+
+// Training stops early after `patience` values of the metric in a row that were not better than the
+// best value by more than `min_delta`.
 struct EarlyStopSpec {
-    std::int64_t patience = 0;  // number of validations; 0: training never stops early
-    double min_delta = 0;       // least improvement that counts, in nats per token
+    std::int64_t patience = 0;  // number of values; 0: training never stops early
+    double min_delta = 0;       // least improvement that counts
+    MetricSpec metric = {};
 };
 
 // Multiple-choice tasks on which the model is measured during training.
 struct EvaluationSpec {
     std::vector<std::string> tasks;  // absolute paths of task files
     std::int64_t every = 0;          // interval in steps; 0: only at the end
+    bool averaged = false;           // true: measure validation sets and tasks with the EMA
 };
 
 struct TrainSpec {
@@ -109,6 +117,7 @@ struct TrainSpec {
     SampleSpec sample;
     MetricsSpec metrics;
     EarlyStopSpec early_stop;
+    MetricSpec best;  // decides which checkpoint is the best one
     EvaluationSpec evaluation;
     double peak_tflops = 0;  // peak TFLOP/s of a rank, for the MFU; 0: the trainer measures it
     OnNotFinite on_not_finite = OnNotFinite::Stop;
@@ -120,15 +129,15 @@ struct TrainSpec {
     std::int64_t checkpoint_keep_every = 0;
     // number of newest checkpoints with optimizer state; 0: all
     std::int64_t checkpoint_keep_optimizer = 0;
-    bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
+    bool checkpoint_keep_best = false;   // also keep the best checkpoint
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space
     // maximum host memory, in MiB, of a rank's copy of its part of a checkpoint
     std::int64_t checkpoint_buffer_mib = 2048;
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
-    // export the checkpoint of the lowest validation loss, not the last checkpoint
-    bool export_best = false;
+    bool export_best = false;      // export the best checkpoint, not the last checkpoint
+    bool export_averaged = false;  // export the EMA of the weights
 
     // Returns the number of micro-batches of one data-parallel rank per step.
     std::int64_t microbatches() const { return global_batch_size / micro_batch_size / parallel.dp; }

@@ -191,13 +191,13 @@ TEST_F(ForeignFile, EachHonouredKeyOfAPipelineChangesTheJobFile) {
     Json wrong = pipeline(false);
     wrong["ipo"] = true;
     wrong["pretrain"] = "${oc.env:MODEL}";
-    wrong["actor_train"]["training_args"]["optim"] = "adafactor";
+    wrong["actor_train"]["training_args"]["optim"] = "galore_adamw";
     wrong["actor_train"]["sleeps"] = 1;
     const std::string told = problems(wrong);
     for (const char* const part :
          {"ipo is true: it compares sums", "pretrain is \"${oc.env:MODEL}\"; write the value",
           "actor_train.sleeps is not a key of ROLL's",
-          "optim is adafactor; supported: adamw_torch"})
+          "optim is galore_adamw; supported: adamw_torch"})
         EXPECT_NE(told.find(part), std::string::npos) << told;
 }
 

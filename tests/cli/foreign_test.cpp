@@ -110,11 +110,13 @@ const std::map<std::string, const char*>& changes() {
 
 // Keys that count only together with another key, or that are refused unless they have one value.
 const std::set<std::string> kTestedBelow{
-    "train_on_prompt",   "eval_steps",         "num_train_epochs",  "finetuning_type",
-    "template",          "mask_history",       "sequence_parallel", "lora_rank",
-    "lora_alpha",        "lora_dropout",       "lora_target",       "loraplus_lr_ratio",
-    "additional_target", "use_rslora",         "use_dora",          "quantization_method",
-    "quantization_type", "bnb_4bit_quant_type"};
+    "train_on_prompt",       "eval_steps",        "num_train_epochs",
+    "finetuning_type",       "template",          "mask_history",
+    "sequence_parallel",     "lora_rank",         "lora_alpha",
+    "lora_dropout",          "lora_target",       "loraplus_lr_ratio",
+    "additional_target",     "use_rslora",        "use_dora",
+    "quantization_method",   "quantization_type", "bnb_4bit_quant_type",
+    "metric_for_best_model", "greater_is_better"};
 
 TEST_F(ForeignFile, EachHonouredKeyChangesTheJobFile) {
     const Json unchanged = job(config());
@@ -189,13 +191,34 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         {"eval_strategy", R"("epoch")", "is epoch; supported: steps, no"},
         {"bf16", "1", "is 1; allowed: true or false"},
         {"fp16", "true", "is true: fp16 training is not implemented; use `bf16: true`"},
-        {"optim", R"("adafactor")", "is adafactor; supported: adamw_torch"}};
+        {"optim", R"("galore_adamw")", "is galore_adamw; supported: adamw_torch"}};
     for (const auto& [key, value, message] : cases) {
         Json changed = config();
         changed[key] = Json::parse(value);
         EXPECT_NE(problems(changed).find(message), std::string::npos)
             << key << ": " << problems(changed);
     }
+}
+
+TEST_F(ForeignFile, TheMetricOfTheBestModelDecides) {
+    Json changed = config();
+    changed["metric_for_best_model"] = "eval_rewards/accuracies";
+    EXPECT_EQ(job(changed), job(config()));  // nothing keeps the best model or stops early
+    changed["load_best_model_at_end"] = true;
+    Json train = job(changed)["train"];
+    EXPECT_EQ(train["best"], Json({{"metric", "valid_rewards/accuracies"}}));
+    EXPECT_FALSE(train.contains("early_stop"));
+    changed["early_stopping_steps"] = 4;
+    changed["metric_for_best_model"] = "code_loss";
+    changed["greater_is_better"] = false;
+    train = job(changed)["train"];
+    const Json metric = {{"metric", "valid_loss/code"}, {"mode", "min"}};
+    EXPECT_EQ(train["best"], metric);
+    EXPECT_EQ(train["early_stop"]["metric"], "valid_loss/code");
+    EXPECT_EQ(train["early_stop"]["patience"], 4);
+    changed["metric_for_best_model"] = "rouge-l";
+    EXPECT_TRUE(
+        problems(changed).starts_with("metric_for_best_model is rouge-l; supported: loss,"));
 }
 
 TEST_F(ForeignFile, TheOptimizerIsThatOfTheFile) {

@@ -16,7 +16,7 @@ LAYERS = {
     'spec': 1, 'tensor': 1, 'yaml': 1,
     'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'chat': 1.5, 'corpus': 2,
     'layout': 2.2, 'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
-    'files': 2.9, 'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'checkpoint': 3, 'convert': 3,
+    'files': 2.9, 'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'checkpoint': 2.2, 'convert': 3,
     'core_state': 1.1, 'core_facts': 1.2, 'core_apply': 1.3, 'core_placement': 1.3,
     'core_decide': 1.4, 'core_allocation': 1.4, 'core_rules': 1.5, 'core': 2,
     'agent_core': 2.5, 'agent_host': 2.5, 'agent_logs': 2.5, 'agent_process': 2.7, 'agent': 3,

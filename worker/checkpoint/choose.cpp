@@ -44,7 +44,7 @@ std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> new
         if (!text) continue;
         const auto state = decode_state(*text);
         if (!state) continue;
-        return state->best_valid_loss ? std::optional(state->best_step) : std::nullopt;
+        return state->best.value ? std::optional(state->best_step) : std::nullopt;
     }
     return std::nullopt;
 }

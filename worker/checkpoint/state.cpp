@@ -18,6 +18,17 @@ std::optional<double> optional_double(JsonReader& reader, const char* key) {
     return field.is_number() ? std::optional(field.get<double>()) : std::nullopt;
 }
 
+OrderedJson best_json(const Best& best) {
+    return {{"metric", best.metric}, {"value", optional_json(best.value)}};
+}
+
+Best decode_best(const Json& json) {
+    Best best{json.value("metric", std::string())};
+    if (const Json value = json.value("value", Json()); value.is_number())
+        best.value = value.get<double>();
+    return best;
+}
+
 Result<Layout> decode_layout(const Json& json) {
     JsonReader reader(json, "state.layout");
     const Layout layout{reader.get<int>("dp"),  reader.get<int>("tp"), reader.get<int>("pp"),
@@ -28,19 +39,35 @@ Result<Layout> decode_layout(const Json& json) {
 
 }  // namespace
 
-bool note_validation(State& state, double loss, double min_delta) {
-    // a NaN must not become the best loss, because no later loss compares as less than NaN
-    if (!std::isfinite(loss)) {
-        ++state.stale_validations;
-        return false;
+void use_metrics(State& state, const std::string& best, const std::string& stop) {
+    if (state.best.metric != best) {
+        state.best = {best};
+        state.best_step = 0;
     }
-    const std::optional<double> before = state.best_valid_loss;
-    const bool better = !before || loss < *before - min_delta;
-    state.stale_validations = better ? 0 : state.stale_validations + 1;
-    if (before && !(loss < *before)) return false;
-    state.best_valid_loss = loss;
+    if (state.stop.metric == stop) return;
+    state.stop = {stop};
+    state.stale_validations = 0;
+}
+
+bool note_best(State& state, double value, bool higher) {
+    // a NaN must not become the best value, because no later value compares as better than NaN
+    if (!std::isfinite(value)) return false;
+    const std::optional<double> before = state.best.value;
+    if (before && !(higher ? value > *before : value < *before)) return false;
+    state.best.value = value;
     state.best_step = state.step;
     return true;
+}
+
+void note_stop(State& state, double value, bool higher, double min_delta) {
+    if (!std::isfinite(value)) {
+        ++state.stale_validations;
+        return;
+    }
+    const std::optional<double> before = state.stop.value;
+    const double gain = before ? (higher ? value - *before : *before - value) : 0;
+    state.stale_validations = !before || gain > min_delta ? 0 : state.stale_validations + 1;
+    if (!before || gain > 0) state.stop.value = value;
 }
 
 std::string encode(const State& s) {
@@ -60,8 +87,9 @@ std::string encode(const State& s) {
                               {"order", s.order},
                               {"loss", s.loss},
                               {"valid_loss", optional_json(s.valid_loss)},
-                              {"best_valid_loss", optional_json(s.best_valid_loss)},
+                              {"best", best_json(s.best)},
                               {"best_step", s.best_step},
+                              {"stop", best_json(s.stop)},
                               {"clipped_steps", s.clipped_steps},
                               {"stale_validations", s.stale_validations},
                               {"left_out", s.left_out}};
@@ -84,7 +112,10 @@ Result<State> decode_state(std::string_view text) {
     s.order = reader.get_or("order", s.order);
     s.loss = reader.get_or("loss", 0.0);
     s.valid_loss = optional_double(reader, "valid_loss");
-    s.best_valid_loss = optional_double(reader, "best_valid_loss");
+    // Earlier versions had only this value, of the validation loss.
+    s.best.value = s.stop.value = optional_double(reader, "best_valid_loss");
+    if (const Json& best = reader.raw("best"); best.is_object()) s.best = decode_best(best);
+    if (const Json& stop = reader.raw("stop"); stop.is_object()) s.stop = decode_best(stop);
     s.best_step = reader.get<std::int64_t>("best_step");
     s.clipped_steps = reader.get_or<std::int64_t>("clipped_steps", 0);
     s.stale_validations = reader.get_or<std::int64_t>("stale_validations", 0);

@@ -28,6 +28,13 @@ struct Layout {
     friend bool operator==(const Layout&, const Layout&) = default;
 };
 
+// The best value so far of a metric, which is a key of metrics.jsonl.
+struct Best {
+    std::string metric = "valid_loss";
+    std::optional<double> value = std::nullopt;
+    friend bool operator==(const Best&, const Best&) = default;
+};
+
 struct State {
     std::int64_t step = 0;     // number of optimizer steps done
     std::int64_t samples = 0;  // number of sequences consumed; it is also the index of the
@@ -46,20 +53,30 @@ struct State {
     std::vector<std::string> data;
     // the order of the samples: data.order with its weights and phases; empty: unknown
     std::string order;
-    double loss = 0;                        // loss of the last step
-    std::optional<double> valid_loss;       // loss of the last validation, in nats per token
-    std::optional<double> best_valid_loss;  // the lowest loss of any validation so far
-    std::int64_t best_step = 0;
-    std::int64_t clipped_steps = 0;      // number of steps whose gradient was clipped
-    std::int64_t stale_validations = 0;  // consecutive validations that did not improve the loss
+    double loss = 0;                   // loss of the last step
+    std::optional<double> valid_loss;  // loss of the last validation, in nats per token
+    Best best;                         // by train.best, of any evaluation so far
+    std::int64_t best_step = 0;        // step of the best checkpoint
+    Best stop;                         // by train.early_stop.metric
+    std::int64_t clipped_steps = 0;    // number of steps whose gradient was clipped
+    // number of consecutive values of stop.metric that did not improve it
+    std::int64_t stale_validations = 0;
     std::vector<std::int64_t> left_out;  // indices of the samples excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Records a validation's loss in `state`. Returns true if this loss is the lowest validation loss
-// so far. Counts the validation as stale if its loss is not finite, or is not below the lowest
-// earlier loss by more than `min_delta`.
-bool note_validation(State& state, double loss, double min_delta);
+// Forgets the best values of metrics other than these, and the steps and counts that belong to
+// them.
+void use_metrics(State& state, const std::string& best, const std::string& stop);
+
+// Records a value of state.best.metric. Returns true if it is the best value so far, which then is
+// of state.step. `higher`: true if higher values are better. A value that is not finite is never
+// the best.
+bool note_best(State& state, double value, bool higher);
+
+// Records a value of state.stop.metric. Counts it as stale if it is not finite, or is not better
+// than the best earlier value by more than `min_delta`.
+void note_stop(State& state, double value, bool higher, double min_delta);
 
 std::string encode(const State& state);
 Result<State> decode_state(std::string_view json);

@@ -34,6 +34,11 @@ double share_left(const spec::OptimizerSpec& spec, double decay_steps, double do
 }  // namespace
 
 double learning_rate(const spec::OptimizerSpec& spec, std::int64_t steps, std::int64_t updates) {
+    if (spec.adafactor.relative_step) {
+        const auto update = static_cast<double>(updates + 1);
+        const double most = spec.adafactor.warmup_init ? 1e-6 * update : 1e-2;
+        return std::min(most, 1 / std::sqrt(update));
+    }
     const std::int64_t decay_steps = spec.decay_steps > 0 ? spec.decay_steps : steps;
     const auto done = static_cast<double>(updates), warmup = static_cast<double>(spec.warmup_steps);
     if (spec.warmup_steps > 0 && updates <= spec.warmup_steps)

@@ -294,31 +294,67 @@ TEST_F(Checkpoint, ProvesThatItCanWrite) {
     EXPECT_FALSE(prove(root_ / "file", {1, 1}));
 }
 
-TEST(State, CountsValidationsThatAreNoBetter) {
-    State state;
-    const auto note = [&](std::int64_t step, double loss) {
-        state.step = step;
-        return note_validation(state, loss, 0.5);
-    };
-    EXPECT_TRUE(note(1, 4.0));
-    EXPECT_TRUE(note(2, 3.75));  // the lowest loss, but not lower by min_delta
-    EXPECT_EQ(state.stale_validations, 1);
-    EXPECT_FALSE(note(3, 3.75));
-    EXPECT_FALSE(note(4, std::nan("")));
-    EXPECT_EQ(state.stale_validations, 3);
-    EXPECT_EQ(state.best_step, 2);
-    EXPECT_TRUE(note(5, 3.0));
-    EXPECT_EQ(state.stale_validations, 0);
-    EXPECT_EQ(state.best_valid_loss, 3.0);
+TEST(State, CountsValuesThatAreNoBetter) {
+    for (const double sign : {1.0, -1.0}) {
+        State state;
+        const bool higher = sign < 0;
+        const auto note = [&](std::int64_t step, double loss) {
+            state.step = step;
+            note_stop(state, sign * loss, higher, 0.5);
+            return note_best(state, sign * loss, higher);
+        };
+        EXPECT_TRUE(note(1, 4.0));
+        EXPECT_TRUE(note(2, 3.75));  // the best value, but not better by min_delta
+        EXPECT_EQ(state.stale_validations, 1);
+        EXPECT_FALSE(note(3, 3.75));
+        EXPECT_FALSE(note(4, std::nan("")));
+        EXPECT_EQ(state.stale_validations, 3);
+        EXPECT_EQ(state.best_step, 2);
+        EXPECT_TRUE(note(5, 3.0));
+        EXPECT_EQ(state.stale_validations, 0);
+        EXPECT_EQ(state.best.value, sign * 3.0);
+    }
 }
 
-TEST(State, AFirstLossThatIsNoNumberIsNotTheBest) {
+TEST(State, AFirstValueThatIsNoNumberIsNotTheBest) {
     State state;
-    EXPECT_FALSE(note_validation(state, std::nan(""), 0));
-    EXPECT_FALSE(state.best_valid_loss);
+    note_stop(state, std::nan(""), false, 0);
+    EXPECT_FALSE(note_best(state, std::nan(""), false));
+    EXPECT_FALSE(state.best.value);
     EXPECT_EQ(state.stale_validations, 1);
-    EXPECT_TRUE(note_validation(state, 4.0, 0));
+    note_stop(state, 4.0, false, 0);
+    EXPECT_TRUE(note_best(state, 4.0, false));
     EXPECT_EQ(state.stale_validations, 0);
+}
+
+TEST(State, ForgetsTheValuesOfOtherMetrics) {
+    State state;
+    state.step = 3;
+    note_best(state, 2.0, false);
+    note_stop(state, 2.0, false, 0);
+    note_stop(state, 2.5, false, 0);
+    const State before = state;
+    use_metrics(state, "valid_loss", "valid_loss");
+    EXPECT_EQ(state, before);
+    use_metrics(state, "valid_loss", "task_acc/arithmetic");
+    EXPECT_EQ(state.best, before.best);
+    EXPECT_EQ(state.stop, (Best{"task_acc/arithmetic", std::nullopt}));
+    EXPECT_EQ(state.stale_validations, 0);
+    use_metrics(state, "valid_rewards/accuracies", "task_acc/arithmetic");
+    EXPECT_EQ(state.best, (Best{"valid_rewards/accuracies", std::nullopt}));
+    EXPECT_EQ(state.best_step, 0);
+}
+
+TEST(State, ReadsTheBestLossOfEarlierVersions) {
+    State state;
+    state.best_step = 7;
+    std::string text = encode(state);
+    text.replace(text.find("\"best\": {"), 0, "\"best_valid_loss\": 1.5,\n \"older\": 1, ");
+    text.replace(text.find("\"best\": {"), 6, "\"old1\"");
+    text.replace(text.find("\"stop\": {"), 6, "\"old2\"");
+    const State read = decode_state(text).value();
+    EXPECT_EQ(read.best, (Best{"valid_loss", 1.5}));
+    EXPECT_EQ(read.stop, (Best{"valid_loss", 1.5}));
 }
 
 TEST(State, SurvivesItsCodec) {
@@ -331,7 +367,8 @@ TEST(State, SurvivesItsCodec) {
     state.dtype = "fp64";
     state.layout = {.dp = 2, .tp = 1, .pp = 4, .vpp = 2, .cp = 1, .ep = 1};
     state.loss = 0.1;
-    state.best_valid_loss = 1.0 / 3;
+    state.best = {"valid_rewards/accuracies", 1.0 / 3};
+    state.stop.value = 2.5;
     EXPECT_EQ(decode_state(encode(state)).value(), state);
     EXPECT_FALSE(decode_state("{}"));
 }

@@ -53,7 +53,7 @@ int threads_of_the_job() {
 // Logs which checkpoint is exported, because it may not be the newest one.
 void say_which(std::optional<std::int64_t> best, std::int64_t taken) {
     if (!best)
-        fmt::print("no checkpoint has a validation loss: using the newest\n");
+        fmt::print("no checkpoint has a value of the metric of train.best: using the newest\n");
     else if (*best == taken)
         fmt::print("using the best checkpoint, step {}\n", taken);
     else

@@ -3,6 +3,7 @@
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/read/adapter_place.hpp"
+#include "worker/convert/read/average.hpp"
 #include "worker/convert/read/deepspeed.hpp"
 #include "worker/convert/read/dist.hpp"
 #include "worker/convert/read/hf.hpp"
@@ -54,10 +55,11 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
         return source;
     }
     const bool distributed = source.format == Format::TorchDist || source.format == Format::Dcp;
-    if (!source.state.empty() && !distributed)
+    const bool averages = source.format == Format::Mca && source.state == kAverageState;
+    if (!source.state.empty() && !distributed && !averages)
         return fail(ErrorCode::InvalidArgument,
                     directory.string() + " is of format " + name_of(source.format) +
-                        "; --state is only for torch_dist and fsdp_dtensor");
+                        "; a state is only for torch_dist and fsdp_dtensor, or `ema` for mca");
     switch (source.format) {
         case Format::Hf:
         case Format::Bin: ROLL_TRY_VOID(open_hf(source, families)); break;
@@ -75,6 +77,7 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
                             " DST merges the adapter; rollctl convert converts the adapter to "
                             "another format");
     }
+    if (averages) ROLL_TRY_VOID(read_average(source));
     return source;
 }
 

@@ -146,7 +146,10 @@ std::string Trainer::doing() const {
 
 int Trainer::run_steps() {
     if (stopped_) return protocol::kExitYielded;
-    if (spec_.valid_at_start && state_.step == 0) measure({.last = true});
+    if (spec_.valid_at_start && state_.step == 0) {
+        measure({.last = true});
+        judge_.forget();  // untrained weights are no candidate for the best checkpoint
+    }
     bool ends = state_.step >= spec_.steps || stops_early();
     Agreed agreed;
     if (!ends) agreed = agree();
@@ -165,10 +168,16 @@ int Trainer::run_steps() {
         if (const std::int64_t every = spec_.check_replicas; every > 0 && state_.step % every == 0)
             check_replicas();
         const std::vector<ValidResult> valid = measure(moment());
-        const bool best = validate(valid);
-        ends = whole || stops_early();
-        const bool evaluates = due(spec_.evaluation.every) || ends;
+        if (!valid.empty() && valid.front().tracked) state_.valid_loss = valid.front().loss;
+        bool evaluates = due(spec_.evaluation.every) || whole;
         if (evaluates) evaluate_tasks();
+        bool best = judge();
+        ends = whole || stops_early();
+        if (ends && !evaluates) {
+            evaluates = true;
+            evaluate_tasks();
+            best |= judge();
+        }
         const bool sampled = (due(spec_.sample.every) || ends) && sample();
         const bool proves = spec_.checkpoint_first_step && state_.step == 1;
         const bool saves = due(spec_.checkpoint_every) || ends ||
@@ -180,10 +189,11 @@ int Trainer::run_steps() {
     }
     if (stops_early() && writes())
         std::printf(
-            "stopped early at step %lld: none of the last %lld validations improved on the best "
-            "earlier loss by more than %g; the best loss was at step %lld\n",
+            "stopped early at step %lld: none of the last %lld values of %s improved on the best "
+            "earlier value by more than %g; the best %s was at step %lld\n",
             static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
-            spec_.early_stop.min_delta, static_cast<long long>(state_.best_step));
+            spec_.early_stop.metric.name.c_str(), spec_.early_stop.min_delta,
+            spec_.best.name.c_str(), static_cast<long long>(state_.best_step));
     // Save again when resuming: a checkpoint of the last step may belong to another job, or may not
     // be recorded for this job.
     if (launch_.kind == "resume") save(Save::UnlessSaved);

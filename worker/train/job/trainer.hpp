@@ -23,6 +23,7 @@
 #include "worker/train/job/agreed.hpp"
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/hooks.hpp"
+#include "worker/train/job/judge.hpp"
 #include "worker/train/job/loss_rise.hpp"
 #include "worker/train/job/reference_pass.hpp"
 #include "worker/train/job/validation.hpp"
@@ -57,8 +58,7 @@ class Trainer {
     void restore_newest();
     void start_from_given();
     void recall_left_out();
-    // `checkpoint_bytes`: upper bound of a checkpoint's size
-    void open_outputs(std::uint64_t checkpoint_bytes);
+    void open_outputs(std::uint64_t checkpoint_bytes);  // an upper bound of its size
     std::uint64_t checkpoint_bytes();
     Agreed agree();
     Agreed train_step();
@@ -73,12 +73,11 @@ class Trainer {
     void find_peak();
     void check_replicas();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
-    // prepares a rewind after a bad step; returns what the step's error message says about it
-    std::string prepare_rewind(const BadStep& bad);
-    // measures the validation sets that are due at this moment
-    std::vector<ValidResult> measure(const Moment& moment);
-    // records the results of the measured sets; returns true if the tracked loss is the best so far
-    bool validate(std::span<const ValidResult> results);
+    std::string prepare_rewind(const BadStep& bad);          // returns the end of the error message
+    std::vector<ValidResult> measure(const Moment& moment);  // of the sets that are due
+    void swap_for_evaluation();                // called around an evaluation of the average
+    std::vector<std::string> metrics() const;  // the metrics that the job measures
+    bool judge();  // judges the measured values; returns true if train.best's is the best so far
     Moment moment() const;
     void measure_export();  // measures the validation loss with weights rounded as in the export
     void evaluate_tasks();  // measures the model on the tasks of train.evaluation
@@ -142,6 +141,7 @@ class Trainer {
     int skipped_in_a_row_ = 0;
     // the last thing that the rank did, for messages
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
+    Judge judge_{spec_};
     LossHistory history_;  // filled only on the rank that writes
     Hooks hooks_;
     std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded

@@ -18,10 +18,14 @@ std::vector<ValidResult> Trainer::measure(const Moment& moment) {
     if (sets.empty()) return {};
     activity_ = Activity::Validation;
     if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
+    swap_for_evaluation();
     std::vector<ValidResult> results =
         validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank());
+    swap_for_evaluation();
+    const OrderedJson row = valid_row(state_.step, results);
+    judge_.add(row);
     if (!writes()) return results;
-    metrics_->append(valid_row(state_.step, results));
+    metrics_->append(row);
     std::printf("%s\n", valid_text(state_.step, results).c_str());
     HookFacts of_set = facts();
     of_set.valid_loss = results.front().loss;
@@ -29,11 +33,20 @@ std::vector<ValidResult> Trainer::measure(const Moment& moment) {
     return results;
 }
 
-bool Trainer::validate(std::span<const ValidResult> results) {
-    if (results.empty() || !results.front().tracked) return false;
-    const double loss = results.front().loss;
-    state_.valid_loss = loss;
-    const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
+void Trainer::swap_for_evaluation() {
+    if (spec_.evaluation.averaged) step_->swap_average();
+}
+
+std::vector<std::string> Trainer::metrics() const {
+    std::vector<std::string> known = validation_.metrics(spec_, corpus_.is_bytes());
+    for (const Task& task : tasks_)
+        for (const char* const score : {"task_acc/", "task_acc_norm/"})
+            known.push_back(score + task.name);
+    return known;
+}
+
+bool Trainer::judge() {
+    const bool best = judge_.decide(state_, *world_);
     if (best && spec_.checkpoint_keep_best && saver_) saver_->best(state_.step);
     return best;
 }
@@ -58,16 +71,20 @@ void Trainer::evaluate_tasks() {
     };
     pass.sum = [this](const at::Tensor& values) { sum_over(*dp_, values, {Site::Evaluation}); };
     std::vector<TaskScore> scores;
+    swap_for_evaluation();
     for (const Task& task : tasks_) scores.push_back(score_task(task, *model_.tokenizer, pass));
-    if (!writes()) return;
+    swap_for_evaluation();
     OrderedJson row = {{"step", state_.step}};
     for (const TaskScore& score : scores) {
         row["task_acc/" + score.name] = score.acc;
         row["task_acc_norm/" + score.name] = score.acc_norm;
+        if (!writes()) continue;
         std::printf("step %lld  task %s: acc %.4f, acc_norm %.4f, %lld questions\n",
                     static_cast<long long>(state_.step), score.name.c_str(), score.acc,
                     score.acc_norm, static_cast<long long>(score.questions));
     }
+    judge_.add(row);
+    if (!writes()) return;
     metrics_->append(row);
     const OrderedJson json = {
         {"schema", "roll.eval/1"}, {"step", state_.step}, {"tasks", scores_json(scores, false)}};
@@ -81,6 +98,8 @@ void Trainer::measure_export() {
     const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
     const bool exports_other = spec_.export_best && state_.best_step != state_.step;
     if (sets.empty() || !dtype || exports_other) return;
+    const bool averaged = spec_.export_averaged;
+    if (averaged) step_->swap_average();
     std::vector<at::Tensor> kept;
     for (Chunk& chunk : step_->chunks()) {
         const at::Tensor& weight = chunk.parameters().flat_weight;
@@ -91,12 +110,13 @@ void Trainer::measure_export() {
         validation_.run({sets.front()}, *step_, spec_, batch_rules(), dp_->rank()).front();
     for (std::size_t i = 0; i < kept.size(); ++i)
         step_->chunks()[i].parameters().flat_weight.copy_(kept[i]);
+    if (averaged) step_->swap_average();
     if (!writes()) return;
     metrics_->append({{"step", state_.step}, {"export_valid_loss", result.loss}});
     std::printf(
-        "step %lld  held-out, weights rounded as in the export: loss %.6f (%+.2g compared with "
-        "unrounded weights)\n",
-        static_cast<long long>(state_.step), result.loss,
+        "step %lld  held-out, weights %srounded as in the export: loss %.6f (%+.2g compared with "
+        "the last validation)\n",
+        static_cast<long long>(state_.step), averaged ? "averaged and " : "", result.loss,
         result.loss - state_.valid_loss.value_or(result.loss));
 }
 

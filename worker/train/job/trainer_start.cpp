@@ -127,6 +127,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     find_references(data);
     restore_newest();
     recall_left_out();
+    judge_.check(metrics());
+    use_metrics(state_, spec_.best.name, spec_.early_stop.metric.name);
     part_.emplace(*step_, model_, mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule),
                   rank_, spec_.checkpoint_buffer_mib << 20);
     const std::uint64_t bytes = checkpoint_bytes();
@@ -380,7 +382,7 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes) {
                          world_->size(),
                          mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule),
                          spec_.checkpoint_first_step && state_.step == 0};
-    if (spec_.checkpoint_keep_best && state_.best_valid_loss)
+    if (spec_.checkpoint_keep_best && state_.best.value)
         options.retention.best_step =
             recorded_best(options.checkpoints, options.recorded, state_.best_step);
     fs::path earlier;

@@ -45,6 +45,21 @@ std::vector<std::string> Validation::names() const {
     return names;
 }
 
+std::vector<std::string> Validation::metrics(const spec::TrainSpec& spec, bool is_bytes) const {
+    std::vector<std::string> keys{"valid_loss"};
+    const auto of_pairs = pair_keys(spec);
+    for (const char* const key : of_pairs) keys.push_back(std::string("valid_") + key);
+    if (of_pairs.empty()) keys.insert(keys.end(), {"valid_perplexity", "valid_bits_per_byte"});
+    if (of_pairs.empty() && is_bytes) keys.push_back("ngram2_bits_per_byte");
+    std::vector<std::string> all;
+    for (const ValidSet& set : sets_)
+        for (const std::string& key : keys) {
+            if (set.tracked) all.push_back(key);
+            if (!set.name.empty()) all.push_back(key + "/" + set.name);
+        }
+    return all;
+}
+
 std::vector<data::Window> Validation::windows() const {
     std::vector<data::Window> windows;
     for (const ValidSet& set : sets_)

@@ -55,6 +55,8 @@ class Validation {
 
     bool empty() const { return sets_.empty(); }
     std::vector<std::string> names() const;
+    // Returns the keys that valid_row() can have. `is_bytes`: the tokens are bytes.
+    std::vector<std::string> metrics(const spec::TrainSpec& spec, bool is_bytes) const;
     std::vector<data::Window> windows() const;  // returns the windows of all sets
 
     // Returns the sets to evaluate at this moment, in order. The tracked set comes first.

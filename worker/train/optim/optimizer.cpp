@@ -4,6 +4,9 @@
 #include <map>
 
 #include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/optim/adafactor.hpp"
+#include "worker/train/optim/average.hpp"
+#include "worker/train/optim/eight_bit.hpp"
 #include "worker/train/optim/muon.hpp"
 
 namespace roll::train {
@@ -11,27 +14,37 @@ namespace {
 
 using spec::OptimizerKind;
 
-bool has_state(const Parameters& p, std::size_t i, const ParameterRule& rule,
-               const spec::OptimizerSpec& options, std::string_view ending) {
-    const auto endings = state_endings(rule.kind, options);
-    return !p.specs[i].frozen && std::ranges::find(endings, ending) != endings.end();
+// Returns the form of a parameter's state with this name ending; nullopt if it has no such state.
+std::optional<StateForm> form_of(const ParameterSpec& parameter, const spec::OptimizerSpec& options,
+                                 std::string_view ending) {
+    if (parameter.frozen) return std::nullopt;
+    for (StateForm& form : states_of(options, parameter))
+        if (form.ending == ending) return std::move(form);
+    return std::nullopt;
 }
 
-// Makes a zeroed state, for the parameters whose rules have a state with this name ending.
-StateTensors make_state(const Parameters& p, const std::vector<ParameterRule>& rules,
-                        const spec::OptimizerSpec& options, std::string_view ending) {
+// Makes a zeroed state, for the parameters that have a state with this name ending.
+StateTensors make_state(const Parameters& p, const spec::OptimizerSpec& options,
+                        std::string_view ending) {
     StateTensors state{ending, {}, std::vector<at::Tensor>(p.specs.size())};
+    std::vector<std::vector<std::int64_t>> sizes(p.specs.size());
     std::int64_t size = 0;
-    const auto rows_of = [&](std::size_t i) { return own_rows(p, i, p.weight[i]); };
-    for (std::size_t i = 0; i < p.specs.size(); ++i)
-        if (has_state(p, i, rules[i], options, ending)) size += rows_of(i).numel();
-    state.flat = lazy_zeros(size, p.flat_weight.options().dtype(main_type(p)));
+    bool is_coded = false;
+    for (std::size_t i = 0; i < p.specs.size(); ++i) {
+        const auto form = form_of(p.specs[i], options, ending);
+        if (!form) continue;
+        is_coded = form->is_coded;
+        sizes[i] = form->whole.empty() ? own_rows(p, i, p.weight[i]).sizes().vec() : form->whole;
+        size += c10::multiply_integers(sizes[i]);
+    }
+    state.flat =
+        lazy_zeros(size, p.flat_weight.options().dtype(is_coded ? at::kByte : main_type(p)));
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
-        if (!has_state(p, i, rules[i], options, ending)) continue;
-        const at::Tensor like = rows_of(i);
-        state.of[i] = state.flat.narrow(0, begin, like.numel()).view(like.sizes());
-        begin += like.numel();
+        if (sizes[i].empty()) continue;
+        const std::int64_t count = c10::multiply_integers(sizes[i]);
+        state.of[i] = state.flat.narrow(0, begin, count).view(sizes[i]);
+        begin += count;
     }
     return state;
 }
@@ -58,7 +71,10 @@ Optimizer::Optimizer(const Parameters& parameters, const spec::OptimizerSpec& op
     for (const ParameterSpec& spec : parameters.specs)
         rules_.push_back(rule_of(options, spec, config.lora.lr_ratio));
     for (const std::string_view ending : all_endings(options))
-        state_.kinds.push_back(make_state(parameters, rules_, options, ending));
+        state_.kinds.push_back(make_state(parameters, options, ending));
+    start_average();
+    if (options.kind == OptimizerKind::Adafactor || options.kind == OptimizerKind::AdamW8bit)
+        sums_.emplace(parameters, dp, tp);
     if (options.kind != OptimizerKind::Muon) return;
     std::vector<std::size_t> matrices;
     for (std::size_t i = 0; i < rules_.size(); ++i)
@@ -73,8 +89,9 @@ Update Optimizer::update_of(std::size_t i, double lr, double grad_scale) const {
     Update update{
         parameters_, i,           options_, lr * rule.lr_scale, rule.weight_decay.value_or(usual),
         grad_scale,  state_.steps};
-    const auto endings = state_endings(rule.kind, options_);
-    for (std::size_t k = 0; k < endings.size(); ++k) update.state[k] = state_.of(endings[k], i);
+    std::size_t k = 0;
+    for (const StateForm& form : states_of(options_, parameters_.specs[i]))
+        if (form.ending != kEma) update.state[k++] = state_.of(form.ending, i);
     return update;
 }
 
@@ -86,9 +103,14 @@ void Optimizer::step(double lr, double grad_scale) {
             parameters_.flat_own_grad.defined() ? parameters_.flat_own_grad : parameters_.flat_grad;
         grad.mul_(grad_scale);
     }
+    std::vector<Update> of_wholes;  // updates that need sums over whole parameters
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
-        if (parameters_.specs[i].frozen || parameters_.own[i].count == 0) continue;
-        const Update update = update_of(i, lr, grad_scale);
+        if (parameters_.specs[i].frozen) continue;
+        const Update update = update_of(i, lr, on_gpu ? 1 : grad_scale);
+        if (rules_[i].kind == OptimizerKind::Adafactor ||
+            rules_[i].kind == OptimizerKind::AdamW8bit)
+            of_wholes.push_back(update);
+        if (parameters_.own[i].count == 0) continue;
         switch (rules_[i].kind) {
             case OptimizerKind::AdamW:
                 if (!on_gpu) adamw(update);
@@ -96,13 +118,38 @@ void Optimizer::step(double lr, double grad_scale) {
             case OptimizerKind::Adam: adam(update); break;
             case OptimizerKind::Sgd: sgd(update); break;
             case OptimizerKind::Lion: lion(update); break;
+            case OptimizerKind::Adafactor:
+            case OptimizerKind::AdamW8bit:
             case OptimizerKind::Muon: break;
         }
     }
+    if (options_.kind == OptimizerKind::Adafactor) adafactor(of_wholes, config_, *sums_);
+    if (options_.kind == OptimizerKind::AdamW8bit) adamw_8bit(of_wholes, *sums_);
     if (matrices_) update_matrices(lr, grad_scale);
-    if (!on_gpu) return;
-    update_adamw_on_gpu(lr);
-    round_on_gpu();
+    if (on_gpu) update_adamw_on_gpu(lr);
+    update_average();
+    if (on_gpu) round_on_gpu();
+}
+
+void Optimizer::start_average() {
+    if (options_.ema.decay == 0) return;
+    for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
+        if (const at::Tensor average = state_.of(kEma, i); average.defined() && average.numel() > 0)
+            train::start_average(parameters_, i, average);
+}
+
+void Optimizer::update_average() {
+    if (options_.ema.decay == 0 || state_.steps % options_.ema.every != 0) return;
+    for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
+        if (const at::Tensor average = state_.of(kEma, i); average.defined() && average.numel() > 0)
+            train::update_average(parameters_, i, average, options_.ema.decay);
+}
+
+void Optimizer::swap_average() {
+    for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
+        if (const at::Tensor average = state_.of(kEma, i); average.defined() && average.numel() > 0)
+            train::swap_average(parameters_, i, average);
+    if (!parameters_.flat_weight.is_cpu()) round_on_gpu();
 }
 
 void Optimizer::update_matrices(double lr, double grad_scale) {

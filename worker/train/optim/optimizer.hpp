@@ -13,14 +13,17 @@
 #include "worker/train/optim/matrix_exchange.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/optim/update.hpp"
+#include "worker/train/optim/whole_sums.hpp"
 
 namespace roll::train {
 
 // One kind of state, such as the first moments.
 struct StateTensors {
-    std::string_view ending;     // ending of the state's tensor names in checkpoints
-    at::Tensor flat;             // the state of all parameters, concatenated in their order
-    std::vector<at::Tensor> of;  // for each parameter: state of its own rows, or undefined
+    std::string_view ending;  // ending of the state's tensor names in checkpoints
+    at::Tensor flat;          // the state of all parameters, concatenated in their order
+    // For each parameter: state of its own rows, or a state that this rank holds whole (StateForm),
+    // or undefined
+    std::vector<at::Tensor> of;
 };
 
 // The state of an optimizer. Checkpoints are written from these members and restored into them.
@@ -37,26 +40,34 @@ struct OptimizerState {
 class Optimizer {
   public:
     // `dp`, `tp`: the groups of the ranks that share the parameters; null: there is no such group.
-    // Only Muon uses the groups, to collect whole matrices. `config`: the model's config; only Muon
-    // and LoRA+ use it.
+    // Only Muon, Adafactor and 8-bit states use the groups. `config`: the model's config.
     explicit Optimizer(const Parameters& parameters, const spec::OptimizerSpec& options = {},
                        const spec::ModelConfig& config = {}, Communicator* dp = nullptr,
                        Communicator* tp = nullptr);
 
     // Makes one update. The gradient is first multiplied by `grad_scale`, which includes the factor
-    // of clipping. With kind Muon, every rank of the groups must call this function.
+    // of clipping. With the kinds that use the groups, every rank of them must call this function.
     void step(double lr, double grad_scale);
+
+    // Starts the average of the weights with the present weights. To be called after weights are
+    // loaded.
+    void start_average();
+    // Exchanges the main weights of the own rows with their average. A second call restores both
+    // bitwise. The weights that other ranks own do not change.
+    void swap_average();
 
     // Changes the weight decay that the next steps use.
     void set_weight_decay(double weight_decay) { options_.weight_decay = weight_decay; }
 
     OptimizerState& state() { return state_; }
+    const spec::OptimizerSpec& options() const { return options_; }
     spec::OptimizerKind kind() const { return options_.kind; }
 
   private:
     Update update_of(std::size_t i, double lr, double grad_scale) const;
     void update_matrices(double lr, double grad_scale);
     void update_adamw_on_gpu(double lr);
+    void update_average();
     void round_on_gpu();
 
     spec::OptimizerSpec options_;
@@ -65,6 +76,7 @@ class Optimizer {
     std::vector<ParameterRule> rules_;  // for each parameter: its update rule
     OptimizerState state_;
     std::optional<MatrixExchange> matrices_;  // set with kind Muon
+    std::optional<WholeSums> sums_;           // set with Adafactor and 8-bit states
 };
 
 }  // namespace roll::train

@@ -1,7 +1,8 @@
 #include "worker/train/optim/rules.hpp"
 
 #include <algorithm>
-#include <array>
+
+#include <ATen/core/Tensor.h>
 
 #include "worker/train/process/failure.hpp"
 
@@ -11,6 +12,39 @@ namespace {
 bool is_vocabulary(const std::string& name) {
     return name.starts_with("embedding.") || name.starts_with("output_layer.") ||
            name == "score.weight";
+}
+
+// Parameters with fewer elements have no 8-bit states, as with bitsandbytes' min_8bit_size.
+constexpr std::int64_t kCodedLeast = 4096;
+
+bool has_codes(const ParameterSpec& parameter) {
+    return !parameter.name.starts_with("embedding.") &&
+           c10::multiply_integers(whole_sizes(parameter)) >= kCodedLeast;
+}
+
+// Names of the states of a kind's parameters
+std::vector<StateForm> forms_of(spec::OptimizerKind kind, const spec::OptimizerSpec& options,
+                                const ParameterSpec& parameter) {
+    using enum spec::OptimizerKind;
+    switch (kind) {
+        case AdamW:
+        case Adam: return {{kAverage}, {kSquare}};
+        case Lion: return {{kAverage}};
+        case Sgd:
+            if (options.momentum == 0) return {};
+            [[fallthrough]];
+        case Muon: return {{kMomentum}};
+        case Adafactor: {
+            const std::vector<std::int64_t>& sizes = whole_sizes(parameter);
+            if (sizes.size() < 2) return {{kSquare}};
+            return {{kRowSquare, false, {sizes[0]}},
+                    {kColumnSquare, false, {modules_in(parameter.name), sizes[1]}}};
+        }
+        case AdamW8bit: break;
+    }
+    const std::int64_t blocks =
+        (c10::multiply_integers(whole_sizes(parameter)) + kCodeBlock - 1) / kCodeBlock;
+    return {{kCodes1, true}, {kCodes2, true}, {kMost1, false, {blocks}}, {kMost2, false, {blocks}}};
 }
 
 bool does_decay(const spec::OptimizerSpec& options, const ParameterSpec& parameter) {
@@ -27,6 +61,8 @@ ParameterRule rule_of(const spec::OptimizerSpec& options, const ParameterSpec& p
     const bool is_matrix = parameter.sizes.size() == 2 && !is_vocabulary(parameter.name);
     if (options.kind == spec::OptimizerKind::Muon && !is_matrix)
         rule.kind = spec::OptimizerKind::AdamW;
+    if (options.kind == spec::OptimizerKind::AdamW8bit && !has_codes(parameter))
+        rule.kind = spec::OptimizerKind::AdamW;
     const auto group = std::ranges::find_if(options.groups, [&](const spec::ParameterGroup& one) {
         return matches_any(one.globs, parameter.name);
     });
@@ -38,30 +74,34 @@ ParameterRule rule_of(const spec::OptimizerSpec& options, const ParameterSpec& p
     return rule;
 }
 
-std::span<const std::string_view> state_endings(spec::OptimizerKind kind,
-                                                const spec::OptimizerSpec& options) {
-    static constexpr std::array kMoments{kAverage, kSquare};
-    static constexpr std::array kBuffer{kMomentum};
-    switch (kind) {
-        case spec::OptimizerKind::AdamW:
-        case spec::OptimizerKind::Adam: return kMoments;
-        case spec::OptimizerKind::Sgd:
-            return std::span(kBuffer).first(options.momentum > 0 ? 1 : 0);
-        case spec::OptimizerKind::Lion: return std::span(kMoments).first(1);
-        case spec::OptimizerKind::Muon: break;
-    }
-    return kBuffer;
+std::vector<StateForm> states_of(const spec::OptimizerSpec& options,
+                                 const ParameterSpec& parameter) {
+    std::vector<StateForm> forms = forms_of(rule_of(options, parameter).kind, options, parameter);
+    if (options.ema.decay > 0) forms.push_back({kEma});
+    return forms;
 }
 
 std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options) {
+    using enum spec::OptimizerKind;
     std::vector<std::string_view> endings;
-    const auto add = [&](spec::OptimizerKind kind) {
-        for (const std::string_view ending : state_endings(kind, options))
-            if (std::ranges::find(endings, ending) == endings.end()) endings.push_back(ending);
+    const auto add = [&](spec::OptimizerKind kind, std::vector<std::int64_t> sizes) {
+        for (const StateForm& form : forms_of(kind, options, {.name = {}, .sizes = sizes}))
+            if (std::ranges::find(endings, form.ending) == endings.end())
+                endings.push_back(form.ending);
     };
-    add(options.kind);
-    if (options.kind == spec::OptimizerKind::Muon) add(spec::OptimizerKind::AdamW);
+    add(options.kind, {1, 1});
+    add(options.kind, {1});
+    if (options.kind == Muon || options.kind == AdamW8bit) add(AdamW, {1});
+    if (options.ema.decay > 0) endings.push_back(kEma);
     return endings;
+}
+
+std::int64_t modules_in(const std::string& name) {
+    const auto is = [&](const char* layer) {
+        return name.ends_with(std::string(layer) + ".weight") ||
+               name.ends_with(std::string(layer) + ".bias");
+    };
+    return is("linear_qkv") ? 3 : is("linear_fc1") ? 2 : 1;
 }
 
 void check_groups(const spec::OptimizerSpec& options, std::span<const ParameterSpec> parameters) {

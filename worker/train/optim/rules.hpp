@@ -2,8 +2,10 @@
 // the optimizer state. Pure.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,21 +26,46 @@ struct ParameterRule {
 
 // Returns the rule of a parameter. If neither a group nor an entry of optimizer.decays decides,
 // biases and other one-dimensional parameters do not decay. With kind Muon, Muon updates the
-// matrices of the layers, and AdamW updates all other parameters. LoRA+ multiplies the learning
-// rate of B by `lr_ratio`.
+// matrices of the layers, and AdamW updates all other parameters. With 8-bit states, AdamW updates
+// the embedding and parameters of fewer than 4,096 elements. LoRA+ multiplies the learning rate of
+// B by `lr_ratio`.
 ParameterRule rule_of(const spec::OptimizerSpec& options, const ParameterSpec& parameter,
                       double lr_ratio = 1);
 
-// Name endings of the state's tensors, as in torch.optim. A state tensor is named after its
-// parameter, followed by the ending, and has the parameter's shape.
+// Name endings of the state's tensors, as in torch.optim, transformers (Adafactor) and bitsandbytes
+// (8-bit states). A state tensor is named after its parameter, followed by the ending.
 inline constexpr std::string_view kAverage = ".exp_avg";
 inline constexpr std::string_view kSquare = ".exp_avg_sq";
 inline constexpr std::string_view kMomentum = ".momentum_buffer";
-std::span<const std::string_view> state_endings(spec::OptimizerKind kind,
-                                                const spec::OptimizerSpec& options);
+inline constexpr std::string_view kRowSquare = ".exp_avg_sq_row", kColumnSquare = ".exp_avg_sq_col";
+inline constexpr std::string_view kCodes1 = ".state1", kCodes2 = ".state2";
+inline constexpr std::string_view kMost1 = ".absmax1", kMost2 = ".absmax2";
+inline constexpr std::string_view kEma = ".ema";  // the average of the weights, with any rule
+
+// The form of one state of a parameter.
+struct StateForm {
+    std::string_view ending;
+    bool is_coded = false;  // true: codes of one byte each; false: elements of main_type()
+    // Shape of a state that each rank of the parameter holds whole, in every layout. Empty: the
+    // state has the parameter's shape, and each rank has its own rows of it.
+    std::vector<std::int64_t> whole = {};
+};
+
+// Returns the states of a parameter that is not frozen. This table decides what the optimizer
+// allocates, what checkpoints store and what plans count.
+std::vector<StateForm> states_of(const spec::OptimizerSpec& options,
+                                 const ParameterSpec& parameter);
 
 // Returns the endings of all states that the optimizer's parameters can have, without duplicates.
 std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options);
+
+// Number of elements that share a scale in 8-bit states. The blocks are consecutive elements of the
+// whole parameter, so they do not depend on the layout.
+inline constexpr std::int64_t kCodeBlock = 256;
+
+// Returns the number of HuggingFace modules that are fused in a parameter: 3 for q, k and v; 2 for
+// gate and up; else 1.
+std::int64_t modules_in(const std::string& name);
 
 // Throws RankFailure(invalid) if a pattern of optimizer.groups matches no parameter.
 void check_groups(const spec::OptimizerSpec& options, std::span<const ParameterSpec> parameters);

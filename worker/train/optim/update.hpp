@@ -1,6 +1,7 @@
 // The update rules; each rule has its own source file. A rule is a function of one parameter's own
 // rows (parameters.hpp). It reads the gradient and changes the main weight and the state, element
-// by element. Only Muon needs whole matrices (muon.hpp).
+// by element. Muon needs whole matrices (muon.hpp), Adafactor and 8-bit states need sums or maxima
+// over whole parameters (adafactor.hpp, eight_bit.hpp).
 //
 // On a GPU, AdamW updates many parameters with one call (adamw_on_gpu).
 #pragma once
@@ -28,8 +29,8 @@ struct Update {
     double weight_decay;
     double grad_scale;   // factor by which the gradient is multiplied first
     std::int64_t steps;  // number of updates, including this one
-    // The state tensors of the own rows, in the order of state_endings() (rules.hpp)
-    std::array<at::Tensor, 2> state = {};
+    // The parameter's state tensors, in the order of states_of() (rules.hpp)
+    std::array<at::Tensor, 4> state = {};
 };
 
 // Updates like torch.optim.AdamW, with state exp_avg and exp_avg_sq.
@@ -59,10 +60,11 @@ struct Slice {
 
 // Calls body(Slice<W>) for ranges of elements of this rank's own rows of parameter `i`, in
 // parallel. The parameter must be on the CPU. W is the type of the main weights. `grad`: the
-// gradient, or a tensor that the rule uses in its place.
+// gradient, or a tensor that the rule uses in its place. The slices have the first two tensors of
+// `state`.
 template <class Body>
 void for_slices(const Parameters& p, std::size_t i, const at::Tensor& grad,
-                const std::array<at::Tensor, 2>& state, const Body& body) {
+                const std::array<at::Tensor, 4>& state, const Body& body) {
     constexpr std::int64_t kGrain = 1 << 14, kBlock = 512;
     ops::for_float_types(p.weight[i], [&]<class S>(S) {
         using W = simd::Wide<S>;

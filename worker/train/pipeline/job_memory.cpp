@@ -26,8 +26,20 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
     return most;
 }
 
+// Returns the elements of a parameter's state that an owner of `rows` rows holds.
+std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, std::int64_t rows) {
+    if (spec.frozen) return 0;
+    const std::int64_t element = plan::main_bytes(job.precision);
+    std::int64_t bytes = 0;
+    for (const StateForm& form : states_of(job.optimizer, spec))
+        bytes += form.whole.empty() ? (form.is_coded ? 1 : element) * rows *
+                                          (c10::multiply_integers(spec.sizes) / spec.sizes[0])
+                                    : element * c10::multiply_integers(form.whole);
+    return (bytes + element - 1) / element;
+}
+
 // Adds the part of one chunk's optimizer state that data-parallel rank `owner` of `owners` holds.
-void add_owned(plan::Owned& owned, const spec::OptimizerSpec& options,
+void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
                const std::vector<ParameterSpec>& specs, int owners, int owner) {
     std::vector<std::int64_t> numels;
     for (const ParameterSpec& spec : specs) {
@@ -36,7 +48,7 @@ void add_owned(plan::Owned& owned, const spec::OptimizerSpec& options,
         const std::int64_t own = numels.back() / spec.sizes[0] * rows;
         owned.all += own;
         if (!spec.frozen) owned.trained += own;
-        owned.states += own * (state_numel(options, {&spec, 1}) / numels.back());
+        owned.states += own_states(job, spec, rows);
     }
     // Two consecutive buckets are exchanged at the same time. Each has a buffer for the gradients
     // of all rows, and one for the sums of this rank's rows. With ZeRO-2, the newer bucket's
@@ -95,7 +107,7 @@ std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
     for (int owner = 0; owner < p.dp; ++owner) {
         plan::Owned owned{.gradients = p.zero > 1};
         for (const std::vector<ParameterSpec>& specs : chunks) {
-            add_owned(owned, job.optimizer, specs, p.dp, owner);
+            add_owned(owned, job, specs, p.dp, owner);
             if (p.zero > 2) add_weights(owned, specs, p.dp, owner, element);
         }
         owned.weights += owned.gathered;
@@ -117,9 +129,9 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         std::vector<ParameterSpec> specs = parameter_specs(model, chunk);
         mark_frozen(specs, spec.model.freeze);
         held.frozen += numel(specs) - trainable_numel(specs);
-        held.states = held.states.value_or(0) + state_numel(spec.optimizer, specs);
+        held.states = held.states.value_or(0) + state_numel(spec, specs);
         if (model.tied && chunk.post && !chunk.pre)
-            held.copied_states = state_numel(spec.optimizer, {&specs.back(), 1});
+            held.copied_states = state_numel(spec, {&specs.back(), 1});
         if (i == 0) part.first_layer = chunk.layer_begin;
         part.layers += chunk.layer_end - chunk.layer_begin;
         part.first |= chunk.pre;
@@ -138,16 +150,23 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
 
 }  // namespace
 
-std::int64_t state_numel(const spec::OptimizerSpec& options,
-                         std::span<const ParameterSpec> parameters, std::string_view ending) {
-    std::int64_t elements = 0;
-    for (const ParameterSpec& spec : parameters) {
-        const auto endings = state_endings(rule_of(options, spec).kind, options);
-        const auto kinds =
-            ending.empty() ? std::ssize(endings) : std::ranges::count(endings, ending);
-        if (!spec.frozen) elements += kinds * c10::multiply_integers(spec.sizes);
+std::int64_t state_bytes(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters,
+                         std::string_view ending) {
+    const std::int64_t element = plan::main_bytes(spec.precision);
+    std::int64_t bytes = 0;
+    for (const ParameterSpec& one : parameters) {
+        if (one.frozen) continue;
+        for (const StateForm& form : states_of(spec.optimizer, one))
+            if (ending.empty() || form.ending == ending)
+                bytes += (form.is_coded ? 1 : element) *
+                         c10::multiply_integers(form.whole.empty() ? one.sizes : form.whole);
     }
-    return elements;
+    return bytes;
+}
+
+std::int64_t state_numel(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters) {
+    const std::int64_t element = plan::main_bytes(spec.precision);
+    return (state_bytes(spec, parameters) + element - 1) / element;
 }
 
 std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp) {

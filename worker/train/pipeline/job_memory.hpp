@@ -20,10 +20,13 @@ struct JobPipeline {
     plan::Recomputed recompute = {};  // recomputation of each layer of the model; empty: none
 };
 
-// Returns the number of elements in the optimizer state of `parameters`. Counts only the kind of
-// state with the name ending `ending` (state_endings()), or all kinds if it is empty.
-std::int64_t state_numel(const spec::OptimizerSpec& options,
-                         std::span<const ParameterSpec> parameters, std::string_view ending = {});
+// Returns the bytes of the optimizer state of `parameters` (states_of()). Counts only the kind of
+// state with the name ending `ending`, or all kinds if it is empty.
+std::int64_t state_bytes(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters,
+                         std::string_view ending = {});
+
+// Returns state_bytes() of all kinds as a number of elements of the main weights' type, rounded up.
+std::int64_t state_numel(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters);
 
 // Returns the chunks of the job, in the form that plan::stage_costs() takes.
 std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp);

@@ -294,6 +294,12 @@ void TrainStep::update(StepResult& result, double lr) {
     for (GradBuckets& buckets : buckets_) buckets.gather_weights();
 }
 
+void TrainStep::swap_average() {
+    const c10::InferenceMode no_autograd;
+    for (Optimizer& optimizer : optimizers_) optimizer.swap_average();
+    for (GradBuckets& buckets : buckets_) buckets.gather_weights();
+}
+
 at::Tensor TrainStep::log_probs(std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
     std::vector<RankChunk> chunks = alone();

@@ -67,6 +67,10 @@ class TrainStep {
     // schedule().microbatches micro-batches.
     StepResult run(std::span<const Microbatch> batch, double lr);
 
+    // Exchanges the weights with their average. All ranks must call it; a second call restores
+    // both.
+    void swap_average();
+
     // Returns the loss of `batch`, summed over all replicas. Each replica must pass the same number
     // of micro-batches. `kl`: the divergence that the objective needs (PairBatch::kl).
     LossSum evaluate(std::span<const Microbatch> batch, double kl = 0);
@@ -92,16 +96,12 @@ class TrainStep {
 
     const Groups& groups() const { return groups_; }
     const plan::PipelineSchedule& schedule() const { return schedule_; }
-
     // Returns true if each replica stores only a part of the weights.
     bool shares_weights() const { return options_.init.splits_weights; }
-
     // Returns the parameters of the whole model. This rank's chunks hold some of them.
     const std::vector<WholeParameter>& whole() const { return whole_; }
 
-    // Returns the events of the latest run().
-    const StepTrace& trace() const { return trace_; }
-
+    const StepTrace& trace() const { return trace_; }  // returns the events of the latest run()
     // Returns what the latest run() was doing when it threw, such as "forward of micro-batch 2".
     std::string doing() const;
 

@@ -109,6 +109,13 @@ void note_part(Record& record, const std::string& name, const ParameterSpec& spe
     }
 }
 
+// Returns true if the state has numbers for this rank's own rows of the parameter. Codes are no
+// numbers, and other states belong to the whole parameter.
+bool has_own_rows(const Parameters& p, std::size_t i, const StateTensors& kind) {
+    return kind.of[i].defined() && kind.of[i].is_floating_point() &&
+           kind.of[i].sizes() == p.own_grad[i].sizes();
+}
+
 void note_state(Record& record, const std::string& prefix, TrainStep& trainer) {
     for (std::size_t chunk = 0; chunk < trainer.chunks().size(); ++chunk) {
         const Parameters& p = trainer.chunks()[chunk].parameters();
@@ -122,7 +129,7 @@ void note_state(Record& record, const std::string& prefix, TrainStep& trainer) {
                 note_part(record, prefix + "weight." + name, p.specs[i], weight_of(p, i));
             if (p.specs[i].frozen) continue;
             for (const StateTensors& kind : state.kinds)
-                if (kind.of[i].defined())
+                if (has_own_rows(p, i, kind))
                     note_own(record, prefix + quantity_of(kind.ending) + name, p, i, kind.of[i]);
         }
     }

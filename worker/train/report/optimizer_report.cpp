@@ -1,6 +1,5 @@
 #include "worker/train/report/optimizer_report.hpp"
 
-#include "worker/plan/cost.hpp"
 #include "worker/plan/size_text.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/pipeline/job_memory.hpp"
@@ -11,8 +10,7 @@ OrderedJson optimizer_json(const spec::TrainSpec& spec,
                            const std::vector<ParameterSpec>& parameters) {
     OrderedJson bytes = OrderedJson::object();
     for (const std::string_view ending : all_endings(spec.optimizer))
-        bytes[std::string(ending.substr(1))] =
-            state_numel(spec.optimizer, parameters, ending) * plan::main_bytes(spec.precision);
+        bytes[std::string(ending.substr(1))] = state_bytes(spec, parameters, ending);
     return {{"kind", spec::name_of(spec.optimizer.kind)}, {"state_bytes", bytes}};
 }
 

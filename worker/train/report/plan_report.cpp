@@ -339,8 +339,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const std::int64_t frozen = count_frozen(spec.model.freeze, parameters);
     mark_frozen(parameters, spec.model.freeze);
     check_groups(spec.optimizer, parameters);
-    const plan::CheckpointBytes disk = plan::checkpoint_bytes(
-        model, spec.precision, frozen, state_numel(spec.optimizer, parameters));
+    const plan::CheckpointBytes disk =
+        plan::checkpoint_bytes(model, spec.precision, frozen, state_numel(spec, parameters));
     OrderedJson json;
     json["schema"] = "roll.plan/1";
     json["name"] = spec.name;

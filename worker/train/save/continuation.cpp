@@ -137,7 +137,7 @@ std::optional<std::int64_t> recorded_best(const fs::path& checkpoints,
         const auto text =
             read_file(checkpoints / checkpoint::final_name(kept.name) / checkpoint::kStateFile);
         const auto state = text ? checkpoint::decode_state(*text) : tl::unexpected(text.error());
-        if (state && state->best_valid_loss && state->best_step == step) best = step;
+        if (state && state->best.value && state->best_step == step) best = step;
     }
     return best;
 }

@@ -23,6 +23,7 @@ using checkpoint::StoredBox;
 using checkpoint::StoredParameter;
 
 tensor::DType stored_type(at::ScalarType type) {
+    if (type == at::kByte) return tensor::DType::U8;
     return type == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
@@ -140,6 +141,24 @@ void read_moment(Moments& moments, const StoredParameter& stored, const Paramete
     into.copy_(host);
 }
 
+// Returns true if the checkpoint has the average of a parameter's weights.
+bool has_average(Moments& moments, const StoredParameter& stored, const std::string& name) {
+    return !stored.boxes.empty() && moments.file(stored.boxes.front().file).find(name) != nullptr;
+}
+
+// Returns the stored form of a state. States that ranks have whole are entries of their own in the
+// index. Returns null if the checkpoint lacks the state, because the parameter was frozen in its
+// job.
+const StoredParameter* stored_of(Moments& moments, const std::string& name, const StateForm& form) {
+    const auto& all = moments.index.parameters;
+    const std::string state_name = name + std::string(form.ending);
+    const auto found = all.find(form.whole.empty() ? name : state_name);
+    if (found == all.end()) return nullptr;
+    // An average that the checkpoint lacks begins with the restored weights.
+    if (form.ending == kEma && !has_average(moments, found->second, state_name)) return nullptr;
+    return &found->second;
+}
+
 // Throws RankFailure unless the job's optimizer has the same kinds of state as the checkpoint's.
 // Adam and AdamW have the same state and may replace each other.
 void check_kind(const OptimizerIndex& index, spec::OptimizerKind kind, const fs::path& checkpoint) {
@@ -163,7 +182,10 @@ void read_moments(const fs::path& checkpoint, TrainStep& step) {
     Moments moments(checkpoint);
     check_kind(moments.index, step.optimizers().front().kind(), checkpoint);
     const auto is_stored = [&](const WholeParameter& parameter) {
-        return !parameter.spec.frozen && moments.index.parameters.contains(parameter.spec.name);
+        const auto forms = states_of(step.optimizers().front().options(), parameter.spec);
+        return !parameter.spec.frozen && std::ranges::any_of(forms, [&](const StateForm& form) {
+            return stored_of(moments, parameter.spec.name, form) != nullptr;
+        });
     };
     // SGD without momentum stores no state. If the job uses momentum, the momentum then begins at
     // 0.
@@ -172,15 +194,22 @@ void read_moments(const fs::path& checkpoint, TrainStep& step) {
         throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");
     for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
         const Parameters& p = step.chunks()[chunk].parameters();
-        OptimizerState& state = step.optimizers()[chunk].state();
+        Optimizer& optimizer = step.optimizers()[chunk];
+        OptimizerState& state = optimizer.state();
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
-            const std::string& name = p.specs[i].name;
-            const auto stored = moments.index.parameters.find(name);
-            if (p.specs[i].frozen || stored == moments.index.parameters.end()) continue;
-            for (const StateTensors& kind : state.kinds)
-                if (kind.of[i].defined())
-                    read_moment(moments, stored->second, p.specs[i],
-                                name + std::string(kind.ending), p.own[i], kind.of[i]);
+            if (p.specs[i].frozen) continue;
+            for (const StateForm& form : states_of(optimizer.options(), p.specs[i])) {
+                const std::string& name = p.specs[i].name;
+                const StoredParameter* const stored = stored_of(moments, name, form);
+                if (stored == nullptr) continue;
+                const std::string state_name = name + std::string(form.ending);
+                const at::Tensor into = state.of(form.ending, i);
+                if (form.whole.empty())
+                    read_moment(moments, *stored, p.specs[i], state_name, p.own[i], into);
+                else
+                    read_moment(moments, *stored, {.name = name, .sizes = form.whole}, state_name,
+                                {0, form.whole[0]}, into);
+            }
         }
         state.steps = moments.index.updates;
     }

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include <ATen/ATen.h>
+
+#include "worker/train/optim/rules.hpp"
+#include "worker/train/optim/whole_sums.hpp"
 
 namespace roll::train {
 namespace {
@@ -13,11 +17,6 @@ constexpr std::string_view kLayers = "decoder.layers.";
 
 tensor::DType main_dtype(const Parameters& p) {
     return main_type(p) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
-}
-
-std::int64_t row_bytes(const Parameters& p, const ParameterSpec& spec) {
-    const auto element = static_cast<std::int64_t>(c10::elementSize(main_type(p)));
-    return element * c10::multiply_integers(spec.sizes) / spec.sizes[0];
 }
 
 tensor::TensorInfo info_of(const Parameters& p, std::size_t i, std::string name,
@@ -66,14 +65,40 @@ std::int64_t bytes_of(const WeightFile& file) {
 struct Owned {
     std::size_t chunk = 0, index = 0;
     layout::Rows rows;
-    std::vector<std::string_view> endings;  // name endings of the parameter's kinds of state
+    // the states that have the parameter's shape
+    std::vector<const StateTensors*> kinds;
 };
 
-std::vector<std::string_view> endings_of(const OptimizerState& state, std::size_t index) {
-    std::vector<std::string_view> endings;
-    for (const StateTensors& kind : state.kinds)
-        if (kind.of[index].defined()) endings.push_back(kind.ending);
-    return endings;
+// Returns true if each rank of the parameter has the whole state (StateForm).
+bool is_whole(const spec::OptimizerSpec& options, const ParameterSpec& spec,
+              std::string_view ending) {
+    return std::ranges::any_of(states_of(options, spec), [&](const StateForm& form) {
+        return form.ending == ending && !form.whole.empty();
+    });
+}
+
+std::vector<const StateTensors*> kinds_of(Optimizer& optimizer, const ParameterSpec& spec,
+                                          std::size_t index) {
+    std::vector<const StateTensors*> kinds;
+    for (const StateTensors& kind : optimizer.state().kinds)
+        if (kind.of[index].defined() && !is_whole(optimizer.options(), spec, kind.ending))
+            kinds.push_back(&kind);
+    return kinds;
+}
+
+tensor::DType stored_dtype(const StateTensors& kind) {
+    const at::ScalarType type = kind.flat.scalar_type();
+    return type == at::kByte     ? tensor::DType::U8
+           : type == at::kDouble ? tensor::DType::F64
+                                 : tensor::DType::F32;
+}
+
+std::int64_t row_bytes(const ParameterSpec& spec, const std::vector<const StateTensors*>& kinds) {
+    std::int64_t bytes = 0;
+    for (const StateTensors* const kind : kinds)
+        bytes += static_cast<std::int64_t>(kind->flat.element_size()) *
+                 c10::multiply_integers(spec.sizes) / spec.sizes[0];
+    return bytes;
 }
 
 // Returns the states that the ranks at this rank's position in a replica write. If several ranks of
@@ -87,9 +112,9 @@ std::vector<Owned> owned_states(TrainStep& step) {
             const ParameterSpec& spec = p.specs[i];
             const bool is_copy = spec.parts.empty() && tp != nullptr && tp->rank() > 0;
             if (spec.frozen || is_copy || is_tied_copy(step.chunks()[chunk].part(), spec)) continue;
-            auto endings = endings_of(step.optimizers()[chunk].state(), i);
-            if (!endings.empty())
-                owned.push_back({chunk, i, {0, unpadded_rows(spec)}, std::move(endings)});
+            auto kinds = kinds_of(step.optimizers()[chunk], spec, i);
+            if (!kinds.empty())
+                owned.push_back({chunk, i, {0, unpadded_rows(spec)}, std::move(kinds)});
         }
     }
     return owned;
@@ -110,7 +135,7 @@ void keep_share(TrainStep& step, std::vector<Owned>& owned,
     std::int64_t all = 0;
     const auto bytes_of_row = [&](const Owned& one) {
         const Parameters& p = step.chunks()[one.chunk].parameters();
-        return std::ssize(one.endings) * row_bytes(p, p.specs[one.index]);
+        return row_bytes(p.specs[one.index], one.kinds);
     };
     for (const Owned& one : owned) all += one.rows.count * bytes_of_row(one);
     const std::vector<std::int64_t> shares = balanced_shares(weight_bytes, all);
@@ -156,13 +181,40 @@ std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& 
 
 void add_states(PartPlan& plan, const Parameters& p, const Owned& one) {
     const ParameterSpec& spec = p.specs[one.index];
-    for (const std::string_view ending : one.endings) {
-        std::string name = spec.name + std::string(ending);
+    for (const StateTensors* const kind : one.kinds) {
+        std::string name = spec.name + std::string(kind->ending);
         plan.states.push_back({one.chunk, one.index, one.rows,
-                               info_of(p, one.index, std::move(name), one.rows.count), ending});
+                               info_of(p, one.index, std::move(name), one.rows.count),
+                               kind->ending});
+        plan.states.back().info.dtype = stored_dtype(*kind);
     }
     const std::string file = std::filesystem::path(plan.states_path).filename();
     plan.boxes.parameters[spec.name] = {whole_sizes(spec), boxes_of(spec, one.rows, file)};
+}
+
+// Adds the states that every rank of a parameter has whole. The first rank writes them, each as a
+// parameter of its own.
+void add_whole_states(PartPlan& plan, TrainStep& step) {
+    const Groups& groups = step.groups();
+    const std::string file = std::filesystem::path(plan.states_path).filename();
+    if (groups.dp.rank() > 0 || (groups.tp != nullptr && groups.tp->rank() > 0)) return;
+    for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
+        const Parameters& p = step.chunks()[chunk].parameters();
+        Optimizer& optimizer = step.optimizers()[chunk];
+        for (std::size_t i = 0; i < p.specs.size(); ++i) {
+            if (p.specs[i].frozen || is_tied_copy(step.chunks()[chunk].part(), p.specs[i]))
+                continue;
+            for (const StateForm& form : states_of(optimizer.options(), p.specs[i])) {
+                if (form.whole.empty()) continue;
+                const std::string name = p.specs[i].name + std::string(form.ending);
+                const layout::Rows rows{0, form.whole[0]};
+                plan.states.push_back(
+                    {chunk, i, rows, {name, main_dtype(p), form.whole}, form.ending, true});
+                plan.boxes.parameters[name] = {
+                    form.whole, boxes_of({.name = name, .sizes = form.whole}, rows, file)};
+            }
+        }
+    }
 }
 
 // Returns the layers of all chunks as a layout string, such as "E,t*3|t*4,L".
@@ -217,8 +269,11 @@ PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank) 
         keep_share(step, owned, weight_bytes);
     for (const Owned& one : owned)
         if (one.rows.count > 0) add_states(plan, step.chunks()[one.chunk].parameters(), one);
-    // the order of tensors in a safetensors file with one element type
-    std::ranges::sort(plan.states, {}, [](const Content& content) { return content.info.name; });
+    add_whole_states(plan, step);
+    // the order of tensors in a safetensors file
+    std::ranges::sort(plan.states, [](const Content& a, const Content& b) {
+        return std::tie(b.info.dtype, a.info.name) < std::tie(a.info.dtype, b.info.name);
+    });
     return plan;
 }
 
@@ -246,19 +301,9 @@ std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed
 
 std::vector<checkpoint::StoredBox> boxes_of(const ParameterSpec& spec, const layout::Rows& rows,
                                             const std::string& file) {
-    const std::vector<std::int64_t> start(spec.sizes.size());
-    const std::vector<layout::Part> whole{{start, spec.sizes, start}};
     std::vector<checkpoint::StoredBox> boxes;
-    for (const layout::Part& part : spec.parts.empty() ? whole : spec.parts) {
-        const std::int64_t first = std::max(rows.begin, part.local[0]);
-        const std::int64_t last = std::min(rows.begin + rows.count, part.local[0] + part.size[0]);
-        if (first >= last) continue;
-        checkpoint::StoredBox box{file, part.whole, part.size, part.local};
-        box.begin[0] += first - part.local[0];
-        box.size[0] = last - first;
-        box.local[0] = first - rows.begin;
-        boxes.push_back(std::move(box));
-    }
+    for (const layout::Part& part : parts_in(spec, rows))
+        boxes.push_back({file, part.whole, part.size, part.local});
     return boxes;
 }
 

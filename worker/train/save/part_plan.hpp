@@ -30,6 +30,7 @@ struct Content {
     tensor::TensorInfo info;  // the tensor in the file
     // name ending of the optimizer state; empty: the tensor is a weight
     std::string_view state = {};
+    bool is_whole = false;  // true: each rank of the parameter has the whole state
 };
 
 // The weights of one MCA file, chunk by chunk.
@@ -42,7 +43,7 @@ struct WeightFile {
 
 struct PartPlan {
     std::vector<WeightFile> weights;  // empty in a LoRA job
-    std::vector<Content> states;      // sorted by name
+    std::vector<Content> states;      // in the order of their file
     std::string states_path;
     checkpoint::OptimizerIndex boxes;  // does not include the number of updates
 };

@@ -107,11 +107,10 @@ void PartWriter::produce() {
     for (const Content& content : plan_.states) send_state(content);
 }
 
-// Passes the elements of a tensor to the writing thread. copy(to, begin) copies elements from
-// `begin` on to a CPU tensor.
-void PartWriter::send(const StreamedFile& file, std::int64_t elements,
+// Passes the elements of a tensor of type `type` to the writing thread. copy(to, begin) copies
+// elements from `begin` on to a CPU tensor.
+void PartWriter::send(const StreamedFile& file, at::ScalarType type, std::int64_t elements,
                       const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy) {
-    const at::ScalarType type = main_type(step_.chunks().front().parameters());
     const auto element = static_cast<std::int64_t>(c10::elementSize(type));
     if (sends_crc(file, elements * element, *pipe_)) {
         std::uint64_t crc = 0;
@@ -158,7 +157,7 @@ void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* fil
             else if (p.flat_weight.is_same(p.flat_main))
                 rows = p.weight[i].flatten();
             if (file == nullptr) continue;
-            send(*file, elements, [&](const at::Tensor& to, std::int64_t begin) {
+            send(*file, main_type(p), elements, [&](const at::Tensor& to, std::int64_t begin) {
                 if (rows.defined())
                     to.copy_(rows.narrow(0, begin, to.numel()));
                 else
@@ -172,11 +171,13 @@ void PartWriter::send_state(const Content& content) {
     const Parameters& p = step_.chunks()[content.chunk].parameters();
     const at::Tensor state =
         step_.optimizers()[content.chunk].state().of(content.state, content.index);
-    const std::int64_t first = content.rows.begin - p.own[content.index].begin;
+    const std::int64_t first =
+        content.is_whole ? 0 : content.rows.begin - p.own[content.index].begin;
     const at::Tensor rows = state.narrow(0, first, content.rows.count).flatten();
-    send(files_.back(), rows.numel(), [&](const at::Tensor& to, std::int64_t begin) {
-        to.copy_(rows.narrow(0, begin, to.numel()));
-    });
+    send(files_.back(), rows.scalar_type(), rows.numel(),
+         [&](const at::Tensor& to, std::int64_t begin) {
+             to.copy_(rows.narrow(0, begin, to.numel()));
+         });
 }
 
 void PartWriter::send_adapter() {
@@ -184,9 +185,10 @@ void PartWriter::send_adapter() {
     if (rank_ != 0) return;
     for (const std::size_t i : factors_) {
         const at::Tensor flat = factors[i].flatten();
-        send(files_.front(), flat.numel(), [&](const at::Tensor& to, std::int64_t begin) {
-            to.copy_(flat.narrow(0, begin, to.numel()));
-        });
+        send(files_.front(), flat.scalar_type(), flat.numel(),
+             [&](const at::Tensor& to, std::int64_t begin) {
+                 to.copy_(flat.narrow(0, begin, to.numel()));
+             });
     }
 }
 

@@ -46,7 +46,7 @@ class PartWriter {
 
   private:
     void produce();
-    void send(const StreamedFile& file, std::int64_t elements,
+    void send(const StreamedFile& file, at::ScalarType type, std::int64_t elements,
               const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy);
     void send_weights(const WeightFile& weights, const StreamedFile* file);
     void send_state(const Content& content);

@@ -47,6 +47,7 @@ std::string load_weights(const fs::path& directory, TrainStep& step, std::uint64
     for (Chunk& chunk : step.chunks()) chunks.push_back(&chunk.parameters());
     std::string how = load_weights(directory, chunks, specs_of(step.whole()), seed, adapters);
     for (Chunk& chunk : step.chunks()) chunk.start_magnitudes();
+    for (Optimizer& optimizer : step.optimizers()) optimizer.start_average();
     return how;
 }
 
@@ -55,6 +56,7 @@ checkpoint::State restore(const fs::path& directory, TrainStep& step, const Mode
         read_adapter(directory, step, model);
     else
         load_weights(directory, step);
+    for (Optimizer& optimizer : step.optimizers()) optimizer.start_average();
     read_moments(directory, step);
     return need(checkpoint::decode_state(need(read_file(directory / checkpoint::kStateFile))));
 }

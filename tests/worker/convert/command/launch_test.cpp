@@ -59,7 +59,7 @@ class Launches : public ::testing::Test {
         fs::create_directories(request.target / checkpoint::kFolder);
         checkpoint::State state;
         state.step = step;
-        if (best) state.best_valid_loss = 1;
+        if (best) state.best.value = 1;
         state.best_step = best.value_or(0);
         EXPECT_TRUE(write_file_atomically(request.target / checkpoint::kStateFile,
                                           checkpoint::encode(state)));

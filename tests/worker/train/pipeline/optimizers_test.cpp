@@ -19,13 +19,17 @@ spec::OptimizerSpec options_of(OptimizerKind kind) {
             .groups = {{.globs = {"*linear_fc2*", "embedding.*"},
                         .lr = std::nullopt,
                         .lr_scale = 3,
-                        .weight_decay = 0}}};
+                        .weight_decay = 0}},
+            .adafactor = {.scale_parameter = true}};
 }
 
-// The gradient of a key's bias is 0 but for rounding, of which Lion takes the sign.
+// The gradient of a key's bias is 0 but for rounding, of which Lion takes the sign. Adafactor
+// divides it by its own size.
 spec::ModelConfig model_of(OptimizerKind kind, bool tied) {
     spec::ModelConfig config = split_model(tied);
-    config.qkv_bias = kind != OptimizerKind::Lion;
+    config.qkv_bias = kind != OptimizerKind::Lion && kind != OptimizerKind::Adafactor;
+    // Matrices large enough for 8-bit states, whose blocks cross the borders of rows and ranks
+    if (kind == OptimizerKind::AdamW8bit) config.intermediate = 600;
     return config;
 }
 
@@ -59,6 +63,8 @@ TEST(Optimizers, EveryLayoutTrainsAsOneRankDoes) {
         };
         compare(plan::interleaved(2, 2, m / 2), cell(2, 2, 1, true));
         compare(plan::gpipe(1, 1, m / 4), cell(4, 1, 2));
+        if (kind == OptimizerKind::Adafactor || kind == OptimizerKind::AdamW8bit)
+            compare(plan::gpipe(1, 1, m / 2), cell(2, 2, 3));
         if (kind == OptimizerKind::Muon) {
             compare(plan::one_forward_one_backward(1, m / 2), cell(2, 1));
             compare(plan::gpipe(1, 1, m / 2), cell(2, 2, 3));

@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 """train.optimizer.kind and groups in jobs: every layout, bitwise resume, resharding, the plan, refusals."""
+import array
 import json
 import os
+import subprocess
 import unittest
 
 from pipeline_test import DOUBLE, SHORT
-from ranks import RankCase
+from ranks import CONVERT, RankCase, tensors_of
 
 GROUPS = [{'match': '*layernorm*|embedding.*', 'lr_scale': 0.5}, {'match': 'output_layer.*', 'weight_decay': 0}]
 
 
 class OptimizerTest(RankCase):
+
+    def state_names(self, run, step):
+        folder = os.path.join(dict(run.published)[step], 'roll', 'optimizer')
+        return {name for file in os.listdir(folder) if file.endswith('.safetensors')
+                for name in dict(tensors_of(os.path.join(folder, file)))}
 
     def of_kind(self, rule, steps=4, dp=1, tp=1, pp=1, zero=0, **changes):
         document = self.document(steps, dp=dp, parallel__tp=tp, parallel__pp=pp, parallel__zero=zero,
@@ -21,7 +28,9 @@ class OptimizerTest(RankCase):
 
     def test_a_checkpoint_resumes_bitwise_and_in_other_layouts(self):
         layouts = {'muon': ({'tp': 2, 'dp': 2, 'zero': 1}, {'dp': 2, 'zero': 2}),
-                   'lion': ({'dp': 2, 'zero': 1}, {'pp': 2}), 'sgd': ({'dp': 2}, {'tp': 2})}
+                   'lion': ({'dp': 2, 'zero': 1}, {'pp': 2}), 'sgd': ({'dp': 2}, {'tp': 2}),
+                   'adafactor': ({'tp': 2, 'dp': 2, 'zero': 1}, {'pp': 2, 'dp': 2, 'zero': 3}),
+                   'adamw_8bit': ({'dp': 2, 'zero': 2}, {'tp': 2, 'dp': 2, 'zero': 1})}
         for job, (kind, (layout, other)) in enumerate(layouts.items()):
             with self.subTest(kind=kind):
                 document = self.of_kind(kind, **layout, **DOUBLE)
@@ -31,14 +40,17 @@ class OptimizerTest(RankCase):
                 self.assertIn('resumed at step 2', same.log())
                 self.assertEqual(same.metrics(), whole.metrics())
                 self.assertEqual(same.weights(4), whole.weights(4))
+                if kind == 'adamw_8bit':
+                    self.assertTrue(any(name.endswith('.state1') for name in self.state_names(whole, 4)))
                 moved = self.run_whole(10 * job + 1, 1, self.of_kind(kind, kind='resume', **other, **DOUBLE), at_2,
                                        kind='resume')
                 self.expect_close_tensors(moved.doubles(4), whole.doubles(4))
 
     def test_bf16_resumes_bitwise_and_the_loss_falls(self):
-        for job, kind in enumerate(('muon', 'lion', 'adam')):
-            document = self.of_kind(kind, steps=6, dp=2, train__precision='bf16')
-            document['train']['optimizer']['lr'] = {'muon': 2e-2, 'lion': 1e-3, 'adam': 3e-3}[kind]
+        rates = {'muon': 2e-2, 'lion': 1e-3, 'adam': 3e-3, 'adafactor': 1e-2, 'adamw_8bit': 3e-3}
+        for job, kind in enumerate(rates):
+            document = self.of_kind(kind, steps=6, dp=2, train__precision='bf16', train__ema={'decay': 0.5})
+            document['train']['optimizer']['lr'] = rates[kind]
             whole = self.run_whole(10 * job, 1, document)
             losses = [row['loss'] for row in whole.metrics() if 'loss' in row]
             self.assertLess(losses[-1], losses[0] - 0.1, kind)
@@ -48,7 +60,8 @@ class OptimizerTest(RankCase):
     def test_the_plan_tells_the_bytes_of_each_state(self):
         def plan_of(kind, *words):
             return self.plan(self.of_kind(kind), *words).stdout
-        plans = {kind: json.loads(plan_of(kind, '--json')) for kind in ('adamw', 'muon', 'lion', 'sgd')}
+        kinds = ('adamw', 'muon', 'lion', 'sgd', 'adafactor', 'adamw_8bit')
+        plans = {kind: json.loads(plan_of(kind, '--json')) for kind in kinds}
         states = {kind: plan['optimizer']['state_bytes'] for kind, plan in plans.items()}
         every = 4 * plans['adamw']['parameters']
         self.assertEqual(states['adamw'], {'exp_avg': every, 'exp_avg_sq': every})
@@ -57,11 +70,59 @@ class OptimizerTest(RankCase):
         moved = states['muon']
         self.assertEqual(moved['momentum_buffer'] + moved['exp_avg'], every)
         self.assertEqual(moved['exp_avg'], moved['exp_avg_sq'])
+        self.assertLess(sum(states['adafactor'].values()), every // 10)
+        coded = states['adamw_8bit']
+        self.assertEqual(coded['state1'] * 4 + coded['exp_avg'], every)
+        self.assertEqual(coded['absmax1'] * 64, coded['state1'])
+        averaged = json.loads(self.plan({**self.of_kind('adafactor', train__ema={'decay': 0.9})}, '--json').stdout)
+        self.assertEqual(averaged['optimizer']['state_bytes'], {**states['adafactor'], 'ema': every})
+        self.assertEqual(averaged['memory_per_rank_bytes']['optimizer_moments'],
+                         plans['adafactor']['memory_per_rank_bytes']['optimizer_moments'] + every)
         for kind, plan in plans.items():
             self.assertEqual(plan['memory_per_rank_bytes']['optimizer_moments'], sum(states[kind].values()))
             self.assertEqual(plan['checkpoint_bytes']['optimizer'], sum(states[kind].values()))
         self.assertIn('optimizer   sgd, no state\n', plan_of('sgd'))
         self.assertIn('optimizer   muon, state of the model: momentum_buffer ', plan_of('muon'))
+
+    def test_the_average_follows_the_weights_and_is_exported(self):
+        def averages(run, step):
+            folder = dict(run.published)[step]
+            out = os.path.join(run.output, f'average-{step}')
+            subprocess.run([CONVERT, 'convert', folder, out, '--to', 'hf', '--state', 'ema', '--overwrite'], check=True,
+                           capture_output=True)
+            tensors = tensors_of(os.path.join(out, 'model.safetensors'))
+            return {name: array.array('d', data) for name, (_, data) in dict(tensors).items()}
+
+        changes = {'train__ema': {'decay': 0.75, 'every': 2}, 'train__evaluation': {'weights': 'ema'}, **DOUBLE}
+        document = self.of_kind('muon', steps=5, dp=2, tp=2, zero=1, **changes)
+        document['checkpoint']['every'] = 1
+        document['train']['valid_every'] = 1
+        document['model']['tie_word_embeddings'] = True
+        document['train']['optimizer']['groups'] = []
+        whole = self.run_whole(1, 1, document)
+        before = averages(whole, 3)
+        self.assertEqual(before, averages(whole, 2))
+        weights = whole.doubles(4)
+        self.expect_close_tensors(averages(whole, 4), {name: array.array('d', (
+            old + 0.25 * (weights[name][i] - old) for i, old in enumerate(values))) for name, values in before.items()})
+        losses = [row['valid_loss'] for row in whole.metrics() if 'valid_loss' in row]
+        self.assertEqual(losses[1], losses[2])  # the average of step 2 is that of step 3
+        self.assertNotEqual(losses[2], losses[3])
+        at_2 = [pair for pair in whole.published if pair[0] == 2]
+        same = self.run_whole(1, 2, document, at_2)
+        self.assertEqual(same.weights(5), whole.weights(5))
+        self.assertEqual(same.metrics(), whole.metrics())
+        other = self.of_kind('muon', steps=5, kind='resume', pp=2, dp=2, zero=2, **changes)
+        other['model']['tie_word_embeddings'] = True
+        other['train']['optimizer']['groups'] = []
+        moved = self.run_whole(2, 1, other, at_2, kind='resume')
+        self.expect_close_tensors(averages(moved, 5), averages(whole, 5))
+        # A job without an average has none to export.
+        plain = self.run_whole(3, 1, self.of_kind('sgd', steps=2))
+        done = subprocess.run([CONVERT, 'convert', plain.published[-1][1], os.path.join(self.top, 'x'), '--state',
+                               'ema'], capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('has no average of the weights', done.stderr)
 
     def test_refuses_other_state_and_patterns_without_a_parameter(self):
         lion = self.run_whole(1, 1, self.of_kind('lion', steps=2))

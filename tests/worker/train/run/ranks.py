@@ -168,7 +168,7 @@ def moments_of(folder):
     found = {}
     for name, parameter in parameters.items():
         width = math.prod(parameter['shape'][1:])
-        for moment in (name + ending for ending in ('.exp_avg', '.exp_avg_sq', '.momentum_buffer')
+        for moment in (name + ending for ending in ('.exp_avg', '.exp_avg_sq', '.momentum_buffer', '.ema', '')
                        if name + ending in files[parameter['boxes'][0]['file']]):
             whole = array.array('d', [math.nan]) * math.prod(parameter['shape'])
             for box in parameter['boxes']:

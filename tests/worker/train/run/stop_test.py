@@ -27,13 +27,13 @@ class StopTest(RankCase):
         last = max(losses)
         self.assertLess(last, 400)
         self.assertEqual(last, best + 15)
-        self.assertIn(f'stopped early at step {last}: none of the last 3 validations improved on the best '
-                      f'earlier loss by more than 0; the best loss was at step {best}\n', run.log())
+        self.assertIn(f'stopped early at step {last}: none of the last 3 values of valid_loss improved on the '
+                      f'best earlier value by more than 0; the best valid_loss was at step {best}\n', run.log())
         left = sorted(os.listdir(os.path.join(run.output, 'checkpoints')))
         self.assertEqual(left, [f'step-{best:08}.1-1', f'step-{last:08}.1-1'])
         state = self.state(run, last)
         self.assertEqual((state['best_step'], state['stale_validations']), (best, 3))
-        self.assertEqual(state['best_valid_loss'], losses[best])
+        self.assertEqual(state['best'], {'metric': 'valid_loss', 'value': losses[best]})
         # If it is resumed as another job, it trains on.
         job = self.run_whole(2, 1, self.overfitting(kind='resume', train__early_stop={'patience': 3}),
                              reversed(run.published[-1:]), kind='resume')
@@ -61,8 +61,38 @@ class StopTest(RankCase):
 
     def test_what_is_lower_by_too_little_is_no_better_but_the_lowest_still(self):
         run = self.run_whole(1, 1, self.overfitting(train__early_stop={'patience': 1, 'min_delta': 5}))
-        self.assertIn('stopped early at step 10: none of the last 1 validations improved on the best earlier '
-                      'loss by more than 5; the best loss was at step 10\n', run.log())
+        self.assertIn('stopped early at step 10: none of the last 1 values of valid_loss improved on the best '
+                      'earlier value by more than 5; the best valid_loss was at step 10\n', run.log())
+
+    def test_any_metric_decides(self):
+        with open(self.corpus, 'rb') as file:
+            text = file.read()
+        other = os.path.join(self.top, 'other.txt')
+        with open(other, 'wb') as file:
+            file.write(bytes(reversed(text[:400])))
+        valid = {'own': 0.15, 'other': other}
+        rules = {'train__early_stop': {'patience': 3, 'metric': 'valid_perplexity/other', 'mode': 'max'},
+                 'train__best': {'metric': 'valid_bits_per_byte/other'}, 'data__track': 'own'}
+        document = self.overfitting(checkpoint__keep_best=True, checkpoint__every=5, **rules)
+        document['data']['valid'] = valid
+        document['checkpoint']['keep'] = 99
+        run = self.run_whole(1, 1, document)
+        rows = [row for row in run.metrics() if 'valid_loss' in row]
+        bits = {row['step']: row['valid_bits_per_byte/other'] for row in rows}
+        values = {row['step']: row['valid_perplexity/other'] for row in rows}
+        best, last = min(bits, key=bits.get), max(bits)
+        highest = max(values, key=values.get)
+        self.assertEqual(last, highest + 15)
+        self.assertIn(f'stopped early at step {last}: none of the last 3 values of valid_perplexity/other improved',
+                      run.log())
+        state = self.state(run, last)
+        self.assertEqual(state['best'], {'metric': 'valid_bits_per_byte/other', 'value': bits[best]})
+        self.assertEqual((state['best_step'], state['stale_validations']), (best, 3))
+        # An attempt that begins anew at an earlier checkpoint counts on from there.
+        again = self.run_whole(1, 2, document, [pair for pair in run.published if pair[0] == last - 5])
+        self.assertEqual(again.metrics(), run.metrics())
+        document['train']['best'] = {'metric': 'valid_f1'}
+        self.refused(document, 2, 'train.best.metric: valid_f1 is not measured by this job; allowed: valid_loss, ')
 
     def test_a_stopped_job_counts_on_where_it_was(self):
         document = self.overfitting(checkpoint__every=1, train__early_stop={'patience': 2, 'min_delta': 0.01})

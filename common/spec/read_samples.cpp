@@ -1,0 +1,46 @@
+#include "common/spec/read_samples.hpp"
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace roll::spec {
+
+Result<void> read_valid(const Json& json, DataSpec& data) {
+    if (json.is_null()) return {};
+    if (json.is_number()) {
+        data.valid_fraction = json.get<double>();
+        return {};
+    }
+    data.valid_fraction = 0;
+    for (const auto& [name, set] : json.items()) {
+        if (set.is_number()) {
+            data.valid_fraction = set.get<double>();
+            data.valid_name = name;
+        } else if (holds<std::string>(set)) {
+            data.valid_files.push_back({name, {set.get<std::string>()}});
+        } else if (holds<std::vector<std::string>>(set)) {
+            data.valid_files.push_back({name, set.get<std::vector<std::string>>()});
+        } else {
+            return fail(ErrorCode::InvalidArgument,
+                        "data.valid." + name + " is neither a fraction nor a list of files");
+        }
+    }
+    if (data.track.empty() && !json.empty()) data.track = json.begin().key();
+    return {};
+}
+
+void read_blend(JsonReader& reader, DataSpec& data) {
+    using Weights = std::vector<double>;
+    const Json &weights = reader.raw("weights"), &split = reader.raw("split");
+    if (!weights.is_null()) data.phases.push_back({0, weights.get<Weights>()});
+    for (const Json& phase : reader.raw("curriculum"))
+        data.phases.push_back(
+            {phase.at("step").get<std::int64_t>(), phase.at("weights").get<Weights>()});
+    data.weigh_tokens = reader.get_or<std::string>("weigh", "samples") == "tokens";
+    if (reader.get_or<std::string>("order", "roll") == "megatron")
+        data.order = SampleOrder::Megatron;
+    if (!split.is_null()) data.split = split.get<std::array<double, 3>>();
+}
+
+}  // namespace roll::spec

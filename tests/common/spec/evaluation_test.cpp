@@ -1,0 +1,99 @@
+// train.ema, train.best, train.early_stop and train.evaluation in job files.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "common/json.hpp"
+#include "common/spec/job.hpp"
+#include "common/spec/train.hpp"
+
+namespace roll::spec {
+namespace {
+
+class Evaluation : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char pattern[] = "/tmp/roll-spec-XXXXXX";
+        base = ::mkdtemp(pattern);
+        std::ofstream(base + "/corpus.txt") << "In the beginning";
+    }
+    void TearDown() override { std::filesystem::remove_all(base); }
+
+    Json train_file() const {
+        return Json::parse(R"({
+            "name": "kjv", "kind": "train",
+            "resources": {"slots_per_node": 2, "time": "30m"},
+            "model": {"family": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+                      "num_attention_heads": 4, "intermediate_size": 128},
+            "data": {"train": ["corpus.txt"]},
+            "train": {"seq_length": 32, "global_batch_size": 8, "micro_batch_size": 2, "steps": 10}
+        })");
+    }
+
+    ParsedJob parse(const Json& json) const { return parse_job(json.dump(), base); }
+
+    // Returns the problems as lines of the form "path message".
+    std::string problems(const Json& json) const {
+        std::string text;
+        for (const Problem& problem : parse(json).problems) {
+            text += problem.path + " " + problem.message + "\n";
+        }
+        return text;
+    }
+
+    std::string base;
+};
+
+TEST_F(Evaluation, TheAverageOfTheWeightsIsUsedOnlyIfThereIsOne) {
+    Json json = train_file();
+    json["export"] = {{"weights", "ema"}};
+    json["train"]["evaluation"] = {{"weights", "ema"}};
+    EXPECT_EQ(problems(json),
+              "export.weights is `ema`, but the job has no train.ema; allowed: last, or set "
+              "train.ema\n"
+              "train.evaluation.weights is `ema`, but the job has no train.ema; allowed: last, or "
+              "set train.ema\n");
+    json["train"]["ema"] = {{"decay", 0.99}};
+    const ParsedJob job = parse(json);
+    ASSERT_TRUE(job.ok());
+    EXPECT_EQ(Json::parse(job.spec.export_document)["convert"]["state"], "ema");
+    const TrainSpec train = train_spec(job.spec.document.text()).value();
+    EXPECT_EQ(train.optimizer.ema.decay, 0.99);
+    EXPECT_EQ(train.optimizer.ema.every, 1);
+    EXPECT_TRUE(train.evaluation.averaged && train.export_averaged);
+    json["train"]["ema"]["decay"] = 1;
+    EXPECT_NE(problems(json).find("train.ema.decay is 1"), std::string::npos);
+    json["train"]["ema"]["decay"] = 0.99;
+    json["checkpoint"]["keep_best"] = true;
+    json["checkpoint"]["keep_optimizer"] = 1;
+    EXPECT_EQ(problems(json),
+              "checkpoint.keep_optimizer is 1, but the best checkpoint must keep its optimizer "
+              "state, because export.weights is `ema`; allowed: 0\n");
+}
+
+TEST_F(Evaluation, AnyMetricDecidesAboutTheBestCheckpointAndEarlyStop) {
+    Json json = train_file();
+    json["train"]["best"] = {{"metric", "task_acc/arithmetic"}};
+    EXPECT_EQ(problems(json),
+              "train.best selects the best checkpoint, but checkpoint.keep_best is false; remove "
+              "train.best, or set checkpoint.keep_best to true\n");
+    json["checkpoint"]["keep_best"] = true;
+    json["data"]["valid"] = 0;  // a task needs no validation set
+    json["train"]["early_stop"] = {
+        {"patience", 3}, {"metric", "task_acc/arithmetic"}, {"mode", "min"}};
+    EXPECT_EQ(problems(json),
+              "train.early_stop.patience is 3, but train.evaluation.every is 0, so no task is "
+              "measured during training; allowed: 0, or set train.evaluation.every\n");
+    json["train"]["evaluation"] = {{"every", 10}};
+    const ParsedJob job = parse(json);
+    ASSERT_TRUE(job.ok());
+    const TrainSpec train = train_spec(job.spec.document.text()).value();
+    EXPECT_EQ(train.best.name, "task_acc/arithmetic");
+    EXPECT_TRUE(train.best.higher);
+    EXPECT_FALSE(train.early_stop.metric.higher);
+}
+
+}  // namespace
+}  // namespace roll::spec

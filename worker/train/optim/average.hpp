@@ -1,0 +1,25 @@
+// The exponential moving average of a parameter's main weights, as in
+// torch.optim.swa_utils.get_ema_multi_avg_fn. `average` has the own rows of parameter `i`
+// (parameters.hpp).
+#pragma once
+
+#include <cstddef>
+
+#include <ATen/core/Tensor.h>
+
+#include "worker/train/model/parameters.hpp"
+
+namespace roll::train {
+
+// Copies the weights to the average.
+void start_average(const Parameters& parameters, std::size_t i, const at::Tensor& average);
+
+// average = decay average + (1 - decay) weights.
+void update_average(const Parameters& parameters, std::size_t i, const at::Tensor& average,
+                    double decay);
+
+// Exchanges the weights and the average. On a GPU, the weights with which the model computes do not
+// change.
+void swap_average(const Parameters& parameters, std::size_t i, const at::Tensor& average);
+
+}  // namespace roll::train

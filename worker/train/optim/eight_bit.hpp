@@ -1,0 +1,26 @@
+// AdamW whose moments are stored as 8-bit codes (arXiv 2110.02861), with the formulas and the code
+// tables of bitsandbytes' blockwise optimizers: a value is the code's entry in a table, times the
+// largest absolute value of its block of kCodeBlock elements.
+//
+// The blocks are those of the whole parameter. A block's largest value is reduced over the ranks
+// that have parts of the block, so the codes do not depend on the layout.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "worker/train/optim/update.hpp"
+#include "worker/train/optim/whole_sums.hpp"
+
+namespace roll::train {
+
+// Makes the updates of a chunk's parameters, on a CPU. State: the codes state1 and state2 of the
+// own elements, and absmax1 and absmax2 of all blocks of the whole parameter. Every rank of the
+// groups of `sums` must call this function with the same parameters.
+void adamw_8bit(std::span<const Update> updates, const WholeSums& sums);
+
+// Returns the ascending values of the codes: bitsandbytes' dynamic map, for values with or without
+// a sign.
+std::array<float, 256> code_table(bool is_signed);
+
+}  // namespace roll::train
