@@ -29,7 +29,7 @@ using Steady = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kReadWait{5000};  // time after which rolld answers without output
-constexpr milliseconds kPatience{15'000};
+constexpr milliseconds kSilenceMax{15'000};
 constexpr std::size_t kInputBytes = 16 << 10;
 
 // While this object exists, the terminal on standard input passes all keys on.
@@ -128,9 +128,9 @@ class Session {
     // rolld leaves a request without an answer.
     Result<void> keep_alive() {
         const auto now = Steady::now();
-        const bool read_late = read_id_ && now - posted_at_ >= kReadWait + kPatience;
-        const bool write_late = !writes_.empty() && now - writes_.begin()->second >= kPatience;
-        if (read_late || write_late) return client_.silent(kPatience);
+        const bool read_late = read_id_ && now - posted_at_ >= kReadWait + kSilenceMax;
+        const bool write_late = !writes_.empty() && now - writes_.begin()->second >= kSilenceMax;
+        if (read_late || write_late) return client_.silent(kSilenceMax);
         if (!read_id_ && now - posted_at_ >= kReadWait) return post({});
         return {};
     }
@@ -146,7 +146,7 @@ class Session {
             if (!output_.empty() || status_) return {};
             ROLL_TRY_VOID(ask_for_output());
         }
-        if (client_.descriptor() < 0) return client_.silent(kPatience);
+        if (client_.descriptor() < 0) return client_.silent(kSilenceMax);
         return {};
     }
 

@@ -14,16 +14,18 @@
 #include "common/spec/preference.hpp"
 #include "common/spec/resources.hpp"
 #include "common/spec/tensor.hpp"
+#include "common/spec/valid_sets.hpp"
 
 namespace roll::spec {
 namespace {
 
-// Returns the positive integer at a JSON pointer; nullopt if there is none.
+// Returns the value at a JSON pointer; null if there is none.
 Json key_at(const Json& document, const char* pointer) {
     const Json::json_pointer here(pointer);
     return document.contains(here) ? document[here] : Json();
 }
 
+// Returns the positive integer at a JSON pointer; nullopt if there is none.
 std::optional<std::int64_t> positive(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
@@ -403,47 +405,6 @@ void check_retention(const Json& document, std::vector<Problem>& problems) {
                              *kept)});
 }
 
-// Checks the names of validation sets, and that at most one set is a fraction of the training
-// files.
-void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
-    const Json data = document.value("data", Json());
-    if (!data.is_object()) return;
-    const Json valid = data.value("valid", Json());
-    const Json sets = valid.is_object() ? valid : Json::object();
-    const auto is_name = [](const std::string& name) {
-        return !name.empty() && name.size() <= 64 &&
-               name.find_first_not_of(
-                   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                   "0123456789._-") == std::string::npos;
-    };
-    int fractions = 0;
-    for (const auto& [name, set] : sets.items()) {
-        if (!is_name(name))
-            problems.push_back({"data.valid." + name,
-                                "is not a valid name of a set; allowed: 1 to 64 letters, digits, "
-                                "dots, dashes and underscores"});
-        fractions += set.is_number();
-    }
-    if (fractions > 1)
-        problems.push_back(
-            {"data.valid",
-             "gives more than one set as a fraction of the training files; allowed: at most one"});
-    const Json train = document.value("train", Json());
-    for (const char* key : {"valid_every_of", "valid_tokens_of"}) {
-        const Json of = train.is_object() ? train.value(key, Json()) : Json();
-        if (!of.is_object()) continue;
-        for (const auto& [name, ignored] : of.items())
-            if (!sets.contains(name))
-                problems.push_back(
-                    {fmt::format("train.{}.{}", key, name), "is not a set in data.valid"});
-    }
-    const Json track = data.value("track", Json());
-    if (track.is_string() && !sets.contains(track.get<std::string>()))
-        problems.push_back({"data.track", fmt::format("is {}; allowed: the name of a set in "
-                                                      "data.valid",
-                                                      track.get<std::string>())});
-}
-
 void check_lengths(const Json& document, std::vector<Problem>& problems) {
     const auto sequence = positive(document, "/train/seq_length");
     const auto positions = positive(document, "/model/max_position_embeddings");
@@ -496,7 +457,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_best_metric(document, problems);
     check_average(document, problems);
     check_retention(document, problems);
-    check_valid_sets(document, problems);
+    for (Problem& problem : valid_set_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : blend_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : optimizer_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));

@@ -12,6 +12,7 @@
 #include "common/error.hpp"
 #include "common/spec/batch_size.hpp"
 #include "common/spec/data.hpp"
+#include "common/spec/evaluation.hpp"
 #include "common/spec/faults.hpp"
 #include "common/spec/lora.hpp"
 #include "common/spec/optimizer.hpp"
@@ -57,27 +58,6 @@ struct MetricsSpec {
     bool csv = false;  // also write the metrics as CSV, next to metrics.jsonl
     bool tensorboard = false;
     bool grad_zeros = false;  // report how many gradients are zero, which takes one more pass
-};
-
-// A value of the evaluations by which a run is judged. `name` is a key of metrics.jsonl.
-struct MetricSpec {
-    std::string name = "valid_loss";
-    bool higher = false;  // true: higher values are better
-};
-
-// Training stops early after `patience` values of the metric in a row that were not better than the
-// best value by more than `min_delta`.
-struct EarlyStopSpec {
-    std::int64_t patience = 0;  // number of values; 0: training never stops early
-    double min_delta = 0;       // least improvement that counts
-    MetricSpec metric = {};
-};
-
-// Multiple-choice tasks on which the model is measured during training.
-struct EvaluationSpec {
-    std::vector<std::string> tasks;  // absolute paths of task files
-    std::int64_t every = 0;          // interval in steps; 0: only at the end
-    bool averaged = false;           // true: measure validation sets and tasks with the EMA
 };
 
 struct TrainSpec {

@@ -43,7 +43,7 @@ MUTANTS = [
      'sessions_test', 'Sessions.AHeartbeatFromADeafWorker*'),
     (5, SESSIONS, '|| !worker || !core::is_busy(state, *worker);', '|| !worker;',
      'sessions_test', 'Sessions.ADeafWorkerWithoutAnAttemptRenews'),
-    (6, 'daemon/dispatch/dispatch.cpp', 'if (!current && entry.phase != "ended")', 'if (false)', 'dispatch_test', '*'),
+    (6, 'daemon/dispatch/dispatch.cpp', 'if (!current && entry.phase != protocol::Phase::Ended)', 'if (false)', 'dispatch_test', '*'),
     (7, SESSIONS, 'session.last.heard_recently && ', '', 'sessions_test', 'Sessions.ThereIsCompanyOnly*'),
     (8, SESSIONS, '2 * beat + beat / 2', '200 * beat', 'sessions_test', 'Sessions.NothingIsPlacedOnAWorker*'),
     (9, LEASE, 'silent_since_(sent - counted * rules.tick)', 'silent_since_(sent)', 'lease_test', 'Bound.*'),

@@ -196,7 +196,7 @@ MUTATIONS = {
          'who was heard once is silent'),
     ],
     'dispatch/dispatch.cpp': [
-        ('if (!current && entry.phase != "ended")', 'if (false)', 'nobody is told FENCED'),
+        ('if (!current && entry.phase != protocol::Phase::Ended)', 'if (false)', 'nobody is told FENCED'),
         ('if (!recorded.steps.empty() || recorded.exported)', 'if (false)', 'nobody is told what is recorded'),
     ],
     'common/protocol/worker.cpp': [
@@ -207,7 +207,7 @@ MUTATIONS = {
     'worker/agent/core/agent_core.cpp': [
         ('if (draining_ || attempts_.contains(order.attempt) ||', 'if (draining_ ||',
          'an attempt starts twice on a node'),
-        ('return refuse_to_start(order.attempt, "infra",\n', 'return; refuse_to_start(order.attempt, "infra",\n',
+        ('return refuse_to_start(order.attempt, Outcome::Infra,\n', 'return; refuse_to_start(order.attempt, Outcome::Infra,\n',
          'a start of what has ended is not answered'),
         ('if (attempt != nullptr) kill(*attempt, StopCause::Fenced,',
          'if (false) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),

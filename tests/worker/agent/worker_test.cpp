@@ -221,7 +221,8 @@ TEST_F(WorkerTest, TrainingGoesOnWithoutRolldAndTheNextRolldAdoptsIt) {
     rolld_.reset();
     rolld_.emplace(folder_ / "state", 2);
     rolld_->current.insert(kKey);
-    ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->phase(kKey) == protocol::Phase::Running; }));
+    ASSERT_TRUE(
+        rolld_->serve_until([&] { return rolld_->phase(kKey) == protocol::Phase::Running; }));
     rolld_->stop[kKey] = {kKey, "preempted", true};
     ASSERT_TRUE(ends());
     EXPECT_EQ(rolld_->ended.at(kKey).outcome, Outcome::Yielded);

@@ -1,0 +1,31 @@
+// How a job measures its model during training, and how the measurements steer the job.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace roll::spec {
+
+// A value of the evaluations by which a run is judged. `name` is a key of metrics.jsonl.
+struct MetricSpec {
+    std::string name = "valid_loss";
+    bool higher = false;  // true: higher values are better
+};
+
+// Training stops early after `patience` values of the metric in a row that were not better than the
+// best value by more than `min_delta`.
+struct EarlyStopSpec {
+    std::int64_t patience = 0;  // number of values; 0: training never stops early
+    double min_delta = 0;       // least improvement that counts
+    MetricSpec metric = {};
+};
+
+// Multiple-choice tasks on which the model is measured during training.
+struct EvaluationSpec {
+    std::vector<std::string> tasks;  // absolute paths of task files
+    std::int64_t every = 0;          // interval in steps; 0: only at the end
+    bool averaged = false;           // true: measure validation sets and tasks with the EMA
+};
+
+}  // namespace roll::spec
