@@ -207,7 +207,8 @@ MUTATIONS = {
     'worker/agent/core/agent_core.cpp': [
         ('if (draining_ || attempts_.contains(order.attempt) ||', 'if (draining_ ||',
          'an attempt starts twice on a node'),
-        ('return refuse_to_start(order.attempt, Outcome::Infra,\n', 'return; refuse_to_start(order.attempt, Outcome::Infra,\n',
+        ('return refuse_to_start(order.attempt, Outcome::Infra,\n',
+         'return; refuse_to_start(order.attempt, Outcome::Infra,\n',
          'a start of what has ended is not answered'),
         ('if (attempt != nullptr) kill(*attempt, StopCause::Fenced,',
          'if (false) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),

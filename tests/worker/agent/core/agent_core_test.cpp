@@ -436,9 +436,7 @@ TEST_F(AgentCoreTest, LeavesWithoutRolldThatIsGone) {
 }
 
 TEST_F(AgentCoreTest, ALeftoverIsReportedEndedAndNeverStarted) {
-    protocol::RunningAttempt left;
-    left.attempt = kKey;
-    left.phase = Phase::Running;
+    protocol::RunningAttempt left{.attempt = kKey, .phase = Phase::Running, .reason = ""};
     left.checkpoints = {{.step = 5, .directory = "/out/checkpoints/step-5"}};
     core_.add_leftover(left);
     EXPECT_EQ(entry().outcome, Outcome::Infra);
