@@ -154,7 +154,7 @@ class ModelCheck(unittest.TestCase):
 
     def test_every_example_is_accepted(self):
         """Each as it stands, beside small files and a small model in the places that it names."""
-        for folder in ('gang', 'trainer'):
+        for folder in ('gang', 'mpi', 'trainer'):
             shutil.copytree(os.path.join(TOP, 'examples', folder), os.path.join(self.work, folder))
         for name in sorted(os.listdir(os.path.join(TOP, 'examples'))):
             if not name.endswith('.yaml'):

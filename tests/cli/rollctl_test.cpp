@@ -139,9 +139,9 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
         << "name: x\nkind: train\ntrain: {precision: fp8}\nparallel: {cp: 2}\n";
     const Ended ended = run("submit bad.yaml --set name=.x");
     EXPECT_EQ(ended.status, 2);
-    const auto missing = [](const char* key) {
-        return fmt::format("  line 3: train.{} is missing; allowed: an integer, 1 to 1000000000\n",
-                           key);
+    const auto missing = [](const char* key, const char* also = "") {
+        return fmt::format(
+            "  line 3: train.{} is missing; allowed: an integer, 1 to 1000000000{}\n", key, also);
     };
     EXPECT_EQ(
         ended.output,
@@ -149,7 +149,8 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
         "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and underscores, "
         "starting with a letter or digit\n"
         "  line 4: parallel.cp 2 is not supported yet; supported: 1\n" +
-            missing("seq_length") + missing("global_batch_size") + missing("micro_batch_size") +
+            missing("seq_length") + missing("global_batch_size") +
+            missing("micro_batch_size", " or auto") +
             "  line 3: train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n"
             "  model is missing; allowed: a mapping\n"
             "  data is missing; allowed: a mapping\n"
