@@ -118,8 +118,8 @@ void add_to(Delta& sum, const Delta& more) {
     const auto k = static_cast<std::size_t>(more.lora_rank);
     std::vector<float> left, tiles;
     for (std::size_t row = 0; row < static_cast<std::size_t>(sum.rows); ++row) {
-        append_scaled(left, sum.left, row * r, r);
-        append_scaled(left, more.left, row * k, k, more.scale / sum.scale);
+        append_scaled(left, sum.left, row * r, r, sum.scale);
+        append_scaled(left, more.left, row * k, k, more.scale);
     }
     for (std::size_t tile = 0; tile < sum.right_tiles.size() / (r * kTile); ++tile) {
         append_scaled(tiles, sum.right_tiles, tile * r * kTile, r * kTile);
@@ -128,6 +128,7 @@ void add_to(Delta& sum, const Delta& more) {
     sum.left = std::move(left);
     sum.right_tiles = std::move(tiles);
     sum.lora_rank += more.lora_rank;
+    sum.scale = 1;
 }
 
 Result<int> number_of(const Source& source, const std::string& tensor, const Shape& shape) {

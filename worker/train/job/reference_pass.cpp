@@ -29,12 +29,27 @@ std::string model_of(const ReferencePass& pass) {
     return given.empty() ? pass.spec.model.from : given;
 }
 
+// Returns the identity of the weights that pass.load(model) loads. The adapters are merged into
+// model.from, and the frozen weights may be packed.
+std::string identity_of(const ReferencePass& pass, const std::string& model) {
+    const spec::TrainSpec& spec = pass.spec;
+    std::string identity = need(model_identity(model));
+    Json changes = Json::array();
+    if (model == spec.model.from)
+        for (const std::string& adapter : spec.model.adapters)
+            changes.push_back(need(model_identity(adapter)));
+    if (spec.lora.is_set() && spec.lora.base != spec::LoraBase::Full)
+        changes.push_back({name_of(spec.lora.base), spec.lora.double_quantization});
+    if (changes.empty()) return identity;
+    return to_hex(hash64(Json{identity, changes}.dump()));
+}
+
 // Returns the job's reference model. A continued job keeps the reference model of its first start.
 ReferenceRecord record_of(const ReferencePass& pass) {
     for (const fs::path& output : pass.earlier)
         if (auto record = read_reference(output)) return *record;
     const std::string model = model_of(pass);
-    return {model, need(model_identity(model))};
+    return {model, identity_of(pass, model)};
 }
 
 // Returns the path of the file that stores the log-probabilities of a data file's pairs.
@@ -128,7 +143,7 @@ void compute(const ReferencePass& pass, std::span<const data::Window> windows,
 // Loads the weights of the reference model. The model must not have changed since the job's first
 // start. The adapter of a LoRA job has no effect then, because its factors B are 0.
 void load_reference(const ReferencePass& pass, const ReferenceRecord& record) {
-    if (writes(pass) && need(model_identity(record.model)) != record.identity)
+    if (writes(pass) && identity_of(pass, record.model) != record.identity)
         throw RankFailure(2, "the reference model " + record.model +
                                  " has changed since the job started; restore its files, or start "
                                  "a new job");

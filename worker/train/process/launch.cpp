@@ -44,6 +44,9 @@ void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
             throw RankFailure(2, "train.batch_size_schedule: " + std::to_string(phase.size) +
                                      " is not a multiple of micro_batch_size x dp, " +
                                      std::to_string(rows));
+    for (const spec::BatchPhase& phase : spec.batch_phases)
+        refuse(spec::pipeline_problems(
+            spec.parallel, {.microbatches = phase.size / rows, .rows = rows, .on_gpus = on_gpus}));
     refuse(spec::tensor_problems(spec.parallel, {.on_gpus = on_gpus}));
     refuse(spec::pipeline_problems(
         spec.parallel, {.microbatches = spec.microbatches(), .rows = rows, .on_gpus = on_gpus}));

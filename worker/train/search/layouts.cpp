@@ -101,16 +101,21 @@ class Lister {
         });
     }
 
-    bool fits_stages(const Layout& layout) {
+    std::vector<spec::Problem> stage_problems(const Layout& layout, std::int64_t batch_size) const {
         spec::ParallelSpec parallel = spec_.parallel;
         parallel.pp = layout.pp;
         parallel.vpp = layout.vpp;
         const std::int64_t rows = layout.micro_batch_size * layout.dp;
-        const auto problems =
-            spec::pipeline_problems(parallel, {.microbatches = spec_.global_batch_size / rows,
-                                               .layers = model_.layers,
-                                               .rows = rows,
-                                               .on_gpus = space_.on_gpu});
+        return spec::pipeline_problems(parallel, {.microbatches = batch_size / rows,
+                                                  .layers = model_.layers,
+                                                  .rows = rows,
+                                                  .on_gpus = space_.on_gpu});
+    }
+
+    bool fits_stages(const Layout& layout) {
+        std::vector<spec::Problem> problems = stage_problems(layout, spec_.global_batch_size);
+        for (const spec::BatchPhase& phase : spec_.batch_phases)
+            if (problems.empty()) problems = stage_problems(layout, phase.size);
         if (problems.empty())
             possible_.insert(layout.pp);
         else
