@@ -104,6 +104,11 @@ Result<void> Terminals::read(const std::string& user, const protocol::ShellReadA
                            terminal->chunks.begin() + static_cast<std::ptrdiff_t>(read));
     terminal->begin = begin;
     terminal->polled_at = now;
+    constexpr std::size_t kReadersMax = 4;
+    if (terminal->waiting.size() >= kReadersMax)
+        return fail(ErrorCode::Refused,
+                    fmt::format("{} requests wait for the output of this terminal; allowed: {}",
+                                terminal->waiting.size(), kReadersMax));
     const auto wait = std::chrono::milliseconds(std::max(args.wait_ms, 0));
     terminal->waiting.push_back(
         {peer, id, now + std::min<std::chrono::milliseconds>(wait, kWaitMax)});
@@ -152,6 +157,7 @@ std::vector<Terminals::Reply> Terminals::take_replies(Instant now) {
         std::erase_if(terminal.waiting, [&](Waiting& waiting) {
             if (!ready && now < waiting.until) return false;
             replies.push_back({std::move(waiting.peer), waiting.id, reply_of(terminal)});
+            terminal.told = terminal.taken;
             return true;
         });
         const bool told_end = terminal.ended() && replies.size() > before;

@@ -90,6 +90,7 @@ class Terminals {
         std::uint64_t received = 0;  // bytes of output from the worker
         std::uint64_t written = 0;   // bytes of input from the client
         std::uint64_t taken = 0;     // bytes of input that the program has taken
+        std::uint64_t told = 0;      // `taken` in the last reply
         std::optional<int> exit{};
         std::string trouble{};
         std::vector<Waiting> waiting{};
@@ -97,7 +98,10 @@ class Terminals {
         std::optional<Instant> lost_at{};  // the terminal is given up then; its attempt has ended
 
         bool ended() const { return exit || !trouble.empty(); }
-        bool is_ready() const { return !chunks.empty() || ended(); }
+        // Input that was taken also counts, because the client waits for room.
+        bool is_ready() const {
+            return !chunks.empty() || ended() || taken >= told + protocol::kTerminalWindow / 4;
+        }
     };
     Result<Terminal*> find(const std::string& user, std::uint64_t id);
     static Json reply_of(const Terminal& terminal);

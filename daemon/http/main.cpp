@@ -144,21 +144,27 @@ Result<int> serve(const Options& options) {
         site.accept_host(host);
         site.accept_host(host + ":" + port);
     }
-    for (const std::string& host : {address.ip, std::string("localhost")})
+    const bool is_default_port = listener.port() == (tls ? 443 : 80);
+    for (const std::string& host : {address.ip, std::string("localhost")}) {
         site.accept_host(host + ":" + port);
+        if (is_default_port) site.accept_host(host);
+    }
     say_where(tls ? "https" : "http", address.ip + ":" + port, directory, token);
     boost::asio::signal_set signals(io, SIGINT, SIGTERM);
     signals.async_wait([&](const boost::system::error_code& error, int) {
         if (!error) listener.stop();
     });
-    boost::asio::signal_set hangups(io, SIGHUP);
+    boost::asio::signal_set hangups(io);
     const std::function<void(const boost::system::error_code&, int)> reload =
         [&](const boost::system::error_code& error, int) {
             if (error) return;
             listener.reload_certificate();
             hangups.async_wait(reload);
         };
-    if (tls) hangups.async_wait(reload);
+    if (tls) {
+        hangups.add(SIGHUP);
+        hangups.async_wait(reload);
+    }
     io.run();
     return 0;
 }

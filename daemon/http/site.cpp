@@ -113,6 +113,11 @@ Result<Reply> stream_reply(const Target& target) {
         const std::string_view one = rest.substr(0, end);
         if (one.starts_with("stream"))
             return fail(ErrorCode::InvalidArgument, "a stream cannot watch a stream");
+        // These answers take long, and all viewers wait for the slowest answer.
+        for (const char* part : {"/log", "/metrics", "/pipeline"})
+            if (one.find(part) != std::string_view::npos)
+                return fail(ErrorCode::InvalidArgument,
+                            fmt::format("a stream cannot watch {}; request it instead", one));
         if (!one.empty()) reply.watched.push_back(fmt::format("/api/v1/{}", one));
         rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }

@@ -207,8 +207,10 @@ void Guard::obey(const std::string& order) {
     if (order == "term") terminate();
     if (order == "kill") killing_ = true;
     if (order.starts_with("shell ")) shell_orders_.push_back(order);
-    if (order.starts_with("unshell "))
+    if (order.starts_with("unshell ")) {
+        open_shells();  // the order for this shell may still wait
         shells_.hang_up(parse_number<std::uint64_t>(order.substr(8)).value_or(0), boot_now());
+    }
     if (order != "stacks") return;
     for (const pid_t pid : programs_)
         if (pid > 0 && ::kill(pid, SIGUSR1) == 0) ::kill(pid, SIGCONT);

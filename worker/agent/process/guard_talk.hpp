@@ -1,6 +1,7 @@
 // The guard's end of the socket to roll-worker (guard.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -25,7 +26,11 @@ struct Talk {
     bool fill();
     // Buffers `line` until flush(). The guard flushes before it waits, so that several lines wake
     // roll-worker once.
-    void say(const std::string& line) { unsaid += line + "\n"; }
+    // Sends one line. A newline in `line` becomes a space, because each line is a message.
+    void say(std::string line) {
+        std::ranges::replace(line, '\n', ' ');
+        unsaid += line + '\n';
+    }
     void flush();
 };
 

@@ -79,7 +79,12 @@ Result<Ends> open_pipes() {
 void Terminals::take(protocol::TerminalOrder order, Supervisor& supervisor, Instant now) {
     if (order.start) start(order, supervisor, now);
     const auto found = terminals_.find(order.terminal);
-    if (found == terminals_.end()) return;
+    if (found == terminals_.end()) {
+        protocol::TerminalNews gone{.terminal = order.terminal};
+        gone.trouble = "the terminal no longer exists on the node";
+        if (!order.close) news_.push_back(std::move(gone));
+        return;
+    }
     Terminal& terminal = found->second;
     terminal.heard = now;
     terminal.limit = std::max(terminal.limit, order.limit);

@@ -93,7 +93,7 @@ Result<Decoded> decoded_nf4(const tensor::StridedView& codes, const Parts& parts
     ROLL_TRY(const auto text, parts.bytes(kState, tensor::DType::U8, -1));
     ROLL_TRY(const Json state,
              parse_json({reinterpret_cast<const char*>(text.data()), text.size()}));
-    if (!state.is_object()) return wrong(kState, "is no JSON object");
+    if (!state.is_object()) return wrong(std::string(kState), "is not a JSON object");
     const Json shape = state.value("shape", Json()), block = state.value("blocksize", Json());
     const auto is_size = [](const Json& size) {
         return size.is_number_integer() && size > 0 && size < (std::int64_t{1} << 31U);
