@@ -59,7 +59,7 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
     if (!source.state.empty() && !distributed && !averages)
         return fail(ErrorCode::InvalidArgument,
                     directory.string() + " is of format " + name_of(source.format) +
-                        "; a state is only for torch_dist and fsdp_dtensor, or `ema` for mca");
+                        "; --state is only for torch_dist and fsdp_dtensor, or `ema` for mca");
     switch (source.format) {
         case Format::Hf:
         case Format::Bin: ROLL_TRY_VOID(open_hf(source, families)); break;
