@@ -14,7 +14,7 @@ export function logPart(id) {
   const log = make('pre', {tabIndex: 0, ariaLabel: 'Log', className: 'log'});
   const root = make('div', {}, make('div', {className: 'filters'}, make('label', {}, 'Rank', rank), attempt, search,
     make('label', {}, follow, 'Follow'), earlier, note), log);
-  let text = '', first = 0, next = null, size = 0, newest = null, known = 0;
+  let parts = [], text = '', first = 0, next = null, size = 0, newest = null, known = 0;
 
   function show() {
     const words = search.value.toLowerCase();
@@ -40,15 +40,13 @@ export function logPart(id) {
     });
     if (!part || asked !== address(next)) return;
     if (next === null || part.from !== next) {  // the first part, or the file began again
-      text = '';
-      first = part.from;
+      parts = [];
     }
-    if (next === part.next && text) return;
-    text += part.text;
-    if (text.length > KEPT) {
-      first += text.length - KEPT;
-      text = text.slice(-KEPT);
-    }
+    if (next === part.next && parts.length) return;
+    parts.push(part);
+    while (parts.length > 1 && part.next - parts[0].from > KEPT) parts.shift();
+    first = parts[0].from;
+    text = parts.map(one => one.text).join('');
     next = part.next;
     size = part.size;
     show();
@@ -57,15 +55,18 @@ export function logPart(id) {
   async function readEarlier() {
     const from = Math.max(0, first - PART);
     const part = await get(address(from));
-    text = part.text.slice(0, first - from) + text;
+    // Offsets count bytes. Drop the bytes that the page already has.
+    const bytes = new TextEncoder().encode(part.text).slice(0, first - from);
+    parts.unshift({from, text: new TextDecoder().decode(bytes)});
     first = from;
+    text = parts.map(one => one.text).join('');
     follow.checked = false;
     show();
     log.scrollTop = 0;
   }
 
   function again() {
-    [text, first, next] = ['', 0, null];
+    [parts, text, first, next] = [[], '', 0, null];
     log.textContent = '';
     note.textContent = '';
     read();
