@@ -116,6 +116,11 @@ Result<void> Terminals::read(const std::string& user, const protocol::ShellReadA
     return {};
 }
 
+WorkerId Terminals::worker_of(std::uint64_t terminal) const {
+    const auto found = terminals_.find(terminal);
+    return found == terminals_.end() ? WorkerId{} : found->second.worker;
+}
+
 void Terminals::hear(protocol::TerminalNews news) {
     const auto found = terminals_.find(news.terminal);
     if (found == terminals_.end()) return;

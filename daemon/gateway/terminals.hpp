@@ -61,6 +61,10 @@ class Terminals {
 
     void hear(protocol::TerminalNews news);
 
+    // Returns the worker that runs the terminal's program; an id that no worker has if there is no
+    // such terminal.
+    WorkerId worker_of(std::uint64_t terminal) const;
+
     // Ends the terminals whose attempt is over, and forgets terminals without a client.
     void tidy(const core::State& state, Instant now);
 

@@ -221,10 +221,7 @@ void Server::take(const gateway::LocalFrame& message) {
 }
 
 void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
-    if (protocol::is_about_terminal(frame)) {
-        if (auto news = protocol::decode_terminal_news(frame)) terminals_.hear(*std::move(news));
-        return;
-    }
+    if (protocol::is_about_terminal(frame)) return take_terminal_news(peer, frame);
     const core::State& state = engine_.state();
     auto claims = sessions_.hear_again(state, peer, frame, beacon_.published(), steady_now());
     if (!claims) {

@@ -82,6 +82,7 @@ class Server {
     Result<void> take_request(const Client& client, const protocol::Request& request);
     Result<void> carry_out(const Asking& asking, api::Plan plan);
     Result<void> open_terminal(const Asking& asking, const api::OpenTerminal& open);
+    void take_terminal_news(const Peer& peer, const std::string& frame);
     void tend_terminals();
     Result<void> await_events(const Asking& asking, const api::AwaitEvents& await);
     void read_job_file(const Asking& asking, files::JobFileRequest request);

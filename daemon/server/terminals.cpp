@@ -32,6 +32,18 @@ Result<void> Server::open_terminal(const Asking& asking, const api::OpenTerminal
     return {};
 }
 
+// Takes news of a terminal only from the worker that runs its program.
+void Server::take_terminal_news(const Peer& peer, const std::string& frame) {
+    auto news = protocol::decode_terminal_news(frame);
+    if (!news) return;
+    const core::State& state = engine_.state();
+    const auto worker = state.workers.find(terminals_.worker_of(news->terminal));
+    if (worker == state.workers.end()) return;
+    const auto session = sessions_.all().find(worker->second.session);
+    if (session == sessions_.all().end() || session->second.peer.key != peer.key) return;
+    terminals_.hear(*std::move(news));
+}
+
 // Sends what this turn has collected for workers and clients.
 void Server::tend_terminals() {
     const auto now = std::chrono::steady_clock::now();
