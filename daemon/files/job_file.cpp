@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Stand for the value of a specifier in an expanded log name: a number, or any other text.
+// Placeholders in an expanded log name for the value of a specifier: a number, or any other text.
 constexpr char kNumber = '\1';
 constexpr char kText = '\2';
 

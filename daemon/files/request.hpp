@@ -13,7 +13,7 @@ namespace roll::files {
 
 constexpr std::uint64_t kReplyBytesMax = 128u << 10;  // maximum number of bytes in a reply
 
-// What rolld knows about the job when the request arrives.
+// A request for a file, and a copy of the job's data, because another thread reads the file.
 struct JobFileRequest {
     protocol::JobFileArgs args;
     std::filesystem::path output;

@@ -28,7 +28,7 @@ namespace roll::http {
 
 class Feed {
   public:
-    // Most different sets of answers that are watched at a time. Further viewers are sent away.
+    // Maximum number of channels. Viewers of further channels get an empty stream.
     static constexpr std::size_t kChannelsMax = 1024;
     static constexpr auto kTick = std::chrono::seconds(1);
     static constexpr auto kPatience = std::chrono::seconds(30);  // longest time to send an event

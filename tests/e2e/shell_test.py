@@ -1,69 +1,17 @@
 #!/usr/bin/env python3
 """`rollctl shell`: programs and terminals inside running jobs, and what is left when one side is killed."""
-import fcntl
 import os
-import pty
-import re
-import select
 import signal
-import struct
 import subprocess
 import termios
 import time
 import unittest
 
 from harness import RollTest, BIN, is_alive, wait_until
+from terminal import Terminal
 
 MARK = 'sleep 4242'
 PROMPT = ['--env', 'PS1=% ', '--env', 'SHELL=/bin/sh']
-
-
-class Terminal:
-    """A pseudo-terminal that runs `rollctl shell`; `seen` is all its output."""
-
-    def __init__(self, test, *args):
-        self.ours, its = pty.openpty()
-        self.resize(24, 80)
-        self.seen = ''
-        self.process = subprocess.Popen(
-            [os.path.join(BIN, 'rollctl'), 'shell', *map(str, args)],
-            env={**test.env, 'TERM': 'xterm'}, cwd=test.work,
-            stdin=its, stdout=its, stderr=its, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-        self.before = termios.tcgetattr(its)
-        self.its = its
-        test.addCleanup(self.close)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self.ours)
-        os.close(self.its)
-
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
-
-    def read(self):
-        while select.select([self.ours], [], [], 0.05)[0]:
-            self.seen += os.read(self.ours, 65536).decode('utf-8', 'replace')
-        return self.seen
-
-    def wait_for(self, pattern):
-        try:
-            return wait_until(lambda: re.search(pattern, self.read()), f'{pattern} in the terminal', 40)
-        except AssertionError as error:
-            raise AssertionError(f'{error}; it shows {self.seen[-500:]!r}') from None
-
-    def type(self, keys):
-        self.seen = ''
-        os.write(self.ours, keys.encode())
-
-    def status(self):
-        wait_until(lambda: self.process.poll() is not None or (self.read() and False),
-                   f'the client to end; it shows {self.seen[-500:]!r}', 60)
-        self.read()
-        return self.process.returncode
 
 
 class Shell(RollTest):
@@ -105,11 +53,11 @@ class Shell(RollTest):
     def test_a_terminal_follows_its_size_and_ends_with_its_job(self):
         self.up()
         job = self.running(*PROMPT, '--', 'sleep', '600')
-        shell = Terminal(self, job)
+        shell = Terminal(self, ['shell', job])
         shell.wait_for('% ')
         shell.type('stty size; tty\r')
         shell.wait_for(r'24 80\r\n/dev/')
-        shell.resize(40, 132)
+        shell.resize(132, 40)
         wait_until(lambda: (shell.type('stty size\r'), time.sleep(0.2), '40 132' in shell.read())[2], 'the new size')
         shell.type(MARK + '\r')
         wait_until(self.marked, 'the program in the terminal')
@@ -118,14 +66,14 @@ class Shell(RollTest):
         shell.type('exit 3\r')
         self.assertEqual(shell.status(), 3)
         self.assertEqual(termios.tcgetattr(shell.its), shell.before, 'the terminal is as before')
-        leaving = Terminal(self, job)
+        leaving = Terminal(self, ['shell', job])
         leaving.wait_for('% ')
         leaving.type(f'trap "" HUP; {MARK}\r')
         wait_until(self.marked, 'the program in the terminal')
         leaving.type('\r~.')
         self.assertEqual(leaving.status(), 129)
         wait_until(lambda: not self.marked(), 'the end of a program that ignores SIGHUP')
-        last = Terminal(self, job)
+        last = Terminal(self, ['shell', job])
         last.wait_for('% ')
         self.ctl('cancel', job)
         self.assertEqual(last.status(), 125)
@@ -133,7 +81,7 @@ class Shell(RollTest):
 
     def test_an_interactive_job_ends_with_its_terminal_and_has_its_status(self):
         self.up()
-        shell = Terminal(self, *PROMPT, '--slots', 2, '--name', 'desk')
+        shell = Terminal(self, ['shell', *PROMPT, '--slots', 2, '--name', 'desk'])
         shell.wait_for('% ')
         job = self.json('jobs')['jobs'][0]['id']
         self.assertEqual(self.show(job)['resources']['slots_per_node'], 2)
@@ -148,7 +96,7 @@ class Shell(RollTest):
     def test_nothing_is_left_when_the_client_the_worker_or_rolld_is_killed(self):
         self.up()
         job = self.running('--', 'sleep', '600')
-        clients = [Terminal(self, *args, '--', *MARK.split()) for args in ([job], [job], ['--slots', 1])]
+        clients = [Terminal(self, ['shell', *args, '--', *MARK.split()]) for args in ([job], [job], ['--slots', 1])]
         wait_until(lambda: len(self.marked()) == 3, 'the programs')
         alone = self.json('jobs')['jobs'][-1]['id']
         clients[0].process.kill()
@@ -161,7 +109,7 @@ class Shell(RollTest):
         self.up()
         wait_until(lambda: self.ctl('shell', job, '--', 'true', check=False).returncode == 0, 'the job again')
         self.assertEqual(self.wait(alone)['state'], 'failed', 'an interactive job ends with its terminal')
-        of_worker = Terminal(self, job, '--', *MARK.split())
+        of_worker = Terminal(self, ['shell', job, '--', *MARK.split()])
         wait_until(self.marked, 'the program')
         self.kill_worker()
         wait_until(lambda: not self.marked(), 'the end of the program with its worker')

@@ -1,63 +1,17 @@
 #!/usr/bin/env python3
 """`rollctl top` in a terminal: what it shows and how soon, its keys, and how it leaves the terminal."""
-import fcntl
 import os
-import pty
-import re
-import select
 import shutil
 import signal
-import struct
-import subprocess
 import termios
 import time
 import unittest
 
 from harness import RollTest, BIN, wait_until
 from queue_test import ByteProxy
+from terminal import Terminal
 
 BEHIND_S = 2  # longest time from a job's acknowledgement until its line is shown
-
-
-class Terminal:
-    """A pseudo-terminal that runs rollctl top; `seen` is all its output."""
-
-    def __init__(self, test, columns, rows, **env):
-        self.ours, self.its = pty.openpty()
-        self.resize(columns, rows)
-        self.before = termios.tcgetattr(self.its)
-        self.seen = ''
-        self.process = subprocess.Popen(
-            [os.path.join(BIN, 'rollctl'), 'top'], env=dict(test.env, **{'TERM': 'xterm', **env}),
-            cwd=test.work,
-            stdin=self.its, stdout=self.its, stderr=self.its, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-        test.addCleanup(self.close)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self.ours)
-        os.close(self.its)
-
-    def resize(self, columns, rows):
-        fcntl.ioctl(self.its, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
-
-    def read(self, wait_s=0.05):
-        while select.select([self.ours], [], [], wait_s)[0]:
-            self.seen += os.read(self.ours, 65536).decode('utf-8', 'replace')
-            wait_s = 0
-        return self.seen
-
-    def wait_for(self, pattern, what):
-        return wait_until(lambda: re.search(pattern, self.read()), f'top to show {what}', 30)
-
-    def press(self, key):
-        """Presses a key, and forgets what was shown before."""
-        self.read()
-        self.seen = ''
-        os.write(self.ours, key.encode())
 
 
 class Top(RollTest):
@@ -65,7 +19,7 @@ class Top(RollTest):
     def test_it_shows_what_is_there_and_what_comes_fits_a_new_size_and_leaves_the_terminal(self):
         self.up()
         self.submit('--hold', '--name', 'was-there', '--', 'true')
-        top = Terminal(self, 80, 24)
+        top = Terminal(self, ['top'])
         top.wait_for(r'0 running  1 queued  1 node  slots 0/2 busy', 'its header')
         top.wait_for('was-there', 'a job that is there')
         self.assertNotIn('r tasks', top.read(), 'the last line is cut at the width')
@@ -79,7 +33,7 @@ class Top(RollTest):
         top.seen = ''
         top.resize(160, 40)
         top.wait_for('r tasks', 'the rest of a line beyond the 80th column')
-        top.press('q')
+        top.type('q')
         self.assertEqual(top.process.wait(30), 0)
         self.assertEqual(termios.tcgetattr(top.its), top.before, 'echo and line mode are back')
         self.assertIn('\x1b[?1049l', top.read(), 'the screen of before is back')
@@ -92,44 +46,44 @@ class Top(RollTest):
                           '> $ROLL_OUTPUT/metrics.jsonl; echo the log begins; seq -f "line %g" 99; exec sleep 600')
         other = self.submit('--name', 'other', '--', 'sleep', '600')
         self.submit('--hold', '--name', 'sweep', '--array', '1-20', '--', 'true')
-        top = Terminal(self, 120, 40, LC_ALL='C.UTF-8')
+        top = Terminal(self, ['top'], 120, 40, {'LC_ALL': 'C.UTF-8'})
         top.wait_for(r'3\[1-20\]', 'one row for the array')
         top.wait_for('20 waiting', 'the states of its tasks')
-        top.press('\r')
+        top.type('\r')
         top.wait_for('loss from step 1 to 40: 8.9 to 5', 'the curve of the whole run')
         top.wait_for('ATTEMPT', 'the attempts')
-        top.press('l')
+        top.type('l')
         top.wait_for('line 99', 'the end of the log')
-        top.press('g')
+        top.type('g')
         top.wait_for('begins', 'the beginning of the log')
-        top.press('\x1b')
+        top.type('\x1b')
         top.wait_for('loss from step', 'the job again')
-        top.press('\x1b')
+        top.type('\x1b')
         top.wait_for('Enter open', 'the list again')
-        top.press('/othe\r')
+        top.type('/othe\r')
         top.wait_for('filter: othe', 'the filter')
-        top.press('c')
+        top.type('c')
         top.wait_for(f'cancel job {other} other\\? y/n', 'the question')
-        top.press('n')
+        top.type('n')
         top.wait_for('not cancelled', 'that nothing was done')
-        top.press('cy')
+        top.type('cy')
         top.wait_for(f'job {other} cancelled', 'the answer of rolld')
         self.assertEqual(self.wait(other)['state'], 'cancelled')
         self.assertEqual(self.show(job)['state'], 'running')
-        top.press('2')
+        top.type('2')
         top.wait_for('SLOTS FREE', 'the nodes')
-        top.press('?')
+        top.type('?')
         top.wait_for('list jobs that have ended, too', 'the help')
         os.kill(top.process.pid, signal.SIGTERM)
         self.assertEqual(top.process.wait(30), -signal.SIGTERM)
         self.assertEqual(termios.tcgetattr(top.its), top.before, 'echo and line mode are back')
         self.assertIn('\x1b[?1049l', top.read(), 'the screen of before is back')
-        plain = Terminal(self, 80, 24, LC_ALL='C')
+        plain = Terminal(self, ['top'], 80, 24, {'LC_ALL': 'C'})
         plain.wait_for('STATE', 'the list')
-        plain.press('Q')
+        plain.type('Q')
         self.assertEqual(plain.process.wait(30), 0)
         self.assertTrue(plain.read().isascii(), 'an ASCII terminal gets ASCII')
-        dumb = Terminal(self, 80, 24, TERM='dumb')
+        dumb = Terminal(self, ['top'], 80, 24, {'TERM': 'dumb'})
         self.assertEqual(dumb.process.wait(30), 2)
         self.assertEqual(dumb.read().splitlines()[0],
                          'rollctl: the terminal type dumb cannot show a full-screen view')

@@ -35,7 +35,7 @@ at::Tensor rounded(const PackedForm& form, const at::Tensor& w) {
     return unpacked(form, packed(form, w, kFused), at::kDouble);
 }
 
-// What bitsandbytes makes of made().
+// The values of made() after bitsandbytes has quantized and dequantized it.
 struct Told {
     const char* name;
     PackedForm form;

@@ -17,7 +17,7 @@
 namespace roll::train {
 namespace {
 
-// What one rank did in a step, and what it holds after the step.
+// The work of one rank in a step, and its memory after the step.
 struct Count {
     std::int64_t weights = 0, states = 0;  // bytes
     std::int64_t flops = 0;                // of linear layers and of the output layer
