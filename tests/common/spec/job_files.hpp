@@ -1,0 +1,50 @@
+// A folder with a corpus, and job files that are parsed in it.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "common/json.hpp"
+#include "common/spec/job.hpp"
+
+namespace roll::spec {
+
+class JobFiles : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char pattern[] = "/tmp/roll-spec-XXXXXX";
+        base = ::mkdtemp(pattern);
+        std::ofstream(base + "/corpus.txt") << "In the beginning";
+    }
+    void TearDown() override { std::filesystem::remove_all(base); }
+
+    Json train_file() const {
+        return Json::parse(R"({
+            "name": "kjv", "kind": "train",
+            "resources": {"slots_per_node": 2, "time": "30m"},
+            "model": {"family": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+                      "num_attention_heads": 4, "intermediate_size": 128},
+            "data": {"train": ["corpus.txt"]},
+            "train": {"seq_length": 32, "global_batch_size": 8, "micro_batch_size": 2, "steps": 10}
+        })");
+    }
+
+    ParsedJob parse(const Json& json) const { return parse_job(json.dump(), base); }
+
+    // Returns the problems as lines of the form "path message".
+    std::string problems(const Json& json) const {
+        std::string text;
+        for (const Problem& problem : parse(json).problems) {
+            text += problem.path + " " + problem.message + "\n";
+        }
+        return text;
+    }
+
+    std::string base;
+};
+
+}  // namespace roll::spec
