@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "common/spec/batch_rules.hpp"
+#include "common/spec/batch_size.hpp"
 #include "common/spec/blend.hpp"
 #include "common/spec/lora.hpp"
 #include "common/spec/optimizer.hpp"
@@ -190,18 +192,32 @@ void check_recompute(const Json& document, std::vector<Problem>& problems) {
                "3GiB");
 }
 
+// Returns the different sizes of a job's batches, as far as they are known and valid.
+std::set<std::int64_t> batch_sizes(const Json& document) {
+    std::set<std::int64_t> sizes;
+    if (const auto global = positive(document, "/train/global_batch_size")) sizes.insert(*global);
+    const Json schedule = key_at(document, "/train/batch_size_schedule");
+    if (!schedule.is_string()) return sizes;
+    if (const auto phases = parse_batch_schedule(schedule.get<std::string>()))
+        for (const BatchPhase& phase : *phases) sizes.insert(phase.size);
+    return sizes;
+}
+
 void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                     std::vector<Problem>& problems) {
     const auto parallel = pipeline_of(document);
     if (!parallel) return;
     PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers"),
                         .on_gpus = is_on_gpus(document)};
-    const auto global = positive(document, "/train/global_batch_size");
+    std::vector<Problem> found = pipeline_problems(*parallel, sizes);
     const auto micro = positive(document, "/train/micro_batch_size");
-    if (global && micro && dp && *global % (*micro * *dp) == 0)
-        sizes.microbatches = *global / (*micro * *dp), sizes.rows = *micro * *dp;
-    for (Problem& problem : pipeline_problems(*parallel, sizes))
-        problems.push_back(std::move(problem));
+    const std::int64_t rows = micro && dp ? *micro * *dp : 0;
+    for (const std::int64_t size : batch_sizes(document)) {
+        if (rows == 0 || size % rows != 0 || !found.empty()) continue;
+        sizes.microbatches = size / rows, sizes.rows = rows;
+        found = pipeline_problems(*parallel, sizes);
+    }
+    for (Problem& problem : found) problems.push_back(std::move(problem));
 }
 
 void check_heads(const Json& document, std::vector<Problem>& problems) {

@@ -17,6 +17,18 @@ namespace {
 
 class ParseJob : public JobFiles {};
 
+TEST_F(ParseJob, EveryBatchOfAScheduleFitsThePipeline) {
+    Json json = train_file();
+    json["model"]["num_hidden_layers"] = 4;
+    json["parallel"] = {{"pp", 2}, {"vpp", 2}};
+    json["train"]["micro_batch_size"] = 1;
+    json["train"]["batch_size_schedule"] = "0:2 1K:8";
+    EXPECT_EQ(problems(json), "");
+    json["train"]["batch_size_schedule"] = "0:1 1K:8";
+    EXPECT_NE(problems(json).find("the 1 micro-batches of a replica"), std::string::npos)
+        << problems(json);
+}
+
 TEST_F(ParseJob, SecretsAreNamesThatEnvDoesNotHave) {
     Json job = {{"name", "x"}, {"kind", "command"}, {"command", {"true"}}};
     job["secrets"] = {"TOKEN", "OTHER"};

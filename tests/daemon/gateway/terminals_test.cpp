@@ -85,6 +85,35 @@ TEST(Terminals, AcceptsInputOfItsUserWithinTheWindow) {
     EXPECT_FALSE(f.terminals.read("bob", {f.id, 0, 0}, {}, 1, kNow));
 }
 
+TEST(Terminals, TellsAClientThatItsInputWasTakenWithoutOutput) {
+    Fixture f;
+    const std::string much(protocol::kTerminalWindow, 'x');
+    ASSERT_TRUE(f.terminals.write("ann", {.terminal = f.id, .data = to_base64(much)}, kNow));
+    f.read(0);
+    f.terminals.hear({.terminal = f.id, .taken = 10});
+    EXPECT_TRUE(f.terminals.take_replies(kNow).empty()) << "not for each key";
+    f.terminals.hear({.terminal = f.id, .taken = much.size() / 2});
+    const auto replies = f.terminals.take_replies(kNow);
+    ASSERT_EQ(replies.size(), 1U);
+    EXPECT_EQ(replies[0].value["taken"], much.size() / 2);
+    f.read(0);
+    EXPECT_TRUE(f.terminals.take_replies(kNow).empty()) << "the client knows it";
+}
+
+TEST(Terminals, LimitsTheReadersOfATerminal) {
+    Fixture f;
+    for (int i = 0; i < 4; ++i) f.read(0);
+    const auto fifth = f.terminals.read("ann", {f.id, 0, 1000}, {}, 6, kNow);
+    ASSERT_FALSE(fifth);
+    EXPECT_EQ(fifth.error().code, ErrorCode::Refused);
+}
+
+TEST(Terminals, KnowsTheWorkerOfATerminal) {
+    const Fixture f;
+    EXPECT_EQ(f.terminals.worker_of(f.id), WorkerId{1});
+    EXPECT_EQ(f.terminals.worker_of(f.id + 1), WorkerId{});
+}
+
 TEST(Terminals, LimitsTheTerminalsOfAUser) {
     Fixture f;
     int opened = 1;

@@ -245,7 +245,8 @@ TEST_F(SiteTest, AStreamNamesTheWatchedAnswersAndNeedsAToken) {
     EXPECT_EQ(stream.watched,
               (std::vector<std::string>{"/api/v1/jobs?limit=5&all=1", "/api/v1/totals"}));
     for (const char* bad : {"stream", "stream?watch=", "stream?watch=stream%3Fwatch%3Dtotals",
-                            "stream?watch=a+a+a+a+a+a+a+a+a", "stream?watch=totals&all=1"})
+                            "stream?watch=a+a+a+a+a+a+a+a+a", "stream?watch=totals&all=1",
+                            "stream?watch=jobs/7/log", "stream?watch=totals+jobs/7/pipeline"})
         EXPECT_EQ(get(std::string("/api/v1/") + bad).status, 400) << bad;
     Request stranger = request("GET", "/api/v1/stream?watch=totals");
     stranger.authorization = "Bearer roll_none";

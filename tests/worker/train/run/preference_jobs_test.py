@@ -130,6 +130,14 @@ class PreferenceTest(RankCase):
         self.assertIn(f'reference {other}: ', run.log())
         self.assertGreater(abs(run.metrics()[0]['valid_loss'] - math.log(2)), 1e-4)
 
+    def test_adapters_below_the_trained_one_are_part_of_the_reference(self):
+        """Also if a job without them has stored its reference for the same pairs and the same model."""
+        first = self.run_whole(1, 1, self.pairs(6, train__lora=LORA))
+        adapter = first.published[-1][1]
+        over = self.run_whole(2, 1, self.pairs(1, model={'from': self.start, 'adapters': [adapter]}, train__lora=LORA))
+        self.assertIn('19 pairs, 19 of them computed', over.log())
+        self.assertAlmostEqual(over.metrics()[0]['valid_loss'], math.log(2), delta=1e-12)
+
     def test_a_stopped_pass_over_the_reference_keeps_what_it_computed(self):
         path = write_pairs(os.path.join(self.top, 'many.jsonl'), 6000)
         document = self.pairs(1500, data__train=[path], data__valid=0.0)
