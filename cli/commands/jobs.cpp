@@ -103,7 +103,7 @@ Result<protocol::JobsArgs> request_of(const Context& context, const JobsOptions&
                                       const Format& format) {
     protocol::JobsArgs args{
         .selector = options.selector, .state = options.state, .user = options.user};
-    // Include jobs that have ended if the user gave a selector, a state or a time.
+    // A selector, a state or a time also selects jobs that have ended.
     args.all = options.all || !options.selector.empty() || !options.state.empty() ||
                !options.since.empty();
     if (!options.since.empty()) {

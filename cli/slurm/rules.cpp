@@ -338,7 +338,7 @@ void Translation::read_export() {
         } else if (equals != std::string::npos && equals > 0) {
             document["env"][name] = word.substr(equals + 1);
         } else if (word != "NONE" && word != "NIL" && !word.empty()) {
-            // A name that this environment does not have is left out, as in Slurm.
+            // As in Slurm, a name that is not set in this environment is left out.
             if (const char* const value = std::getenv(name.c_str())) document["env"][name] = value;
         }
     }
