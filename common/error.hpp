@@ -1,4 +1,4 @@
-// Errors that the caller is expected to handle. A bug fails a ROLL_CHECK instead.
+// Errors that callers are expected to handle. For bugs, use ROLL_CHECK instead.
 #pragma once
 
 #include <string>

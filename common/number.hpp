@@ -8,7 +8,7 @@
 
 namespace roll {
 
-// Parses a number. Returns nullopt unless the whole text is a number that fits the type.
+// Parses a number; nullopt unless the text is a number, and nothing else, that fits the type.
 template <std::integral Number>
 std::optional<Number> parse_number(std::string_view text, int base = 10) {
     Number value{};

@@ -18,8 +18,8 @@ struct Processor {
 
     Vectors vectors = Vectors::Default;
     bool intel = false;
-    // The environment variable that selected the level, as "NAME=VALUE"; empty if no variable
-    // selected the level.
+    // the environment variable "NAME=VALUE" that selected the level; empty if none
+    // did
     std::string forced = {};
 
     // Returns whether this processor has the instructions that oneDNN's kernels for blocks of

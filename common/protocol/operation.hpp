@@ -4,7 +4,7 @@
 
 namespace roll::protocol {
 
-// The access that an operation requires. A client with one kind of access also has the kinds before
+// The access that an operation requires. Each kind of access includes all kinds before
 // it.
 enum class Access {
     Read,    // changes nothing
@@ -17,7 +17,7 @@ enum class Access {
 enum class Answering {
     AtOnce,     // the answer needs no turn of the engine
     AfterTurn,  // the answer follows the turn that commits the change
-    Later       // the answer follows several turns, or waits for something to report (long poll)
+    Later       // the answer follows several turns, or comes once there is news (long poll)
 };
 
 struct Operation {

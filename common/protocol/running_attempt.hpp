@@ -25,7 +25,7 @@ struct RunningAttempt {
     std::vector<WrittenCheckpoint> checkpoints{};  // written but not yet recorded by rolld
     std::string exported{};  // directory of an export that rolld has not recorded yet
     std::string progress{};  // newest progress report, as JSON for people
-    Usage usage{};  // if ended: resources that the attempt used on this worker; zeros if unknown
+    Usage usage{};  // if ended: resources that the attempt used on this worker; all zero if unknown
 };
 
 }  // namespace roll::protocol

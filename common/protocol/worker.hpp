@@ -69,8 +69,8 @@ struct StartOrder {
     // share of each GPU in percent; if below 100, other jobs may use the same GPU
     int gpu_percent = 100;
     std::string nonce;  // random text per attempt; names the rendezvous of the attempt's ranks
-    // Checkpoints from which the attempt may start, newest first: the recorded checkpoints of the
-    // job and of its source job.
+    // Checkpoints from which the attempt may start, newest first. They are the recorded checkpoints
+    // of the job and of its source job.
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: no limit
     // maximum time of a step; 0: no limit, -1: the worker learns a limit
@@ -113,7 +113,7 @@ struct Answer {
     std::uint64_t incarnation = 0;
     std::uint64_t sequence = 0;  // sequence number of the heartbeat that this message answers
     std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
-    std::uint64_t counter = 0;   // beacon's counter from which rolld counts the worker's silence
+    std::uint64_t counter = 0;   // beacon's counter when rolld began to count the silence
     std::string beacon{};        // path of the beacon file; empty: no beacon
     std::vector<AttemptKey> keep{};
     std::vector<StartOrder> start{};
@@ -128,8 +128,8 @@ struct Answer {
 std::string encode(const Heartbeat& heartbeat);
 std::string encode(const Answer& answer);
 Result<Heartbeat> decode_heartbeat(std::string_view frame);
-// Returns the sequence number of `frame` if `frame` and `before` differ only in their sequence
-// numbers (as most heartbeats do), else nullopt.
+// Returns the sequence number of `frame` if `frame` differs from `before` only in the sequence
+// number, as most heartbeats do; else nullopt.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame);
 Result<Answer> decode_answer(std::string_view frame);
 

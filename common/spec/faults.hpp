@@ -5,8 +5,8 @@
 
 namespace roll::spec {
 
-// The phase of a step in which a rank injects a fault into itself. Faults test how a cluster
-// handles failures.
+// The phase of a step in which a rank injects a
+// fault.
 enum class FaultPhase { Forward, Backward, Reduce, Optimizer, Save };
 // Kill: the rank gets SIGKILL. Hang: the rank stops for ever. Nan: a weight becomes NaN. Exit: the
 // process exits with status 1. Flip: a bit of a weight flips.
