@@ -29,9 +29,9 @@ struct AllocationQueue {
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 
-// Phases: Ordered (requested) -> Pending -> Granted -> erased. An allocation that Slurm requeues
-// becomes Pending again. rolld then releases it, because Slurm lets a requeued job start only after
-// two minutes. A new request has no such delay.
+// Phases: Ordered (requested) -> Pending -> Granted -> erased. If Slurm requeues an allocation, it
+// becomes Pending again, and rolld releases it: Slurm starts a requeued job only after two minutes,
+// but a new request at once.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {

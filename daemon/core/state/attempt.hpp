@@ -46,9 +46,9 @@ struct Attempt {
     int variant = 0;                   // index of the job's resource variant, see JobSpec::shape()
     Time placed_at{};
     std::optional<Time> started_at{};
-    // The failure that decides the attempt's outcome, kept until every member has ended. A member
-    // that failed by itself takes precedence over a member that rolld stopped or that ended because
-    // it lost a peer.
+    // The failure that decides the attempt's outcome; it is kept until every member has ended. A
+    // member that failed by itself takes precedence over a member that rolld stopped or that lost a
+    // peer.
     std::optional<Outcome> outcome{};
     std::string blamed{};     // node of the member whose failure decides the outcome
     std::set<int> matched{};  // indices of the retry.on_log patterns that any member's log matched
