@@ -65,8 +65,8 @@ struct State {
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Forgets the best values of metrics other than these, and the steps and counts that belong to
-// them.
+// Forgets best values of metrics other than these, with their steps and
+// counts.
 void use_metrics(State& state, const std::string& best, const std::string& stop);
 
 // Records a value of state.best.metric. Returns true if it is the best value so far, which then is

@@ -215,8 +215,8 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            // PEFT nests the two modules of one stem; the module of the previous stack is the inner
-            // one
+            // PEFT nests the two modules of one stem: the module of the previous stack is inside
+            // this one.
             if (stack.stem == stem) result_.stacked.back().module += kInner;
             stem = stack.stem;
             join(stack);
