@@ -22,10 +22,10 @@ struct DistTensor {
     std::vector<Stored> parts;  // the parts, row-major over `stacked`
 };
 
-// All keys that a checkpoint may have. Some keys are alternatives: a key for all layers and a key
-// per layer, or the different spellings of a norm's name. A checkpoint has only one of the
-// alternatives. With `singletons`, dist_keys() also adds one key per expert, in all of Megatron's
-// spellings, and separate keys for gate and up.
+// All keys that a checkpoint may have. Some exclude each other: a key for all layers and a
+// key per layer, or different spellings of a norm's name. With `singletons`, dist_keys()
+// also adds one key per expert, in all of Megatron's spellings, and separate keys for gate
+// and up.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
                            bool singletons);

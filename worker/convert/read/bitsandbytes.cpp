@@ -32,7 +32,8 @@ class Parts {
 
     bool has(std::string_view ending) const { return all_.contains(weight_ + std::string(ending)); }
 
-    // Returns the bytes of a contiguous tensor of `dtype`; of `count` elements unless that is < 0.
+    // Returns the bytes of a contiguous tensor of `dtype`. If `count` is not negative, the tensor
+    // must have this number of elements.
     Result<std::span<const std::byte>> bytes(std::string_view ending, tensor::DType dtype,
                                              std::int64_t count) const {
         const std::string name = weight_ + std::string(ending);
