@@ -94,8 +94,8 @@ struct Statement {
 struct Syntax {
     Arena constants{std::size_t{64} << 20U};
     std::vector<Statement> body;
-    std::vector<std::string> names;  // names of all variables; expressions refer to a variable by
-                                     // its index
+    // names of all variables; expressions refer to a variable by its index
+    std::vector<std::string> names;
     bool has_generation = false;
 };
 

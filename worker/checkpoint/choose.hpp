@@ -64,8 +64,8 @@ struct Retention {
     std::int64_t optimizer = 0;
     // the checkpoint that the run resumed from; it is kept until a newer checkpoint is recorded
     std::optional<Name> resumed_from = std::nullopt;
-    std::optional<std::int64_t> best_step = std::nullopt;  // the newest checkpoint of this step is
-                                                           // kept
+    // the newest checkpoint of this step is kept
+    std::optional<std::int64_t> best_step = std::nullopt;
 };
 
 // Returns the checkpoints of `recorded` that may be deleted. Damaged checkpoints do not count

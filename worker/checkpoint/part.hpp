@@ -19,8 +19,8 @@ namespace roll::checkpoint {
 struct Part {
     Name name;
     std::vector<FileEntry> files;
-    OptimizerIndex optimizer;  // for each parameter, the block (range of elements in each
-                               // dimension) in this rank's file
+    // for each parameter, the block (range of elements in each dimension) in this rank's file
+    OptimizerIndex optimizer;
     friend bool operator==(const Part&, const Part&) = default;
 };
 

@@ -36,10 +36,10 @@ struct Best {
 };
 
 struct State {
-    std::int64_t step = 0;     // number of optimizer steps done
-    std::int64_t samples = 0;  // number of sequences consumed; it is also the index of the
-                               // sampler's next sequence
-    std::int64_t tokens = 0;   // training tokens consumed
+    std::int64_t step = 0;  // number of optimizer steps done
+    // number of sequences consumed; it is also the index of the sampler's next sequence
+    std::int64_t samples = 0;
+    std::int64_t tokens = 0;  // training tokens consumed
     std::uint64_t seed = 0;
     std::string dtype;  // the training job's `precision`: "fp32", "fp64" or "bf16"
     // parallel layout of the run that wrote the checkpoint; a resumed run may use another layout

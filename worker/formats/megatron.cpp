@@ -224,8 +224,8 @@ Json native_of_args(const Json& args) {
         !is_true(args, "untie_embeddings_and_output_weights");
     if (!is_true(args, "group_query_attention"))
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-    const Json tokens = args.value("vocab_size", Json());  // number of tokens, without the padding
-                                                           // rows
+    // number of tokens, without the padding rows
+    const Json tokens = args.value("vocab_size", Json());
     const Json rows = args.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && tokens > 0 && (rows.is_null() || tokens <= rows))
         native["padded_vocab_size"] = tokens;

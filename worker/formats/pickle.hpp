@@ -18,9 +18,9 @@ namespace roll::formats {
 // The kind of a node. Each comment names the field of PickleNode that holds the node's content.
 enum class PickleKind : std::uint8_t {
     None,
-    Bool,       // content in `integer`
-    Int,        // content in `integer`; a value beyond 64 bits is a Bytes node, encoded as in the
-                // pickle
+    Bool,  // content in `integer`
+    // content in `integer`; a value beyond 64 bits is a Bytes node, encoded as in the pickle
+    Int,
     Float,      // content in `number`
     Text,       // content in `text`, UTF-8
     Bytes,      // content in `text`

@@ -115,8 +115,8 @@ std::string escaped(const std::string& title) {
 
 std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                        std::size_t width) {
-    constexpr std::size_t kBands = 4;  // if there are more bands (lines per rank), the middle ones
-                                       // are left out
+    // if there are more bands (lines per rank), the middle ones are left out
+    constexpr std::size_t kBands = 4;
     Columns columns{.cell = longest_label(schedule) + 1, .unit = shortest_op(report)};
     const std::size_t prefix = std::to_string(schedule.pp - 1).size(), cell = columns.cell;
     const std::size_t band = std::max<std::size_t>(1, (width - prefix - 2) / cell) * cell;

@@ -8,9 +8,9 @@
 namespace roll::tokenizer {
 
 struct IdsCompared {
-    std::uint32_t looked_at = 0;  // number of compared ids: all ids, or some thousands at equal
-                                  // distances
-    std::uint32_t differ = 0;     // number of compared ids whose texts differ
+    // number of compared ids: all ids, or some thousands at equal distances
+    std::uint32_t looked_at = 0;
+    std::uint32_t differ = 0;  // number of compared ids whose texts differ
 
     // Returns true if at most a tenth of the compared ids differ. Two versions of the same
     // vocabulary may have some different ids, because tokens are sometimes renamed on purpose.

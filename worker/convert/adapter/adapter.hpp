@@ -40,8 +40,8 @@ struct NativeLora {
     std::string module;
     std::int64_t lora_rank = 0;
     double scale = 0;
-    bool parameter = false;  // true: `module` is the name of a parameter in target_parameters, and
-                             // not of a module
+    // true: `module` is the name of a parameter in target_parameters, and not of a module
+    bool parameter = false;
 };
 
 struct NativeAdapter {

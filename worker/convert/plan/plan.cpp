@@ -119,8 +119,8 @@ Result<void> check_whole_bytes(const Source& source, const TargetTensor& target)
         const tensor::StridedView& view = source.tensors[copy.source].view;
         const std::int64_t bits = tensor::bits_of(view.info.dtype);
         if (bits >= 8) continue;
-        const std::size_t last = copy.size.size() - 1;  // index of the last dim; not used for
-                                                        // scalars
+        // index of the last dim; not used for scalars
+        const std::size_t last = copy.size.size() - 1;
         const auto whole = [&](std::int64_t elements) { return elements * bits % 8 == 0; };
         if (!copy.size.empty() && copy.source_placing.axis(last) == last &&
             copy.target_placing.axis(last) == last && copy.source_placing.step(last) == 1 &&
