@@ -102,7 +102,7 @@ Result<Json> read_hf_config(const fs::path& directory) {
 }
 
 Result<HfWeights> find_hf_weights(const fs::path& directory) {
-    // try the formats in the order of preference of transformers
+    // try the formats in the order in which transformers prefers them
     for (const HfContainer& container : {kSafetensors, kTorchFiles}) {
         const std::string index = index_name(container);
         const std::string single = shard_name(container, 0, 1);
