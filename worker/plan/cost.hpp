@@ -106,8 +106,8 @@ struct Owned {
     std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // true: the rank stores gradients only for its own elements
-    // The next fields are set if the ranks also share weights. `weights`: weights on the rank at the
-    // peak. `gathered`: the part of them that other ranks send. `gathers` (per micro-batch) and
+    // The next fields are set if the ranks also share weights. `weights`: weights on the rank at
+    // the peak. `gathered`: the part of them that other ranks send. `gathers` (per micro-batch) and
     // `updates` (after the update): own weights that the rank sends to each other rank.
     std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;
 };
