@@ -45,8 +45,8 @@ struct Arguments {
     EvaluationOptions evaluation;
 };
 
-// Sets the number of threads to OMP_NUM_THREADS if it is set, else to this rank's share of the
-// cores.
+// Sets the number of threads to OMP_NUM_THREADS. If this variable is not set, sets the number to
+// this rank's share of the cores.
 void set_threads(int ranks_on_this_node) {
     const char* const told = std::getenv("OMP_NUM_THREADS");
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -131,7 +131,7 @@ int plan(const Arguments& arguments) {
 }
 
 // Chooses the layout of a job, and prints the report of the search. Takes the same kinds of spec
-// file as plan(). The file has a legal value for each key that is searched.
+// file as plan(). The file must have a legal value for each key that is searched.
 int choose_layout(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
     const spec::TrainSpec spec = need(spec::train_spec(document));
@@ -146,8 +146,8 @@ int choose_layout(const Arguments& arguments) {
     return 0;
 }
 
-// Returns the bugs that an environment variable asks to plant. Tests use them to show that proofs
-// find bugs.
+// Returns the bugs that an environment variable asks to plant. With these bugs, tests show that
+// proofs find bugs.
 std::vector<Plant> planted_bugs() {
     const char* const words = std::getenv("ROLL_PROVE_PLANT");
     if (words == nullptr) return {};
@@ -188,7 +188,7 @@ int preview_data(const Arguments& arguments) {
 }
 
 // Runs `command` and returns its exit status. If the command throws, passes the error to `tell` as
-// one sentence, and returns the exit status for this error.
+// one sentence, and returns this error's exit status.
 int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
     try {
         return command();
@@ -331,8 +331,8 @@ int main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     const int status = roll::train::main(argc, argv);
-    // Ends without calling destructors, because a process group with dead peers would wait for
-    // them.
+    // End without calling destructors. A process group's destructor would wait for peers that are
+    // dead.
     std::fflush(nullptr);
     ::_exit(status);
 }
