@@ -137,8 +137,8 @@ std::vector<at::Tensor> joined_factors(TrainStep& step) {
     std::vector<at::Tensor> factors;
     if (groups.dp.rank() > 0 && !first.is_shared) return factors;
     for (const WholeParameter& parameter : saved_parameters(step.whole())) {
-        // If ranks share optimizer state, each rank adds its own rows. The rows are disjoint, so
-        // their sum with zeros elsewhere is exact.
+        // If ranks share optimizer state, each rank adds its own rows. No two ranks' rows overlap,
+        // so their sum, with zeros elsewhere, is exact.
         const auto copy = [&](std::span<const at::Tensor> to) {
             const Parameters& p = step.chunks()[parameter.chunk].parameters();
             if (p.is_shared) to[0].zero_();

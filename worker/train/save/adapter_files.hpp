@@ -1,5 +1,5 @@
-// The weights in a checkpoint of a LoRA job, which is a PEFT adapter directory. It does not have
-// the model's own weights; they are in the directory model.from.
+// The weights in a checkpoint of a LoRA job, which is a PEFT adapter directory. The checkpoint does
+// not have the model's own weights, which are in the directory model.from.
 #pragma once
 
 #include <filesystem>
