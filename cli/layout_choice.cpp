@@ -267,8 +267,8 @@ std::vector<std::string> layout_lines(const Json& report) {
         else
             break;
     lines.emplace_back(
-        "  row 1 is used; time is relative to it, and memory and sent are bytes of the fullest "
-        "rank");
+        "  row 1 is used; time: relative to row 1; memory, sent: bytes of the rank "
+        "with the most");
     return lines;
 }
 

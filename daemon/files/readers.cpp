@@ -11,7 +11,7 @@
 
 namespace roll::files {
 
-// The threads share this object, so it may outlive the readers.
+// The state that the threads share. A thread that still runs keeps this object after its Readers.
 struct Readers::Home {
     struct Task {
         std::uint64_t id = 0;

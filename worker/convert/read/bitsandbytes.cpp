@@ -183,7 +183,7 @@ Result<void> BitsTensors::attach(
         const std::size_t before = source.tensors.size();
         ROLL_TRY_VOID(add(file, whole));
         if (source.tensors.size() == before) continue;
-        source.tensors.back().in_memory = true;  // its pages are not those of `whole`
+        source.tensors.back().in_memory = true;  // the decoded bytes are not pages of a file
         for (const Piece& piece : source.tensors.back().stored.pieces)
             source.overlay.bits.emplace(piece.hf, decoded.weight);
     }
