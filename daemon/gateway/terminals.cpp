@@ -24,8 +24,8 @@ Result<std::uint64_t> Terminals::open(const Opening& opening, Instant now) {
     if (terminals_.size() >= kTerminalsMax || own >= kTerminalsOfUserMax)
         return fail(
             ErrorCode::Refused,
-            fmt::format("{} terminals are open, {} of them of {}; allowed: {} in all and "
-                        "{} of each user",
+            fmt::format("{} terminals are open, {} of these by {}; allowed: {} in all and "
+                        "{} for each user",
                         terminals_.size(), own, opening.user, kTerminalsMax, kTerminalsOfUserMax),
             "close a terminal, or use `rollctl submit`");
     const std::uint64_t id = ++last_id_;

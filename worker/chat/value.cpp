@@ -20,7 +20,8 @@ void check_depth(int depth) {
     static thread_local int comparisons = 0;
     comparisons = depth == 0 ? 0 : comparisons + 1;
     if (depth > kLevelsMax) refuse("a value is nested over 200 levels");
-    if (comparisons > kComparisonsMax) refuse("two values take over a million comparisons");
+    if (comparisons > kComparisonsMax)
+        refuse("comparing two values takes more than a million comparisons");
 }
 
 }  // namespace
