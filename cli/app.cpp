@@ -49,7 +49,7 @@ class Parser {
         try {
             app_.parse(argc, argv);
         } catch (const CLI::Success& e) {
-            return app_.exit(e);  // --help ends here
+            return app_.exit(e);  // --help ends the program here
         } catch (const CLI::ParseError& e) {
             return failed(usage_error(e, argc, argv), argc, argv);
         }

@@ -102,7 +102,7 @@ void read_answers(const Config& config, const std::string& key, const std::strin
     const Json columns = set.value("columns", Json::object());
     const bool pairs = set.value("ranking", Json(false)) == true,
                label = columns.contains("kto_tag");
-    if (!config.document.contains("objective")) return;  // the stage was refused
+    if (!config.document.contains("objective")) return;  // stop here, because the stage was refused
     const std::string objective = config.objective();
     const bool labelled = objective == "kto", paired = spec::is_preference(objective) && !labelled;
     if (pairs && !paired)

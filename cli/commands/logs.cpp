@@ -93,7 +93,7 @@ class LogOutput {
 };
 
 // The log of one rank. `mark` is printed before each line: "[3] ", or "[17:3] " if several jobs are
-// shown. It is empty if only one rank is shown.
+// shown. `mark` is empty if only one rank is shown.
 struct Log {
     Tail tail;
     std::string mark;
@@ -131,7 +131,7 @@ std::string superseded_text(const Json& job) {
            field_text(last, "reason");
 }
 
-// Returns the text before each line. It has the job's id if several jobs are shown, and the rank if
+// Returns the text before each line: the job's id if several jobs are shown, and the rank if
 // several ranks are shown.
 std::string mark_of(const Json& job, bool many, int rank, const std::vector<int>& ranks) {
     if (many && ranks.size() > 1) return fmt::format("[{}:{}] ", field_text(job, "id"), rank);

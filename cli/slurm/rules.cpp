@@ -109,7 +109,7 @@ std::optional<int> Translation::gres_gpus() {
     for (const std::string& part : split_at(option->value, ',')) {
         std::vector<std::string> words = split_at(part, ':');
         if (words.back().find('(') != std::string::npos)
-            words.back().resize(words.back().find('('));  // "gpu:2(S:0)"
+            words.back().resize(words.back().find('('));  // for example "gpu:2(S:0)"
         const bool bare = words.size() == 1 || !slurm_number(words.back());
         const auto number = bare ? std::optional(1) : slurm_number(words.back());
         if (option->value == "none") return std::nullopt;

@@ -15,7 +15,7 @@
 namespace roll::io {
 namespace {
 
-// The path in sun_path has at most 107 characters, and local_socket() adds 4.
+// The path in sun_path has at most 107 characters, and local_socket() adds 4 characters.
 constexpr std::size_t kSocketPathMax = 100;
 
 std::string variable(const char* name) {

@@ -7,8 +7,8 @@ namespace roll::protocol {
 // The access that an operation requires. Each kind of access includes all kinds before
 // it.
 enum class Access {
-    Read,    // changes nothing
-    Submit,  // queues jobs
+    Read,    // the operation changes nothing
+    Submit,  // the operation queues jobs
     Change,  // changes own jobs and secrets; the operator may change all jobs and secrets
     Operate  // changes nodes, allocation queues or rolld; only for the operator
 };

@@ -49,12 +49,12 @@ struct TerminalOrder {
     std::uint64_t at = 0;  // position of `input` in the stream
     std::string input{};
     bool end_of_input = false;
-    bool close = false;         // ends the program
+    bool close = false;         // true: ends the program
     int rows = 0, columns = 0;  // new size of the terminal; 0: unchanged
     friend bool operator==(const TerminalOrder&, const TerminalOrder&) = default;
 };
 
-// From a worker to rolld.
+// Messages from a worker to rolld.
 struct TerminalNews {
     std::uint64_t terminal = 0;
     std::uint64_t at = 0;  // position of `output` in the combined output of both streams

@@ -11,7 +11,8 @@
 
 namespace roll::protocol {
 
-constexpr std::array kPhases = {"starting", "running", "stopping", "ended"};  // order of Phase
+// the names are in the order of Phase
+constexpr std::array kPhases = {"starting", "running", "stopping", "ended"};
 
 static JsonText text_of(const AttemptKey& key) {
     return JsonText().add("job", key.job.value).add("token", to_string(key.token));

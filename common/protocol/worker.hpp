@@ -45,7 +45,7 @@ struct Heartbeat {
     std::string segment{};        // network segment of the node; empty if unknown
     std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty if unknown
     // Resources that the worker offers to jobs with `memory` or `cpus`; 0: unknown
-    std::int64_t memory = 0;  // bytes
+    std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     std::string limits{};  // how the worker enforces the limits of jobs, for people
     // means to end all processes of an attempt: "cgroup", "namespace" or "marks"
@@ -81,7 +81,7 @@ struct StartOrder {
     int cpus = 0;                      // CPUs that the attempt may use on this node; 0: no limit
     int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
     std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
-    std::string refused{};  // if not empty: the worker fails the attempt at once for this reason
+    std::string refused{};  // reason why the worker fails the attempt at once; empty: it does not
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
 

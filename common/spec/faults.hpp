@@ -15,7 +15,7 @@ const char* name_of(FaultPhase phase);
 const char* name_of(FaultKind kind);
 struct FaultSpec {
     int rank = 0;
-    std::int64_t step = 1;  // counted from 1
+    std::int64_t step = 1;  // number of the step, counted from 1
     FaultPhase phase = FaultPhase::Forward;
     FaultKind kind = FaultKind::Kill;
 };

@@ -20,10 +20,10 @@ enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
 enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };
 enum class WeightDecaySchedule { Constant, Linear, Cosine };
 
-// The update rules. Lion's formula is that of its paper (arXiv 2302.06675, algorithm 2),
-// Adafactor's that of transformers, and that of AdamW with 8-bit states that of bitsandbytes. All
-// other formulas are those of torch.optim. Adam and SGD add the weight decay to the gradient; the
-// other rules decay the weights directly.
+// The update rules. Lion follows its paper (arXiv 2302.06675, algorithm 2), Adafactor follows
+// transformers, and AdamW with 8-bit states follows bitsandbytes. All other rules follow
+// torch.optim. Adam and SGD add the weight decay to the gradient; the other rules decay the weights
+// directly.
 enum class OptimizerKind { AdamW, Adam, Sgd, Lion, Muon, Adafactor, AdamW8bit };
 inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 7> kOptimizerKinds{
     {{"adamw", OptimizerKind::AdamW},

@@ -33,7 +33,7 @@ struct Resources {
     int tasks_per_node = 0;
     // Limits of the attempt's processes on each node. 0: the job requests no limit, and nothing is
     // reserved for it
-    std::int64_t memory = 0;  // in bytes
+    std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     int slots_per_rank = 1;  // slots of a rank of a training job without GPUs
     friend auto operator<=>(const Resources&, const Resources&) = default;

@@ -82,7 +82,7 @@ void Readers::start(std::string what, Read read, Answer answer) {
 
 void Readers::take(std::uint64_t id, Result<Json> result) {
     const auto found = waiting_.find(id);
-    if (found == waiting_.end()) return;  // it was answered, because it took too long
+    if (found == waiting_.end()) return;  // the read was answered before, because it took too long
     const Answer answer = std::move(found->second.answer);
     waiting_.erase(found);
     if (waiting_.empty()) timer_.cancel();

@@ -311,8 +311,8 @@ bool Sessions::is_company(const Session& session, Instant now) const {
     return session.last.heard_recently && now - session.heard_at <= rules_.company;
 }
 
-// Returns whether a worker reports that it has received an answer of rolld lately. First checks the
-// worker that was found last time. Searches all sessions only if that worker no longer reports it.
+// Returns whether a worker has lately confirmed an answer of rolld. First checks the worker that
+// was found last time. Searches all sessions only if that worker no longer reports it.
 bool Sessions::has_company(Instant now) {
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;

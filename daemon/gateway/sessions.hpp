@@ -104,8 +104,8 @@ class Sessions {
     // a heartbeat removes its worker from the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
-    // Returns whether some worker reports that it has received an answer of rolld lately. Otherwise
-    // no beat may be published, because rolld may be cut off from all workers (rule 7).
+    // Returns true if some worker has lately confirmed an answer of rolld. If none has, no beat may
+    // be published, because rolld may be cut off from all workers (rule 7).
     bool has_company(Instant now);
 
     // Keyed by session name. A worker that is in State but has no entry here has sent no heartbeat

@@ -75,7 +75,7 @@ class Feed {
     boost::asio::io_context& io_;
     boost::asio::thread_pool& threads_;
     Site& site_;
-    // by token, host, origin and targets; a channel ends with its last viewer
+    // channels by token, host, origin and targets; a channel ends with its last viewer
     std::map<std::string, std::weak_ptr<Channel>> channels_;
 };
 

@@ -303,9 +303,9 @@ void Server::turn() {
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
-    // Publish a beat only if some worker reports that it has received an answer lately. Otherwise
-    // the network may have cut this rolld off from its workers. If all workers that could report
-    // have ended, no report is needed.
+    // Publish a beat only if some worker has lately confirmed an answer. Otherwise the network may
+    // have cut this rolld off from its workers. If all workers that could report have ended, no
+    // report is needed.
     const bool company = sessions_.has_company(steady_now()) ||
                          desk_.only_gone_are_left(engine_.state()) ||
                          gateway::all_have_ended(engine_.state(), options_.workers);

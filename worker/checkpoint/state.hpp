@@ -55,9 +55,9 @@ struct State {
     std::string order;
     double loss = 0;                   // loss of the last step
     std::optional<double> valid_loss;  // loss of the last validation, in nats per token
-    Best best;                         // by train.best, of any evaluation so far
+    Best best;                         // best value of train.best in any evaluation so far
     std::int64_t best_step = 0;        // step of the best checkpoint
-    Best stop;                         // by train.early_stop.metric
+    Best stop;                         // best value of train.early_stop.metric so far
     std::int64_t clipped_steps = 0;    // number of steps whose gradient was clipped
     // number of consecutive values of stop.metric that did not improve it
     std::int64_t stale_validations = 0;

@@ -24,7 +24,7 @@ struct FreeSlots {
     std::string segment{};        // network segment; empty: unknown
     // how long jobs may stay on the worker; nullopt: no limit
     std::optional<std::chrono::milliseconds> left{};
-    std::int64_t memory = 0;  // free bytes
+    std::int64_t memory = 0;  // free memory in bytes
     int cpus = 0;
 };
 using Capacity = std::map<WorkerId, FreeSlots>;

@@ -54,7 +54,7 @@ std::vector<int> whole_gpus(const FreeSlots& free, int count) {
 // slots of a free GPU stay free.
 std::vector<int> slots_near(const FreeSlots& free, const std::vector<int>& gpus, int count) {
     ROLL_CHECK(count <= std::ssize(free.slots));
-    std::map<int, int> seen;  // by GPU: number of slots seen so far
+    std::map<int, int> seen;  // number of slots seen so far, by GPU
     // Sort key of a slot. First, slots near the chosen GPUs come before all others. Second, the
     // slot's position among the slots of a chosen GPU, or the free share of another GPU. Third, the
     // slot.

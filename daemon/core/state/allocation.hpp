@@ -24,7 +24,7 @@ struct AllocationQueue {
     // requests one allocation at a time.
     bool proven = false;
     int failures = 0;              // number of requests that failed in a row
-    Time not_before{};             // after a failure: rolld makes no request before this time
+    Time not_before{};             // rolld makes no request before this time, after a failure
     std::int64_t gpu_seconds = 0;  // GPU time that the queue's ended allocations used, in seconds
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };

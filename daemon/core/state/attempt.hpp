@@ -85,7 +85,7 @@ struct EndedAttempt {
 struct Checkpoint {
     std::int64_t step = 0;
     Token token;
-    std::string directory;    // absolute path
+    std::string directory;    // absolute path of the checkpoint
     std::uint64_t asked = 0;  // number of the user's request for this checkpoint; 0: not requested
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };

@@ -20,7 +20,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// in the order in which `auto` chooses
+// the order in which `auto` chooses a runtime
 constexpr std::array<const char*, 3> kRuntimes = {"podman", "apptainer", "enroot"};
 
 constexpr Millis kRemoveTime{20000};

@@ -213,8 +213,8 @@ Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native,
     std::set<std::string> done;
     for (const NativeTensor& tensor : native) {
         std::string key = tensor.expert ? without_expert(tensor.name, *tensor.expert) : tensor.name;
-        // Without TransformerEngine, Megatron gives the norm of a MoE layer the name that, with
-        // TransformerEngine, the norm of a dense layer has.
+        // The same name stands for the norm of a MoE layer without TransformerEngine, and for the
+        // norm of a dense layer with TransformerEngine.
         if (config.local_names && key.ends_with(".pre_mlp_layernorm.weight"))
             key = transformer_engine_spelling(key);
         if (tensor.stage == families::Stage::Layer && !per_layer) {

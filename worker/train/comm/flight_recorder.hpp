@@ -102,7 +102,7 @@ class FlightRecorder {
 
     const Board board_;
     const RecorderOptions options_;
-    mutable std::mutex mutex_;  // guards the members below
+    mutable std::mutex mutex_;  // guards the members that follow
     std::condition_variable changed_;
     bool is_stopping_ = false;
     std::map<std::string, Group> groups_;

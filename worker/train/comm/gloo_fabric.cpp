@@ -87,7 +87,7 @@ class Sends {
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<Work> works_;  // oldest first
+    std::deque<Work> works_;  // works in progress, the oldest first
     bool ended_ = false;
     std::thread thread_;  // last, because it uses the other members
 };

@@ -12,7 +12,8 @@
 namespace roll::train {
 namespace {
 
-constexpr std::size_t kMicrobatchesAtOnce = 16;  // of a replica
+// micro-batches of a replica that are computed at once
+constexpr std::size_t kMicrobatchesAtOnce = 16;
 
 using Row = std::vector<std::int64_t>;  // tokens; those of the context are stored as ~id
 

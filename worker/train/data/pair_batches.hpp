@@ -22,7 +22,7 @@ struct PairRows {
     // true: a reward model reads whole answers, up to seq_length tokens. Tokens `pad` at the end of
     // an answer are left out: transformers takes the score at the token before them.
     bool scores = false;
-    std::int64_t pad = -1;  // -1: none
+    std::int64_t pad = -1;  // padding token of a reward model; -1: none
 };
 
 // Returns the rules of a job. `references` may be null. `pad`: see PairRows::pad.

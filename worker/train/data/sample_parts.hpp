@@ -15,8 +15,8 @@ struct SampleSize {
 
 struct PartRules {
     int replicas = 1;
-    std::int64_t microbatches = 1;      // of one replica
-    std::int64_t micro_batch_size = 1;  // samples in a micro-batch
+    std::int64_t microbatches = 1;      // number of micro-batches of one replica
+    std::int64_t micro_batch_size = 1;  // number of samples in a micro-batch
     bool balance = false;               // false: each replica gets consecutive samples, in order
     std::int64_t tokens_most = 0;       // a micro-batch with more tokens is split; 0: none is split
     // When the number of micro-batches of a replica grows, it stays a multiple of this number.

@@ -25,7 +25,7 @@ constexpr std::array kNoEffect{"tag",          "metadata",
 constexpr std::array kRead{"task",          "dataset_path", "dataset_kwargs", "test_split",
                            "doc_to_choice", "doc_to_text",  "doc_to_target",  "validation_split",
                            "output_type",   "description",  "metric_list",    "target_delimiter"};
-constexpr std::size_t kMemory = std::size_t{64} << 20U;  // of one record
+constexpr std::size_t kMemory = std::size_t{64} << 20U;  // most memory for rendering one record
 // Separates the choices that a template writes. No text contains this character.
 constexpr char kBetween = '\x1e';
 
@@ -37,7 +37,7 @@ tl::unexpected<Error> refused(const fs::path& file, const std::string& what) {
     return fail(ErrorCode::InvalidArgument, file.string() + ": " + what);
 }
 
-// A record of the dataset.
+// A record of the dataset, from which a template makes a question.
 struct Record {
     explicit Record(std::size_t memory) : arena(memory) {}
     const chat::Value* find(const std::string& key) const {
@@ -70,7 +70,7 @@ struct Writing {
 struct Source {
     std::string field;
     std::optional<Writing> writing;
-    std::vector<std::string> texts;  // fixed choices
+    std::vector<std::string> texts;  // the fixed choices
     std::optional<std::int64_t> number;
 };
 

@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kPositionsMost = 2048;  // of a window, if the user gives no length
+// most inputs of a window, if the user gives no length
+constexpr std::int64_t kPositionsMost = 2048;
 constexpr std::int64_t kBatchTokens = 4096;
 
 ModelSetup setup_of(const std::string& directory) {

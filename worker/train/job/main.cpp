@@ -293,7 +293,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        if (e.get_exit_code() == 0) return app.exit(e);  // --help
+        if (e.get_exit_code() == 0) return app.exit(e);  // --help ends the program here
         std::fprintf(stderr, "error: %s\n  try: --help lists the options\n", e.what());
         return 2;
     }

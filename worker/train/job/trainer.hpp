@@ -74,7 +74,7 @@ class Trainer {
     void check_replicas();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     std::string prepare_rewind(const BadStep& bad);          // returns the end of the error message
-    std::vector<ValidResult> measure(const Moment& moment);  // of the sets that are due
+    std::vector<ValidResult> measure(const Moment& moment);  // measures the sets that are due
     void swap_for_evaluation();                // called around an evaluation of the average
     std::vector<std::string> metrics() const;  // the metrics that the job measures
     bool judge();  // judges the measured values; returns true if they are the best so far
@@ -106,7 +106,7 @@ class Trainer {
     data::Corpus corpus_;
     std::vector<data::Corpus> valid_;
     std::vector<Task> tasks_;
-    data::LearnedDocuments learned_;  // set on rank 0 only
+    data::LearnedDocuments learned_;  // set only on rank 0
     data::Sampler sampler_;
     Validation validation_;
     JobPipeline pipeline_;

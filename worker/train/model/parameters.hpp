@@ -62,7 +62,7 @@ struct Parameters {
     // Gradients of the own rows. They are views of `grad`. With a stage (GradStage), they are
     // separate tensors, and `grad` has only the gradients that the stage has opened.
     std::vector<at::Tensor> own_grad;
-    at::Tensor flat_own_grad;  // undefined without a stage
+    at::Tensor flat_own_grad;  // undefined unless gradients are staged
     GradStage* stage = nullptr;
 };
 

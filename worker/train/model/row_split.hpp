@@ -31,7 +31,7 @@ at::Tensor take_rows(const RowSplit& split, const at::Tensor& whole_MX);
 struct PendingRows {
     Communicator& tp;
     Communicator::Ticket ticket;
-    at::Tensor rows;   // the result
+    at::Tensor rows;   // the result of the exchange
     at::Tensor other;  // the input, which the communicator owns until finish()
 
     at::Tensor finish();

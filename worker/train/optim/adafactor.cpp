@@ -30,7 +30,7 @@ at::Tensor modules_of_rows(const spec::ModelConfig& c, const ParameterSpec& spec
 struct Item {
     const Update& update;
     std::int64_t rows, columns, modules;  // sizes of the whole parameter; a vector has 1 column
-    at::Tensor module_R = {};             // modules_of_rows()
+    at::Tensor module_R = {};             // the result of modules_of_rows()
     at::Tensor count_M = {};              // number of rows of each module
     at::Tensor weights_M = {};            // sums of the squared weights
     // sums of the squared gradients, if the parameter is a matrix

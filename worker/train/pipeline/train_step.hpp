@@ -39,7 +39,7 @@ struct Groups {
 
 struct TrainOptions {
     InitOptions init = {};
-    spec::OptimizerSpec optimizer = {};  // its learning rates are not used
+    spec::OptimizerSpec optimizer = {};  // learning rates in this spec are not used
     double clip_grad = 1.0;              // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;

@@ -66,7 +66,7 @@ CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<Order
         for (const char* const column : {"task_acc/", "task_acc_norm/"})
             columns_.push_back(column + task);
     for (const OrderedJson& row : kept) {
-        if (!row.contains("step")) continue;  // skip the head
+        if (!row.contains("step")) continue;  // skip the first line, which describes the run
         for (const auto& [name, cell] : row.items())
             if (is_number(cell) && std::ranges::find(columns_, name) == columns_.end())
                 columns_.push_back(name);

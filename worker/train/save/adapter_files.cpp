@@ -40,7 +40,8 @@ class PeftNames {
         const auto at = name.find(".lora_");
         if (at == std::string::npos) return std::string(kPrefix) + sources_.at(name).front();
         const std::string factor = name.substr(at, name.find('.', at + 1) - at);
-        const std::string module = name.substr(at + factor.size());  // e.g. ".q_proj.weight"
+        // the module's name, such as ".q_proj.weight"
+        const std::string module = name.substr(at + factor.size());
         const bool is_magnitude = factor == ".lora_magnitude";
         for (const std::string& source : sources_.at(name.substr(0, at) + std::string(kWeight)))
             if (source.ends_with(module))

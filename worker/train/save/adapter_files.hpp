@@ -14,7 +14,7 @@ namespace roll::train {
 
 // The file that stores the LoRA factors.
 struct AdapterImage {
-    std::string path;                       // relative to the checkpoint's directory
+    std::string path;  // path of the file, relative to the checkpoint's directory
     std::vector<tensor::TensorInfo> infos;  // sorted by name, as in the file
     std::vector<std::size_t> factors;       // for each of `infos`: the index in joined_factors()
 };

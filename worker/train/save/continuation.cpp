@@ -46,7 +46,7 @@ struct FileIdentity {
         return both ? hash != other.hash : samples != other.samples;
     }
     std::string samples;
-    std::string hash;  // empty if unknown
+    std::string hash;  // hash of the file; empty if unknown
 };
 
 // Returns the indices of the training files whose contents differ between the two states. Returns

@@ -296,7 +296,8 @@ std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed
         rest -= shares.back();
     }
     const auto least = std::ranges::min_element(fixed) - fixed.begin();
-    shares[static_cast<std::size_t>(least)] += rest;  // the remainder of the division
+    // the remainder of the division goes to this rank
+    shares[static_cast<std::size_t>(least)] += rest;
     return shares;
 }
 

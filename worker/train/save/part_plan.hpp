@@ -37,13 +37,13 @@ struct Content {
 struct WeightFile {
     std::string path;
     std::vector<std::string> keys = {};               // for each chunk, its key in the file
-    std::vector<std::vector<Content>> contents = {};  // for each key, its tensors
+    std::vector<std::vector<Content>> contents = {};  // for each key: the tensors stored under it
     bool own = false;                                 // true: this rank writes the file
 };
 
 struct PartPlan {
     std::vector<WeightFile> weights;  // empty in a LoRA job
-    std::vector<Content> states;      // in the order of their file
+    std::vector<Content> states;      // states, in the order of this rank's file
     std::string states_path;
     checkpoint::OptimizerIndex boxes;  // does not include the number of updates
 };

@@ -17,7 +17,7 @@ namespace roll::train {
 // A file of tensors. All bytes between the tensors, except for checksums, are known before the
 // tensors' contents.
 struct StreamedFile {
-    std::string path;                      // relative to the checkpoint's directory
+    std::string path;  // path of the file, relative to the checkpoint's directory
     std::vector<std::int64_t> sizes = {};  // bytes of each tensor, in the order of the file
     // Returns the bytes before tensor `i`. `crc` is the CRC-32 of this tensor. Called for i = 0, 1,
     // ... in order.

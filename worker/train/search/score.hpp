@@ -19,12 +19,12 @@ constexpr double kFlopsPerByte = 64;
 constexpr double kRowsMore = 64;
 
 struct LayoutScore {
-    double time = 0;  // FLOPs
+    double time = 0;  // estimated time in FLOPs
     double bubble = 0;
     std::int64_t memory = 0;  // bytes of the rank that needs the most
     std::int64_t sent = 0;    // bytes that a rank sends in a step
     std::int64_t microbatches = 0;
-    std::string schedule = {};  // empty in an estimate
+    std::string schedule = {};  // name of the schedule; empty in an estimate
 };
 
 // Returns a score in a few microseconds, without a simulation of the pipeline. The layout is the
