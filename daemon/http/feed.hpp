@@ -57,7 +57,7 @@ class Feed {
 
         Request request;
         std::vector<std::string> targets;
-        std::vector<Text> bodies;             // newest answer to each target
+        std::vector<Text> bodies;             // newest answer for each target
         std::vector<Text> events;             // each answer as a server-sent event
         std::vector<std::uint64_t> versions;  // 0: no answer yet
         bool is_refused = false;              // true if the token is no longer valid

@@ -376,7 +376,7 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
             effects_.push_back(HeartbeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
-            // accept a repeated save request
+            // allow the client to repeat the save request
             if (staged.asked == attempt->asked) attempt->asked = 0;
         }
     }

@@ -19,7 +19,7 @@ struct ExitStatus {
 };
 
 enum class StopCause {
-    Asked,       // rolld ordered the stop
+    Asked,       // rolld ordered to stop the attempt
     Fenced,      // rolld reported that the attempt is not current
     Superseded,  // a later attempt of the job arrived
     LeaseLost,   // the bound (lease.hpp) reached the lease

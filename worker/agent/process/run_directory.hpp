@@ -129,7 +129,7 @@ class RunDirectory {
     std::string boot_;
     std::map<AttemptKey, Record> records_{};
     std::vector<Built> walls_{};
-    io::Descriptor file_{};  // the journal
+    io::Descriptor file_{};  // the file with the journal
     std::int64_t bytes_ = 0;
     // "forget" lines that the next write includes; if roll-worker dies before that write, the next
     // roll-worker reports these ends again
