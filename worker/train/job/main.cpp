@@ -252,7 +252,8 @@ void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--search", arguments.search, "Key to choose; repeatable")->required();
     command.add_option("--dp", arguments.dp, "Data-parallel size that the job gives");
     command.add_option("--memory-limit", arguments.memory.bytes, "Bytes that a rank may need");
-    command.add_option("--memory-from", arguments.memory.from, "Origin of the limit");
+    command.add_option("--memory-from", arguments.memory.from,
+                       "Where the limit comes from, for messages");
 }
 
 int main(int argc, char** argv) {
@@ -285,7 +286,7 @@ int main(int argc, char** argv) {
     previewing->add_option("--documents", arguments.documents, "Documents to show of each file");
     previewing->add_option("--columns", arguments.style.columns, "Width of a line")
         ->check(CLI::Range(20, 1000));
-    previewing->add_flag("--color", arguments.style.color, "Colour what is learned");
+    previewing->add_flag("--color", arguments.style.color, "Show learned text in green");
     previewing->add_flag("--json", arguments.json, "One JSON object (roll.data_preview/1)");
     CLI::App* evaluating =
         app.add_subcommand("eval", "Measure an HF or MCA directory on tasks and texts");
