@@ -43,13 +43,13 @@ class Parser {
         add_commands();
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
-        // `json` is set here so that a parse error is printed as JSON. After parsing, set_mode()
-        // sets its final value.
+        // Set `json` before parsing, so that a parse error is printed as JSON too. set_mode() later
+        // sets the final value.
         context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);
         } catch (const CLI::Success& e) {
-            return app_.exit(e);  // --help ends here
+            return app_.exit(e);  // --help ends the program here
         } catch (const CLI::ParseError& e) {
             return failed(usage_error(e, argc, argv), argc, argv);
         }
@@ -64,8 +64,8 @@ class Parser {
   private:
     using Action = std::function<Result<int>()>;
 
-    // Prints the error and returns the exit status: kOwnTrouble for commands whose other exit
-    // statuses are statuses of jobs.
+    // Prints the error and returns the exit status. Commands that exit with a job's status return
+    // kOwnTrouble.
     int failed(const Error& error, int argc, char** argv) const {
         print_error(context_, error);
         return returns_job_status(argc, argv) ? kOwnTrouble : exit_code(error.code);

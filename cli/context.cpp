@@ -35,8 +35,8 @@ namespace {
 
 int print_errno = 0;  // errno of the first print() that failed; 0: none
 
-// Shortens each word that is longer than kLongest bytes. For example, a value of 90,000 digits
-// would hide the rest of the message.
+// Shortens each word that is longer than kLongest bytes. Otherwise a value of 90,000 digits would
+// hide the rest of a message.
 std::string with_short_words(std::string_view text) {
     constexpr std::size_t kLongest = 1000;
     constexpr std::size_t kShown = 60;

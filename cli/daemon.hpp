@@ -51,8 +51,8 @@ class Daemon {
     // Returns the reply to `jobs`, with the jobs of all pages.
     Result<Json> jobs(protocol::JobsArgs args);
 
-    // Like ask(), but while rolld restarts, connects again and retries for up to `patience`.
-    // Requires that the operation may be repeated without harm.
+    // Like ask(), but connects again and retries for up to `patience` while rolld restarts.
+    // Requires that the operation can be repeated without harm.
     template <class Args>
     Result<Json> ask_patiently(Args args, std::chrono::seconds patience) {
         return send_patiently(Args::kOperation.name, to_json(std::move(args)), patience);
@@ -68,13 +68,13 @@ class Daemon {
         return send_each_patiently(Args::kOperation.name, all, patience);
     }
 
-    // Returns the user id of rolld's process and of its jobs; nullopt if the id is unknown. If
-    // `rollctl keys add` made the state directory, asks rolld. Otherwise, returns the owner of the
-    // state directory.
+    // Returns the user id under which rolld and its jobs run; nullopt if it is unknown. In a state
+    // directory made by `rollctl keys add`, asks rolld. In any other state directory, returns the
+    // owner of the directory.
     std::optional<uid_t> runs_as();
 
-    // Returns the connection, for requests that are not answered one after the other. Requires that
-    // the connection is open.
+    // Returns the connection, for sending several requests before the first answer arrives.
+    // Requires that the connection is open.
     io::Client& client() { return *client_; }
 
     // Returns the reply to `show` for the job. Retries while rolld restarts.

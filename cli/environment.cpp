@@ -35,7 +35,7 @@ bool is_text(const std::string& value) {
 
 void capture_one(Json& document, const std::vector<std::string>& environment,
                  std::set<std::string>& left_out) {
-    // The programs of a container are in its own PATH.
+    // A container has its own PATH, which finds the programs in the container.
     const Json how =
         document.value("export_env", Json(document.contains("container") ? "none" : "default"));
     if (how != "default" && how != "all" && how != "none")

@@ -75,7 +75,7 @@ Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, in
     return file;
 }
 
-// Before its first attempt, a job has no files.
+// A job has no files before its first attempt.
 bool JobFiles::is_remote(const Json& job) const {
     if (remote_) return true;
     const bool started = !job.value("attempts", Json::array()).empty();
@@ -108,9 +108,9 @@ StoredFile JobFiles::metrics(const Json& job) {
 
 // Returns the offset of the first byte that was not read yet.
 //
-// roll-worker may have removed whole blocks at the beginning of the log. In this case, the text
-// that was read last is some blocks nearer to the beginning. If the file no longer contains this
-// text, all text in the file is new.
+// roll-worker may have removed whole blocks from the beginning of the log. The text that was read
+// last is then some blocks nearer to the beginning. If the file no longer contains that text, the
+// whole file is new.
 std::uint64_t Tail::find_again(std::uint64_t size) const {
     constexpr std::uint64_t kBlock = 4096;
     for (std::uint64_t at = offset_;; at -= kBlock) {

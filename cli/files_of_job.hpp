@@ -52,7 +52,7 @@ class JobFiles {
 // the same text.
 class Tail {
   public:
-    // Starts at the offset `from`, which must be the beginning of a line.
+    // Starts at the offset `from`. Requires that a line begins there.
     explicit Tail(StoredFile file, std::uint64_t from = 0)
         : file_(std::move(file)),
           offset_(from) {}
@@ -60,7 +60,7 @@ class Tail {
         : Tail(StoredFile(std::move(file)), from) {}
     // Reads at most `bytes_max` new bytes.
     std::vector<std::string> lines(std::uint64_t bytes_max = UINT64_MAX);
-    std::string rest();  // returns the unfinished last line, and removes it from the Tail
+    std::string rest();  // returns the unfinished last line and removes it from this object
     const std::filesystem::path& file() const { return file_.path(); }
 
   private:

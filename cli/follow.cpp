@@ -42,8 +42,8 @@ std::string span_text(const std::vector<Json>& rows, const std::string& key) {
     return first == last ? text(*last) : text(*first) + " to " + text(*last);
 }
 
-// Returns a text with the path of the job's export. If the export job has not succeeded yet, the
-// text also names the export job. Returns an empty text if the job has no export.
+// Returns a text with the path of the job's export; empty if the job has no export. Until the
+// export job has succeeded, the text also names that job.
 std::string export_text(Daemon& daemon, const Json& job) {
     if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
     const Json follows = job.value("export_job", Json());
@@ -80,8 +80,8 @@ void tell_and_end(int signal) {
     ::raise(signal);
 }
 
-// Combines the exit statuses of two jobs: returns the higher status. If one status is kOwnTrouble
-// and the other is not 0, returns the other status, because it says how a job failed.
+// Returns the worse of two exit statuses: the higher one. kOwnTrouble yields to any other nonzero
+// status, because that status says how a job failed.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

@@ -11,7 +11,7 @@
 
 namespace roll::cli {
 
-// Polls a job for changes. rolld replies to each poll only once the job has a new event.
+// Watches a job for changes. rolld answers each request only when the job has a new event.
 class JobWatch {
   public:
     JobWatch(Daemon& daemon, std::uint64_t id) : daemon_(daemon), id_(id) {}

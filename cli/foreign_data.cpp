@@ -62,7 +62,7 @@ std::string keys_of(const OrderedJson& object) {
     return all;
 }
 
-// Sets data.columns and data.tags of the job file from `columns` and `tags` of a data set.
+// Sets data.columns and data.tags of the job file from the keys `columns` and `tags` of a data set.
 void read_conversations(const Config& config, const std::string& key, const std::string& name,
                         const Json& set) {
     const std::string formatting = set.value("formatting", std::string("alpaca"));
@@ -95,14 +95,14 @@ void read_conversations(const Config& config, const std::string& key, const std:
     if (!tags.empty()) config.set("data.tags", tags);
 }
 
-// Checks that the lines of a data set have the answers that the objective needs. Reads the name of
-// the label's key.
+// Checks that the lines of a data set contain the answers that the objective needs. Also reads
+// which key contains the label.
 void read_answers(const Config& config, const std::string& key, const std::string& name,
                   const Json& set) {
     const Json columns = set.value("columns", Json::object());
     const bool pairs = set.value("ranking", Json(false)) == true,
                label = columns.contains("kto_tag");
-    if (!config.document.contains("objective")) return;  // the stage was refused
+    if (!config.document.contains("objective")) return;  // stop here, because the stage was refused
     const std::string objective = config.objective();
     const bool labelled = objective == "kto", paired = spec::is_preference(objective) && !labelled;
     if (pairs && !paired)
@@ -127,7 +127,7 @@ void read_answers(const Config& config, const std::string& key, const std::strin
     if (labelled) config.set("data.label_field", columns["kto_tag"]);
 }
 
-// Sets the job-file keys that name the fields of a data line, from the `columns` of a data set.
+// Sets the keys of the job file that name the fields of a line, from the `columns` of a data set.
 void read_columns(const Config& config, const std::string& key, const std::string& name,
                   const Json& set) {
     read_answers(config, key, name, set);

@@ -105,8 +105,8 @@ std::optional<std::int64_t> read_steps(const Config& config) {
     return std::nullopt;
 }
 
-// Returns the number of steps in `key`; nullopt if `key` is not set. In the HuggingFace Trainer, a
-// value below 1 is a share of all steps.
+// Returns the number of steps in `key`; nullopt if `key` is not set. As in the HuggingFace Trainer,
+// a value below 1 is a share of all steps.
 std::optional<std::int64_t> steps_of(const Config& config, const std::string& key,
                                      std::optional<std::int64_t> steps) {
     const auto value = config.number(key);
@@ -227,7 +227,7 @@ void read_saving(const Config& config, std::optional<std::int64_t> steps) {
 }
 
 // Returns Roll's name of a metric of transformers' evaluations; nullopt if Roll does not measure
-// it. The loss of the evaluation set NAME is eval_NAME_loss there.
+// it. In transformers, the loss of the evaluation set NAME is called eval_NAME_loss.
 std::optional<std::string> metric_named(std::string name) {
     constexpr std::string_view kPrefix = "eval_", kLoss = "_loss";
     if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
@@ -238,7 +238,7 @@ std::optional<std::string> metric_named(std::string name) {
     return "valid_loss/" + name.substr(0, name.size() - kLoss.size());
 }
 
-// Reads the metric that decides which checkpoint is the best, and about early stop.
+// Reads the metric that decides which checkpoint is the best and when training stops early.
 void read_best_metric(const Config& config) {
     const bool keeps = config.flag("load_best_model_at_end") ||
                        config.text("save_strategy").value_or("") == "best";

@@ -46,7 +46,7 @@ void copy(const Config& config, const char* key, const char* to) {
     if (config.has(key)) config.set(std::string("objective.") + to, config.keys[key]);
 }
 
-// Like copy(), but if `key` is not set, uses the default of the other program.
+// Like copy(), but uses the other program's default if `key` is not set.
 void copy_or(const Config& config, const char* key, const char* to, Json usual) {
     if (config.has(key)) return copy(config, key, to);
     config.set_default(key, std::string("objective.") + to, std::move(usual));
@@ -60,16 +60,16 @@ void read_reference(const Config& config) {
             config.set("objective.reference", config.absolute(*model));
 }
 
-// Adds a problem if the key is set, is neither 0 nor false, and Roll does not support the key's
-// option together with `what`.
+// Refuses `key` if it has a value other than 0 or false and Roll does not support it together with
+// `what`.
 void refuse_set(const Config& config, const char* key, const std::string& what) {
     if (config.has(key) && config.keys[key] != 0 && config.keys[key] != false)
         config.refuse(key, fmt::format("is {}; Roll does not support this key with {}; remove it",
                                        dump(config.keys[key]), what));
 }
 
-// Adds the negative log-likelihood of the chosen answers to the loss. Adds a remark, because Roll
-// computes the mean of the negative log-likelihood in a slightly different way.
+// Adds the negative log-likelihood of the chosen answers to the loss. Also adds a remark, because
+// Roll averages this likelihood in a slightly different way.
 void add_nll(const Config& config, const char* key, double always) {
     const double weight = config.number(key).value_or(0);
     if (weight == 0 && always == 0) return;
@@ -202,8 +202,8 @@ Json lora_targets(const Config& config, const char* key, Json usual) {
     return names;
 }
 
-// Sets the form of the frozen weights: 4 or 8 bits, as bitsandbytes quantizes them. `type` is the
-// key of the 4-bit table, and `nested` the key that also quantizes the scales.
+// Sets the form of the frozen weights: 4 or 8 bits, as in bitsandbytes. `type` names the key with
+// the 4-bit table. `nested` names the key that also quantizes the scales.
 void set_base(const Config& config, int bits, const char* type, const char* nested,
               bool nested_by_default) {
     if (bits == 8) return config.set("train.lora.base", "int8");
@@ -248,7 +248,7 @@ void set_lora(const Config& config, const std::string& key, double rank) {
                            key == "lora_r" ? 32 : static_cast<std::int64_t>(2 * rank));
     if (config.flag("use_rslora")) config.set("train.lora.rslora", true);
     if (config.flag("use_dora")) config.set("train.lora.dora", true);
-    // The other programs turn every dropout off when they train on preferences.
+    // When the other programs train on preferences, they turn off dropout everywhere.
     const double usual = key == "lora_r" ? 0.05 : 0;
     const double dropout =
         spec::is_preference(config.objective()) ? 0 : config.number("lora_dropout").value_or(usual);

@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Returns the caller's environment without the variables that name another repository, and with an
-// empty value for each of the configuration keys `off`.
+// Returns the caller's environment for git. Leaves out variables that name another repository, and
+// sets each of the configuration keys `off` to an empty value.
 std::vector<std::string> git_environment(const std::vector<std::string>& off) {
     std::vector<std::string> environment = io::current_environment();
     std::erase_if(environment, [](const std::string& one) {
@@ -82,8 +82,8 @@ std::optional<std::string> git(const std::filesystem::path& directory,
 
 std::string without_newline(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Returns the keys of the filters that the configuration has. Git would run their commands to
-// compare files, and the repository of another person may name any command.
+// Returns the configuration keys of git's filters. These keys must be turned off: git would run
+// their commands, and the owner of the repository may have chosen any command.
 std::vector<std::string> filter_keys(const std::filesystem::path& top, Clock::time_point deadline) {
     const auto listed = git(
         top, {"config", "--name-only", "--get-regexp", "^filter\\..*\\.(clean|process|required)$"},
@@ -134,7 +134,8 @@ void add_git(spec::JobSpec& spec, const std::string& base, std::size_t jobs) {
     const std::size_t copies = jobs * (indices ? std::max<std::size_t>(indices->size(), 1) : 1);
     const std::string directory = document->value("workdir", base);
     const std::size_t most = std::min(kDiffBytesMax, kAllCopies / copies);
-    // Cache the states, because the jobs of one submission usually have the same work tree.
+    // Keep the states that were read, because all jobs of a submission usually have the same work
+    // tree.
     static std::map<std::pair<std::string, std::size_t>, std::optional<Json>> known;
     const auto [state, is_new] = known.try_emplace({directory, most});
     if (is_new) state->second = git_state(directory, most);

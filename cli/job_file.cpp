@@ -67,7 +67,7 @@ Result<Source> script_source(const std::string& text, const std::string& file) {
 
 spec::ParsedJob parse_source(const Source& source) {
     spec::ParsedJob bad;
-    // Check the sizes before converting the document to text, because the text may be megabytes.
+    // Check the sizes before the document becomes text, because that text may have megabytes.
     bad.problems = spec::undeliverable(source.document);
     if (!bad.ok()) return bad;
     find_bytes(source.document, "", bad.problems);
@@ -89,7 +89,7 @@ std::optional<std::string> foreign_format(const Json& document) {
 
 using Lines = std::map<std::string, int>;
 
-// Returns the line number of each key. Called only for sources with problems, because finding the
+// Returns the line number of each key. Used only for sources with problems, because finding the
 // lines takes as long as reading the file.
 Lines key_lines_of(const Source& source) {
     Lines lines = source.lines;
@@ -103,8 +103,8 @@ Lines key_lines_of(const Source& source) {
     return lines;
 }
 
-// Returns a prefix such as "line 7: " for the key at `path`, or for its nearest parent in the file;
-// empty if the file has neither.
+// Returns a prefix such as "line 7: " for the key at `path`. If the file does not contain this key,
+// uses its nearest parent. Returns "" if the file contains neither.
 std::string line_of(const Lines& lines, std::string path) {
     while (!path.empty()) {
         const auto found = lines.find(path);
@@ -119,7 +119,7 @@ std::string line_of(const Lines& lines, std::string path) {
 // If the document is a configuration of another program, replaces it by a Roll job file.
 Result<void> translate_foreign(Source& source) {
     if (!is_foreign(source.document)) return {};
-    // Relative paths of the other programs are relative to the working directory.
+    // The other programs resolve relative paths against the working directory.
     ROLL_TRY(source.base, working_directory());
     source.foreign = std::make_shared<const Foreign>(translate(source.document, source.base));
     set_global_batch(*source.foreign, source.document);

@@ -37,8 +37,8 @@ Result<void> set_key(Json& document, const std::string& assignment) {
         from = dot + 1;
     }
     *place = std::move(value);
-    // The length of a training is given in steps or in epochs, so setting one of these keys removes
-    // the other key.
+    // A job file gives the length of a training in steps or in epochs. Setting one of these keys
+    // therefore removes the other.
     if (path == "train.steps") document["train"].erase("epochs");
     if (path == "train.epochs") document["train"].erase("steps");
     return {};
@@ -124,8 +124,8 @@ Result<Time> parse_when(const std::string& text, Time now) {
     return now + from_now;
 }
 
-// Returns a whole number as a JSON integer, because otherwise the schema's messages would show it
-// with ".0".
+// Returns a whole number as a JSON integer, so that messages show it without
+// ".0".
 static Json number_json(double number) {
     const bool whole = number == std::floor(number) && std::abs(number) < 1e6;
     return whole ? Json(static_cast<int>(number)) : Json(number);
@@ -149,7 +149,7 @@ static Result<void> set_variables(const std::vector<std::string>& words, Json& d
 }
 
 Result<void> apply_options(const JobOptions& options, Json& document) {
-    // The schema's check reports a document that is not an object
+    // If the document is not an object, the schema's check reports it.
     if (!document.is_object()) return {};
     for (const std::string& assignment : options.sets) {
         ROLL_TRY_VOID(set_key(document, assignment));
@@ -211,8 +211,8 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     return {};
 }
 
-// Calls visit(number, line) for each line of a script's head. The head consists of comments and
-// empty lines.
+// Calls visit(number, line) for each line of a script's head: the comments and empty lines at its
+// beginning.
 template <class Visit>
 static void for_each_head_line(std::string_view script, const Visit& visit) {
     for (int number = 1; !script.empty(); ++number) {
@@ -229,7 +229,7 @@ Result<JobOptions> read_directives(std::string_view script, const std::string& f
     for_each_head_line(script, [&](int number, std::string_view line) {
         if (wrong || !line.starts_with(kDirective)) return;
         const std::string words(line.substr(kDirective.size()));
-        // options of this line only; parsed separately so that an error has a line number
+        // the options of this line only; they are parsed alone so that an error names the line
         JobOptions alone;
         if (auto read = parse_words(words, alone); !read) {
             wrong = std::move(read).error();

@@ -26,7 +26,7 @@ struct JobOptions {
     std::vector<std::string> env;
     std::string export_env;
     std::string workdir;
-    std::string container;  // image
+    std::string container;  // image of a container
     std::string output;     // name of the file for the program's standard output
     std::string error;
     bool hold = false;

@@ -12,14 +12,14 @@
 namespace roll::cli {
 namespace {
 
-// A longer text is refused whatever it contains, because parsing YAML takes 0.4 us per byte. A
-// shorter text is refused before parsing if its values alone exceed the limit of a document.
+// A longer text is refused unread, because parsing YAML takes 0.4 us per byte. A shorter text is
+// refused before parsing if its values alone exceed the limit of a document.
 constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
-// Allowance for the spaces between the elements of flow lists. certain_bytes() counts these spaces,
-// but the document does not contain them. A document has at most 100,000 elements.
+// Tolerance for the spaces between the elements of flow lists: certain_bytes() counts them,
+// although the document does not contain them. A document has at most 100,000 elements.
 constexpr std::size_t kSpacesMax = 128 << 10;
-// An escape sequence in a quoted string has at most 10 bytes and gives at least one byte of the
-// value. The value is therefore at most 9 bytes shorter than the escape sequence.
+// An escape sequence in a quoted string has at most 10 bytes and stands for at least one byte, so
+// it counts for at most 9 bytes too many.
 constexpr std::size_t kEscapeLoss = 9;
 
 // Returns the key at the start of a line of block YAML or indented JSON; empty if there is none.
@@ -42,8 +42,8 @@ bool begins_block(std::string_view line) {
            (line[mark] == '|' || line[mark] == '>');
 }
 
-// Returns a lower bound of the number of bytes that the line adds to the document. Does not count
-// indentation, comments and repeated spaces.
+// Returns a lower bound of the bytes that the line adds to the document. Indentation, comments and
+// repeated spaces do not count.
 std::size_t certain_bytes(std::string_view line, bool in_block) {
     std::size_t bytes = 0, lost = 0;
     char before = ' ';
@@ -56,7 +56,7 @@ std::size_t certain_bytes(std::string_view line, bool in_block) {
     return bytes - std::min(bytes, lost);
 }
 
-// Measures the values of one YAML document line by line, without parsing them.
+// Measures the values of one YAML document line by line, without a YAML parser.
 class Sizes {
   public:
     void add(std::string_view line, int number) {

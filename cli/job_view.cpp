@@ -193,7 +193,7 @@ std::string bar_text(const Json& progress, std::size_t cells) {
     return "";
 }
 
-// Cuts UTF-8 text to at most `bytes` bytes, at the boundary of a character.
+// Cuts UTF-8 text to at most `bytes` bytes without splitting a character.
 std::string cut(std::string text, std::size_t bytes) {
     if (text.size() <= bytes) return text;
     while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
@@ -362,8 +362,8 @@ std::string job_text(const Json& job, const Look& look) {
     return text;
 }
 
-// Returns the node's state for people. After a roll-worker was killed, its reaper process sends the
-// last report, which has 0 slots.
+// Returns the node's state for people. A node with 0 slots is a reaper, the process that sends the
+// last report of a killed roll-worker.
 std::string node_state(const Json& node) {
     if (node.value("slots", Json()) == 0) return "ended";
     if (node.value("draining", Json()) == true) return "draining";

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::array kSearched{"tp", "pp", "vpp", "sequence", "zero", "recompute"};
 
-// The memory that a rank may need, and the origin of the number.
+// The memory that a rank may use, and where this number comes from.
 struct Limit {
     std::int64_t bytes = 0;
     std::string from;
@@ -81,8 +81,8 @@ Result<Limit> memory_limit(const Context& context, const Json& document,
     return share(std::int64_t{pages} * size, "the memory of this machine");
 }
 
-// Runs roll-rank and returns its standard output and exit status. Its standard error is dropped,
-// because its output has the error, too.
+// Runs roll-rank and returns its standard output and exit status. Drops its standard error, because
+// roll-rank also reports an error in its output.
 Result<std::pair<std::string, int>> output_of_rank(std::vector<std::string> arguments,
                                                    int document) {
     ROLL_TRY(io::Pipe pipe, io::make_pipe());
@@ -108,15 +108,15 @@ Result<std::pair<std::string, int>> output_of_rank(std::vector<std::string> argu
     return std::pair(std::move(output), status);
 }
 
-// A document for roll-rank, and the keys that it chooses.
+// The input of roll-rank's search: a document, and the keys that roll-rank must choose.
 struct Question {
     Json document;
     std::vector<std::string> keys;
-    std::int64_t dp = 0;  // data-parallel size that the job gives; 0: any
+    std::int64_t dp = 0;  // data-parallel size that the job requires; 0: any size
 };
 
-// `is_fixed`: returns whether the job gives the key of `parallel`. `complete`: the job's document
-// with all defaults.
+// Returns the question for roll-rank. `is_fixed` tells whether the job sets a key of `parallel`.
+// `complete` is the job's document with all defaults.
 template <class IsFixed>
 Question question_of(const Json& asked, Json complete, const IsFixed& is_fixed) {
     Question question;
@@ -267,8 +267,8 @@ std::vector<std::string> layout_lines(const Json& report) {
         else
             break;
     lines.emplace_back(
-        "  row 1 is used; time is relative to it, and memory and sent are bytes of the fullest "
-        "rank");
+        "  row 1 is used; time: relative to row 1; memory, sent: bytes of the rank "
+        "with the most");
     return lines;
 }
 

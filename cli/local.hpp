@@ -24,8 +24,8 @@ Result<pid_t> start_in_background(const std::vector<std::string>& arguments,
 // Waits up to `patience` for the process to end. Returns whether it has ended.
 bool wait_gone(pid_t pid, std::chrono::milliseconds patience);
 
-// Returns the last `count` lines of a file, but no line from its first `since` bytes. Callers print
-// these lines to show why a program did not start.
+// Returns the last `count` lines of a file, without lines that begin in its first `since` bytes.
+// Callers print these lines to explain why a program did not start.
 std::string last_lines(const std::filesystem::path& file, std::size_t count, std::uintmax_t since);
 
 }  // namespace roll::cli

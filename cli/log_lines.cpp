@@ -67,8 +67,8 @@ std::optional<std::chrono::minutes> zone_of(std::string_view text) {
     return text[0] == '-' ? -offset : offset;
 }
 
-// Returns the first time of a line in the block at `at`; nullopt if there is none. The first line
-// of the block may be incomplete, so it is skipped unless it is the log's first line.
+// Returns the first time in the block at `at`; nullopt if there is none. Skips the first line of
+// the block, which may be incomplete, unless it is the first line of the log.
 std::optional<Time> first_time(const StoredFile& file, std::uint64_t at) {
     const std::string block = file.read(at, kBlock);
     std::size_t from = 0;
@@ -106,7 +106,7 @@ std::uint64_t offset_of_last(const StoredFile& file, std::uint64_t count,
     std::uint64_t at = file.size();
     if (count == 0) return at;
     std::uint64_t found = 0;
-    std::string text;  // the bytes from `at` to the end of the line that begins before `at`
+    std::string text;  // the bytes from `at` on that are not split into lines yet
     for (bool at_end = true; at > 0; at_end = false) {
         const std::size_t size = std::min<std::uint64_t>(kBlock, at);
         at -= size;
@@ -136,14 +136,14 @@ std::optional<std::uint64_t> offset_since(const StoredFile& file, Time since) {
     if (!written_since(file, since)) return size;
     const auto first = first_time(file, 0);
     if (!first) return std::nullopt;
-    std::uint64_t low = 0;  // the first time after this offset is older than `since`
+    std::uint64_t low = 0;  // the first time after this offset is earlier than `since`
     for (std::uint64_t high = *first < since ? size : 0; high > low + kBlock;) {
         const std::uint64_t middle = low + (high - low) / 2;
         const auto time = first_time(file, middle);
         if (!time) break;
         (*time < since ? low : high) = middle;
     }
-    // The line at `low` may be incomplete. An incomplete line does not begin with a time.
+    // The line at `low` may be incomplete, but an incomplete line has no time at its beginning.
     each_line(file, low, [&, at = low](std::string_view line, bool) mutable {
         const auto time = time_of_line(line);
         if (time && *time >= since) return false;

@@ -1,6 +1,6 @@
-// Finds lines of a log: the last lines, the lines since a time, or the lines that match a pattern.
-// A log may have many gigabytes, so these functions read it in blocks, and read only the blocks
-// that are needed.
+// Finds lines of a log: the last lines, the lines since a time, or the lines that match a
+// pattern. A log may have many gigabytes, so the functions read only the blocks that they
+// need.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,8 @@ constexpr std::array kNotForPeople = {"tokens",
                                       "tokens_per_second_per_rank",
                                       "wall_s",
                                       "reduced_early"};
-constexpr std::size_t kCellWidth = 8;  // at least; the width of numbers such as 0.003656
+// minimum width of a column; numbers such as 0.003656 need it
+constexpr std::size_t kCellWidth = 8;
 
 bool is_shown(const std::string& key, const Json& value) {
     return value.is_number() && std::ranges::find(kNotForPeople, key) == kNotForPeople.end();

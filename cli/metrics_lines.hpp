@@ -8,9 +8,9 @@
 
 namespace roll::cli {
 
-// Formats one row after the other. The steps form a table: its head has the names of the columns as
-// in metrics.jsonl, and is repeated when a column is added. Other rows, such as validations, become
-// lines of the form "step 100  valid_loss 1.55".
+// Formats rows one after the other. Steps form a table whose head has the names of the columns as
+// in metrics.jsonl; the head is repeated when a column is added. Other rows, such as validations,
+// become lines such as "step 100  valid_loss 1.55".
 class MetricsLines {
   public:
     // Returns the lines of the row. Returns an empty text for the first row of an attempt, because

@@ -235,8 +235,8 @@ void check_freeze(const CheckedJob& job, const std::vector<std::string>& paramet
         job.note("model.freeze", "freezes all parameters, so there is nothing to train");
 }
 
-// Checks that every pattern of the optimizer's groups matches a parameter. `parameters` does not
-// contain the names of LoRA's factors, so the trainer checks jobs with LoRA.
+// Checks that every pattern of the optimizer's groups matches a parameter. Skips jobs with LoRA,
+// which the trainer checks, because `parameters` lacks the names of LoRA's factors.
 void check_groups(const CheckedJob& job, const std::vector<std::string>& parameters) {
     if (job.train.contains("lora") || parameters.size() < 2) return;
     spec::OptimizerSpec optimizer;
@@ -280,14 +280,14 @@ void ModelCheck::check(const CheckedJob& job) {
              spec::lora_target_problems(spec::lora_spec(job.train.value("lora", Json())), modules))
             job.note(problem.path, problem.message);
     if (!model->config) return;
-    // If the sizes are in the job file, the schema's checks have already checked the layers
+    // If the sizes are in the job file, the schema's check has already checked the layers.
     if (!job.from.empty())
         if (const auto problem = spec::undivided_layers(job.document, model->config->layers))
             job.note(problem->path, problem->message);
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
-    // If the job file sets the length, sized_model() has already checked it.
+    // If the job file sets the maximum length, sized_model() has already checked it.
     const bool said = job.model.contains("max_position_embeddings");
     if (sequence && !said && *sequence > positions)
         job.note("train.seq_length",

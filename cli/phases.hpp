@@ -1,4 +1,4 @@
-// Adds up where the time of training steps went, from the `phases` of metrics.jsonl.
+// Adds up how training steps spent their time, from the `phases` of metrics.jsonl.
 #pragma once
 
 #include <string>

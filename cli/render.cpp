@@ -36,7 +36,7 @@ std::size_t total_of(const Widths& widths) {
     return total > 0 ? total - kGap : 0;
 }
 
-// Returns the indices of the columns whose `rank` is not 0, sorted by `rank`.
+// Returns the indices of the columns with a nonzero `rank`, sorted by `rank`.
 std::vector<std::size_t> ranked(const std::vector<Column>& columns, int Column::*rank) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < columns.size(); ++i)
@@ -130,7 +130,7 @@ std::string amount_text(double amount) {
 std::string number_text(const Json& value) {
     if (value.is_number_integer()) return value.dump();
     if (!value.is_number()) return "";
-    constexpr double kLarge = 1e4;  // from this value on, {:.4g} prints an exponent
+    constexpr double kLarge = 1e4;  // {:.4g} prints values from this one on with an exponent
     const double real = value.get<double>();
     return real >= kLarge && real < 1e12 ? fmt::format("{:.0f}", real)
                                          : fmt::format("{:.4g}", real);

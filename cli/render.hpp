@@ -15,9 +15,9 @@ namespace roll::cli {
 struct Column {
     std::string title;
     bool right = false;  // align the cells to the right, for numbers
-    // If a table is too wide, its columns with a nonzero `shrinks` become narrower, but not
-    // narrower than `least`. The column with the lowest `shrinks` becomes narrower first. If the
-    // table is still too wide, the columns with a nonzero `drops` are left out, the lowest `drops`
+    // Columns with a nonzero `shrinks` become narrower if the table is too wide,
+    // down to `least`; the lowest `shrinks` first. If the table is still too
+    // wide, columns with a nonzero `drops` are left out, the lowest `drops`
     // first.
     int shrinks = 0;
     std::size_t least = 0;

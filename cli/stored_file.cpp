@@ -83,7 +83,7 @@ std::string StoredFile::read(std::uint64_t at, std::uint64_t count) const {
         args.from = at + bytes.size();
         args.bytes = count - bytes.size();
         const auto reply = rolld_->ask(args);
-        // rolld answers from another offset if the file is now shorter than `from`.
+        // If the file is now shorter than `from`, rolld answers from another offset.
         if (!reply || reply->from != *args.from || reply->next == reply->from) break;
         bytes += protocol::bytes_of_text(reply->text, reply->latin1);
     }

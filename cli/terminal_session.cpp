@@ -32,7 +32,7 @@ constexpr milliseconds kReadWait{5000};  // time after which rolld answers witho
 constexpr milliseconds kSilenceMax{15'000};
 constexpr std::size_t kInputBytes = 16 << 10;
 
-// While this object exists, the terminal on standard input passes all keys on.
+// While this object exists, the terminal on standard input is in raw mode and passes on every key.
 class RawMode {
   public:
     explicit RawMode(bool wanted) : active_(wanted && ::tcgetattr(STDIN_FILENO, &before_) == 0) {
@@ -124,8 +124,8 @@ class Session {
         return take_replies();
     }
 
-    // Shows rolld that this client still exists while standard output accepts nothing. Fails if
-    // rolld leaves a request without an answer.
+    // Tells rolld that this client still exists while standard output accepts no data. Fails if
+    // rolld does not answer.
     Result<void> keep_alive() {
         const auto now = Steady::now();
         const bool read_late = read_id_ && now - posted_at_ >= kReadWait + kSilenceMax;
@@ -166,7 +166,7 @@ class Session {
         return {};
     }
 
-    // Waits until something can be done, and does it.
+    // Waits until input, output or rolld is ready, and serves it.
     Result<void> wait_and_serve() {
         const bool has_room = sent_ < taken_ + protocol::kTerminalWindow - kInputBytes;
         const bool reads_input = !status_ && !input_ended_ && has_room;
@@ -183,7 +183,7 @@ class Session {
 
     Result<void> write_output() {
         Outgoing& out = output_.front();
-        // A pipe or terminal that is ready accepts a small part without blocking.
+        // If poll() reports a pipe or terminal as ready, a small write does not block.
         const ssize_t n =
             ::write(out.to, out.bytes.data(), std::min<std::size_t>(out.bytes.size(), 4096));
         if (n < 0 && errno != EINTR && errno != EAGAIN) {

@@ -9,8 +9,8 @@ namespace roll {
 
 std::string to_base64(std::string_view bytes);
 
-// Returns the bytes, or nullopt if the text has other characters than base64's. Accepts missing
-// padding.
+// Returns the bytes; nullopt if the text contains characters that base64 does not have. The padding
+// may be missing.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace roll

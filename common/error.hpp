@@ -1,4 +1,4 @@
-// Errors that the caller is expected to handle. A bug fails a ROLL_CHECK instead.
+// Errors that callers are expected to handle. For bugs, use ROLL_CHECK instead.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ enum class ErrorCode {
     Refused,          // denied: no permission, quota reached, stale token or full disk (exit 4)
     Unavailable,      // no daemon runs, or the peer is gone; a retry may succeed (exit 5)
     Corrupt,          // stored or received bytes are damaged (exit 1)
-    Failed            // any other failure (exit 1)
+    Failed            // any other failure (exit status 1)
 };
 
 // An error that a function returns. The message is one sentence that says what is wrong, the value

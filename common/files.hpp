@@ -26,8 +26,8 @@ Result<void> write_file_atomically(const std::filesystem::path& path, std::strin
 Result<void> write_private_file(const std::filesystem::path& path, std::string_view content);
 Result<std::string> read_private_file(const std::filesystem::path& path);
 
-// path_exists() returns true if anything exists at the path. is_file() returns true if the path
-// names a regular file. Both return false if the path cannot be read.
+// path_exists() returns whether anything exists at the path, is_file() whether the path names a
+// regular file. Both return false if the path cannot be read.
 bool path_exists(const std::filesystem::path& path);
 bool is_file(const std::filesystem::path& path);
 
@@ -66,9 +66,9 @@ void survive_failed_reads();
 // file.
 Result<void> check_mapped_reads();
 
-// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. This
-// function compares sizes, because a read of the file's last page raises no signal: the bytes after
-// the new end of the file read as zeros.
+// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. The sizes
+// are compared because a file that was cut within its last page raises no signal: the bytes after
+// its new end read as zeros.
 Result<void> check_mapped_files();
 
 }  // namespace roll

@@ -16,7 +16,7 @@ struct Id {
 };
 
 using JobId = Id<struct JobTag>;                // one submitted job: 1, 2, 3, ...
-using AllocationId = Id<struct AllocationTag>;  // one Slurm allocation; assigned before sbatch runs
+using AllocationId = Id<struct AllocationTag>;  // Slurm allocation; gets its id before sbatch runs
 using WorkerId = Id<struct WorkerTag>;          // one incarnation of a roll-worker process
 
 // The fencing token of an attempt: the incarnation of rolld that placed the attempt, and the

@@ -8,8 +8,8 @@ const Json& null_json() {
     return kNull;
 }
 
-// Returns whether the text nests deeper than `most` levels. The depth is checked before parsing,
-// because a parser that checks the depth in a callback per value takes three times as long.
+// Returns whether the text nests deeper than `most` levels. A check before parsing is fast; a
+// callback for each value would make parsing take three times as long.
 bool nests_deeper(std::string_view text, int most) {
     int depth = 0;
     bool quoted = false;
@@ -43,7 +43,7 @@ Result<Json> parse_json(std::string_view text, int depth_max) {
         return Json::parse(text);
     } catch (const Json::parse_error& e) {
         return fail(ErrorCode::Corrupt, "not JSON at byte " + std::to_string(e.byte));
-    } catch (const Json::exception&) {  // such as 1e999
+    } catch (const Json::exception&) {  // the number is too large, such as 1e999
         return fail(ErrorCode::Corrupt, "JSON with a number that is out of range");
     }
 }

@@ -4,8 +4,8 @@
 
 namespace roll {
 
-// Appends the value as a JSON string. Printable ASCII needs only backslashes as escapes and is
-// written here; the library writes everything else.
+// Appends the value as a JSON string. Writes printable ASCII itself, with backslashes as the only
+// escapes. Leaves all other text to the library.
 void JsonText::append(std::string_view value) {
     if (!std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; })) {
         values_ += dump(Json(value));

@@ -1,4 +1,4 @@
-// Parses integers.
+// Parses integers from text.
 #pragma once
 
 #include <charconv>
@@ -8,7 +8,7 @@
 
 namespace roll {
 
-// Parses a number. Returns nullopt unless the whole text is a number that fits the type.
+// Parses a number. Returns nullopt if the text is anything else, or does not fit the type.
 template <std::integral Number>
 std::optional<Number> parse_number(std::string_view text, int base = 10) {
     Number value{};

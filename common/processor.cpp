@@ -52,8 +52,8 @@ std::string variable(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-// Returns the processor that `value` of ROLL_PROCESSOR selects. "amx" is also allowed if `here` has
-// only Avx512Bf16, because oneDNN can emulate the products without tiles.
+// Returns the processor that `value` of ROLL_PROCESSOR selects. Also allows "amx" if `here` has
+// only Avx512Bf16, because oneDNN can emulate the products of tiles.
 Result<Processor> forced_to(const std::string& value, const Processor& here) {
     const std::size_t dash = value.find('-');
     const std::string name = value.substr(0, dash);

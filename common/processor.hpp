@@ -18,15 +18,15 @@ struct Processor {
 
     Vectors vectors = Vectors::Default;
     bool intel = false;
-    // The environment variable that selected the level, as "NAME=VALUE"; empty if no variable
-    // selected the level.
+    // the environment variable "NAME=VALUE" that selected the level; empty if none
+    // did
     std::string forced = {};
 
     // Returns whether this processor has the instructions that oneDNN's kernels for blocks of
     // float32 matrices need.
     bool has_blocks() const { return vectors != Vectors::Default; }
-    // Returns whether MKL computes float32 products. MKL does so on Intel's processors, on which it
-    // is faster than oneDNN, and on processors that cannot run oneDNN's kernels for blocks.
+    // Returns whether MKL computes float32 products. This is the case on Intel's processors, where
+    // MKL is faster than oneDNN, and on processors that cannot run oneDNN's kernels for blocks.
     bool takes_mkl() const { return intel || !has_blocks(); }
     Bfloat16 bfloat16() const;
 };

@@ -1,4 +1,4 @@
-// Replaces text.
+// Replaces parts of a text.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// A text that can share its start and its end with a similar text. It is used for the documents of
-// jobs. The documents of an array's jobs differ in only a few characters, and without sharing,
-// documents would take most of a job's memory.
+// A text that can share its start and its end with a similar text, used for the documents of jobs.
+// The documents of an array's jobs differ in only a few characters. Without sharing, documents
+// would take most of a job's memory.
 #pragma once
 
 #include <cstddef>

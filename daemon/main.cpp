@@ -60,7 +60,7 @@ struct Options {
     mode_t umask = 077;  // umask at rolld's start
 };
 
-// Formats a log message as a JSON string, because it may contain quotes and text from a peer.
+// Formats a log message as a JSON string: the message may contain quotes and a peer's text.
 class JsonText final : public spdlog::custom_flag_formatter {
   public:
     void format(const spdlog::details::log_msg& message, const std::tm&,
@@ -311,7 +311,7 @@ Result<void> serve(const Options& options) {
     ROLL_TRY_VOID(directory.check_own());
     ROLL_TRY_VOID(directory.make());
     await_end_of_last(directory);
-    // The lock is taken before the log is opened, because a running rolld may be writing that log.
+    // Take the lock before opening the log, which a running rolld may be writing.
     ROLL_TRY_VOID(ledger::Lock::take(directory.root()));
     ROLL_TRY_VOID(open_log(directory, options.log_level));
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kWritten = {"sbatch", "squeue", "sacct", "scancel", "sinfo", "srun"};
-// A directory with one of these programs belongs to Slurm
+// A directory that contains one of these programs belongs to Slurm.
 constexpr std::array kOfSlurm = {"sbatch", "squeue",   "sacct",  "scancel",   "sinfo",   "srun",
                                  "salloc", "scontrol", "slurmd", "slurmctld", "sacctmgr"};
 constexpr const char* kCompatLine = "# Written by `rollctl compat`.";

@@ -13,8 +13,8 @@ namespace {
 constexpr auto kCheckpointPatience = std::chrono::minutes(10);
 constexpr auto kDownPatience = std::chrono::seconds(20);
 
-// Stops the worker. Returns whether the worker was running. Before the worker ends, each attempt
-// saves a checkpoint at its next step. If `now` is set, a second signal makes the worker skip these
+// Stops the worker. Returns false if no worker was running. Each attempt first saves a checkpoint
+// at its next step. If `now` is set, a second signal makes the worker end without these
 // checkpoints.
 Result<bool> end_worker(const io::StateDirectory& state, bool now) {
     const auto pid = io::running(state.pid("worker"), "roll-worker");
@@ -37,7 +37,7 @@ Result<bool> end_rolld(const io::StateDirectory& state) {
     if (!pid) return false;
     ::kill(*pid, SIGTERM);
     if (wait_gone(*pid, kDownPatience)) return true;
-    // No data is lost, because everything that rolld has acknowledged is in the ledger.
+    // SIGKILL loses no data, because the ledger holds everything that rolld has acknowledged.
     ::kill(*pid, SIGKILL);
     if (wait_gone(*pid, kDownPatience)) return true;
     return fail(ErrorCode::Failed, fmt::format("rolld (process {}) does not stop", *pid));

@@ -103,7 +103,7 @@ Result<protocol::JobsArgs> request_of(const Context& context, const JobsOptions&
                                       const Format& format) {
     protocol::JobsArgs args{
         .selector = options.selector, .state = options.state, .user = options.user};
-    // Include jobs that have ended if the user gave a selector, a state or a time.
+    // A selector, a state or a time also selects jobs that have ended.
     args.all = options.all || !options.selector.empty() || !options.state.empty() ||
                !options.since.empty();
     if (!options.since.empty()) {
@@ -151,7 +151,7 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
         // Request pages with few rows, so that the first rows of a long queue are printed at once.
         // With a selector, leave the limit to rolld, which evaluates the selector again for each
         // page.
-        constexpr int kJobsPerPage = 4000;  // as JSON, a page takes about 30 MB of memory
+        constexpr int kJobsPerPage = 4000;  // a page takes about 30 MB of memory as JSON
         constexpr int kRowsPerPage = 2000;
         if (context.json || options.selector.empty())
             args.limit = context.json ? kJobsPerPage : kRowsPerPage;

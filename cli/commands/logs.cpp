@@ -42,7 +42,7 @@ Result<Wanted> wanted_of(const LogsOptions& options) {
     if (options.grep.empty()) return wanted;
     auto pattern = Pattern::make(options.grep);
     if (!pattern) {
-        // Take only the first sentence, because the others quote the expression with a mark in it.
+        // Report only the first sentence. The rest of the message repeats the regular expression.
         const std::string& why = pattern.error().message;
         return fail(
             ErrorCode::InvalidArgument,
@@ -93,7 +93,7 @@ class LogOutput {
 };
 
 // The log of one rank. `mark` is printed before each line: "[3] ", or "[17:3] " if several jobs are
-// shown. It is empty if only one rank is shown.
+// shown. `mark` is empty if only one rank is shown.
 struct Log {
     Tail tail;
     std::string mark;
@@ -109,8 +109,8 @@ void print_new(LogOutput& out, const Wanted& wanted, Log& log, bool to_the_end) 
         out.put(log.mark, log.tail.file(), rest, !log.mark.empty());
 }
 
-// Returns whether this rank of a command job ran but printed nothing. Such a rank has no log file,
-// because the first output creates the file.
+// Returns true if this rank of a command job ran but printed nothing. Such a rank has no log file,
+// because roll-worker creates the file at the first output.
 bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     const Json attempts = job.value("attempts", Json::array());
     const bool ran = std::ranges::any_of(attempts, [&](const Json& attempt) {
@@ -131,7 +131,7 @@ std::string superseded_text(const Json& job) {
            field_text(last, "reason");
 }
 
-// Returns the text before each line. It has the job's id if several jobs are shown, and the rank if
+// Returns the text before each line: the job's id if several jobs are shown, and the rank if
 // several ranks are shown.
 std::string mark_of(const Json& job, bool many, int rank, const std::vector<int>& ranks) {
     if (many && ranks.size() > 1) return fmt::format("[{}:{}] ", field_text(job, "id"), rank);

@@ -58,8 +58,8 @@ void add_plan_options(CLI::App& command, PlanFiles& files) {
     command.add_option("--trace", files.trace, "Write the schedule as a Chrome trace (JSON)");
 }
 
-// Returns the arguments with which roll-rank runs its command `verb` on the job in `file`. If the
-// job asks for an automatic layout, chooses it and adds the report of the search to `layouts`.
+// Returns the command line with which roll-rank runs its command `verb` on the job in `file`. If
+// the job has an automatic layout, chooses the layout and adds the search's report to `layouts`.
 static Result<std::vector<std::string>> words_for(const char* verb, const Context& context,
                                                   const std::string& file,
                                                   const JobOptions& options,

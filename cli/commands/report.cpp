@@ -95,8 +95,8 @@ Json report_of(const std::vector<Json>& pages, const std::string& by) {
         row[by] = key;
         rows.push_back(std::move(row));
     }
-    // A job that ran in several weeks has a row for each week. The sum over the rows would count
-    // such a job several times.
+    // A job that ran in several weeks has a row for each of them, so the sum over the rows would
+    // count the job several times.
     Json all = total.json();
     if (by == "week") all.erase("jobs");
     return {{"schema", "roll.report/1"}, {"by", by}, {"rows", rows}, {"total", all}};

@@ -26,8 +26,8 @@ namespace {
 constexpr std::chrono::milliseconds kPoll{250};
 constexpr std::chrono::seconds kSayAfter{1};
 
-// The command of an interactive job. The job then ends with its terminal; without a terminal it
-// ends after a minute.
+// The command of an interactive job. It ends with the job's terminal, or after a minute if no
+// terminal is opened.
 const std::vector<std::string> kHolder = {
     "/bin/sh", "-c", "sleep 60; echo 'no terminal was opened within 60 s' >&2; exit 1"};
 

@@ -226,7 +226,7 @@ Result<int> run_submit(const Context& context, const SubmitOptions& options) {
     for (const std::string& file : options.files) {
         ROLL_TRY(const std::string text, read_job_text(file));
         if (sources.empty() && text.starts_with("#!") && has_directives(text)) {
-            // The words after the script are the script's arguments, as in sbatch.
+            // As in sbatch, the words after the script are arguments of the script.
             std::vector<std::string> arguments(options.files.begin() + 1, options.files.end());
             arguments.insert(arguments.end(), options.program.begin(), options.program.end());
             ROLL_TRY(SbatchJob job, read_batch_script(text, file, {}, arguments));

@@ -18,7 +18,7 @@
 namespace roll::cli {
 namespace {
 
-// Returns the titles of the parameters: the last word of each path, or the whole path if two
+// Returns the column titles of the parameters: the last word of each path, or whole paths if two
 // parameters end with the same word.
 std::vector<std::string> titles_of(const Json& parameters) {
     std::vector<std::string> titles;
@@ -44,7 +44,7 @@ TrialMetric read_trial(const std::string& output, const std::string& metric, boo
     return seen;
 }
 
-// Returns roll.sweep/1 of a sweep: the sweep of the newest job that `selector` selects.
+// Returns the roll.sweep/1 reply for the sweep that contains the newest job selected by `selector`.
 Result<Json> ask_sweep(Daemon& daemon, const std::string& selector) {
     ROLL_TRY(const std::vector<std::uint64_t> ids, jobs_of(daemon, selector));
     ROLL_TRY(const Json any, daemon.show(ids.back()));

@@ -23,7 +23,7 @@ Result<int> run_web(const Context& context, const WebOptions& options) {
     if (!options.listen.empty()) arguments.insert(arguments.end(), {"--listen", options.listen});
     for (const std::string& host : options.hosts)
         arguments.insert(arguments.end(), {"--host", host});
-    // roll-web reports the error if only one of the two is given.
+    // If only one of the two options is given, roll-web reports the error.
     if (!options.certificate.empty())
         arguments.insert(arguments.end(), {"--certificate", options.certificate});
     if (!options.key.empty()) arguments.insert(arguments.end(), {"--key", options.key});

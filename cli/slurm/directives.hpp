@@ -20,10 +20,10 @@ struct DirectiveWord {
 // first line that is neither empty nor a comment.
 bool has_directives(std::string_view script);
 
-// Returns the words of all #SBATCH lines at the script's head. Blanks separate words. Blanks inside
-// quotes (' and ") belong to the word, a backslash makes the next character part of the word, and #
-// starts a comment. Fails with InvalidArgument if a quote is unmatched, if the lines describe parts
-// of a heterogeneous job, or if the script has DOS line breaks.
+// Returns the words of all #SBATCH lines at the script's head, separated by blanks. Quotes (' and
+// ") keep blanks inside a word, a backslash makes the next character part of the word, and # starts
+// a comment. Fails with InvalidArgument if a quote is unmatched, if the lines describe parts of a
+// heterogeneous job, or if the script has DOS line breaks.
 Result<std::vector<DirectiveWord>> directive_words(std::string_view script,
                                                    const std::string& file);
 

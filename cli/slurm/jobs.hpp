@@ -30,7 +30,8 @@ bool has_state(const Json& job, const std::string& name);
 // Returns the reason why a queued job waits, in Slurm's terms, such as "Dependency".
 std::string slurm_reason(const Json& job, Time now);
 
-// Returns the names of the job's nodes, without the suffixes that make the names of pilots unique.
+// Returns the names of the job's nodes. Removes the suffix that makes the node name of a pilot
+// unique.
 std::string slurm_nodes(const Json& job);
 std::string slurm_node(const std::string& node);
 
@@ -54,8 +55,8 @@ struct SlurmColumn {
     std::size_t width = 0;  // width of the value; 0: the value is neither padded nor cut
 };
 std::vector<SlurmColumn> read_columns(std::string_view format);
-// Returns a line: the columns' texts, each followed by its value padded or cut to the column's
-// width. `value` is called only for columns with a field.
+// Returns one line: for each column its text, then its value, padded or cut to the column's width.
+// Calls `value` only for columns with a field.
 std::string columns_line(const std::vector<SlurmColumn>& columns,
                          const std::function<std::string(const SlurmColumn&)>& value);
 

@@ -78,7 +78,7 @@ class OptionReader {
         return {};
     }
 
-    // Reads joined letters. For example, "-HN2" means -H and -N 2.
+    // Reads a group of letters. For example, "-HN2" means -H and -N 2.
     Result<void> read_letters(const SourceWord& word) {
         for (std::size_t i = 1; i < word.text.size(); ++i) {
             const auto name = find_letter(word.text[i]);

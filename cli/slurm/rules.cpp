@@ -109,7 +109,7 @@ std::optional<int> Translation::gres_gpus() {
     for (const std::string& part : split_at(option->value, ',')) {
         std::vector<std::string> words = split_at(part, ':');
         if (words.back().find('(') != std::string::npos)
-            words.back().resize(words.back().find('('));  // "gpu:2(S:0)"
+            words.back().resize(words.back().find('('));  // for example "gpu:2(S:0)"
         const bool bare = words.size() == 1 || !slurm_number(words.back());
         const auto number = bare ? std::optional(1) : slurm_number(words.back());
         if (option->value == "none") return std::nullopt;
@@ -338,7 +338,7 @@ void Translation::read_export() {
         } else if (equals != std::string::npos && equals > 0) {
             document["env"][name] = word.substr(equals + 1);
         } else if (word != "NONE" && word != "NIL" && !word.empty()) {
-            // A name that this environment does not have is left out, as in Slurm.
+            // As in Slurm, a name that is not set in this environment is left out.
             if (const char* const value = std::getenv(name.c_str())) document["env"][name] = value;
         }
     }

@@ -11,7 +11,7 @@
 namespace roll::cli {
 
 struct SbatchReading {
-    Json document;                        // the job file
+    Json document;                        // job file made from the script
     std::vector<std::string> read;        // one line per option, which says how the option was read
     std::vector<std::string> problems;    // one sentence per problem
     std::vector<std::string> submission;  // options such as "wait" that set no key of the job file

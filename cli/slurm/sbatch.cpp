@@ -123,7 +123,7 @@ Result<SbatchJob> read_sbatch_command(const std::vector<std::string>& words) {
     if (wrap != nullptr && !rest.empty())
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("--wrap is given, and also the script {}; give one of them", rest[0]));
+            fmt::format("--wrap and the script {} are both given; give one of them", rest[0]));
     if (wrap != nullptr)
         return read_batch_script(
             "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + wrap->value + "\n",

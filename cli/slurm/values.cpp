@@ -183,7 +183,7 @@ std::optional<seconds> slurm_duration(const std::string& text) {
     }
     const auto parts = numbers(clock, ':');
     if (!parts || parts->size() > 3) return std::nullopt;
-    // After a number of days, the first number is in hours. A number without days and colons is in
+    // The first number after a number of days is in hours. A single number without days is in
     // minutes.
     std::int64_t unit = dash != std::string::npos || parts->size() == 3 ? 3600 : 60;
     for (const int part : *parts) {
@@ -214,7 +214,8 @@ std::optional<Time> slurm_instant(const std::string& text, Time now) {
         ++parts.tm_mday;
         return instant(parts);
     }
-    // The text is a date. A time may follow, after T (ISO) or after a dash (11/26-08:00)
+    // The text is a date, which may be followed by a time: after T (ISO) or after a dash
+    // (11/26-08:00).
     const bool slashes = word.find('/') != std::string::npos;
     const std::size_t split = word.find(slashes ? '-' : 't');
     parts.tm_hour = parts.tm_min = parts.tm_sec = 0;

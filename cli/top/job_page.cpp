@@ -12,7 +12,7 @@
 namespace roll::cli::top {
 namespace {
 
-// from this width on, the two curves are next to each other
+// from this width on, both curves are drawn side by side
 constexpr std::size_t kSideBySide = 120;
 constexpr std::size_t kPlotRowsMin = 8;
 constexpr std::size_t kPlotRowsMax = 16;

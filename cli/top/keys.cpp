@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t kShift = 16;  // number of columns by which Left and Right move a log
 
-// Returns by how many rows a key moves the selection or the text; 0 if the key does not move it.
-// For Home and End, the number exceeds the number of rows.
+// Returns by how many rows a key moves the selection or the text; 0 for all other keys. Home and
+// End return a number larger than any number of rows.
 std::int64_t rows_moved(Key key, std::size_t rows) {
     constexpr std::int64_t kFar = std::int64_t{1} << 40;
     const auto screen = static_cast<std::int64_t>(std::max<std::size_t>(rows, 1));

@@ -81,11 +81,12 @@ struct Ui {
     bool typing = false;    // keys that are pressed change the filter
     Sort sort = Sort::State;
     bool reversed = false;
-    // The key of the selected row of each page. Row indices are not used, because rows come and go.
+    // The key of the selected row on each page. An index would select another row when rows come
+    // and go.
     std::array<std::string, kPageNames.size()> selected{};
     std::size_t scroll = 0;  // first line of the job page or the help
     std::size_t shift = 0;   // first column of the log
-    // first line of the log that is shown; nullopt: the end of the log is shown
+    // first line of the log on the screen; nullopt: the end of the log is on the screen
     std::optional<std::uint64_t> log_top{};
     std::optional<Confirm> confirm{};
     std::string message{};           // text in the last line, shown until the next key
@@ -101,7 +102,7 @@ struct Canvas {
     bool local = true;  // times are in the local zone
 };
 
-// The data that the reader must request. It depends only on the user's choices.
+// The data that the reader must request, which depends only on the user's choices.
 struct Wanted {
     Page page = Page::Jobs;
     std::optional<std::uint64_t> job{};

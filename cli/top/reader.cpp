@@ -71,9 +71,9 @@ Result<void> Reading::read_events(int wait_ms) {
     return {};
 }
 
-// Reads the running jobs, then all jobs that have not ended, and then the newest jobs if finished
-// jobs are wanted. The row of a job or an array comes from the last reply that contains it, because
-// only the last reply counts all tasks of an array.
+// Reads the running jobs, then all jobs that have not ended and, if wanted, the newest finished
+// jobs. A job or array may be in several replies. Its row comes from the last one, because only
+// that reply counts all tasks of an array.
 Result<void> Reading::read_jobs(const Wanted& wanted) {
     std::vector<protocol::JobsArgs> requests = {{.state = "running"}, {}};
     if (wanted.finished) requests.push_back({.all = true, .reverse = true});
@@ -234,7 +234,8 @@ void Reader::run(const std::shared_ptr<Shared>& shared, Reading reading,
             to_cancel.swap(shared->to_cancel);
         }
         for (const std::string& selector : to_cancel) reading.cancel(selector);
-        // Do not wait for events if the user has just opened a page or cancelled jobs.
+        // After the user opened a page or cancelled jobs, answer at once instead of waiting for
+        // events.
         const bool hurries = wanted != last || !to_cancel.empty();
         const auto looked = reading.look(wanted, hurries ? 0 : kWaitMs);
         last = wanted;

@@ -23,10 +23,10 @@ class Reading {
   public:
     explicit Reading(Daemon daemon) : daemon_(std::move(daemon)) {}
 
-    // Waits up to `wait_ms` for new events, then reads all data that `wanted` requests. Fails if
-    // rolld does not answer. In this case, the old data stays.
+    // Waits up to `wait_ms` for new events, then reads all data that `wanted` requests. Keeps the
+    // old data and fails if rolld does not answer.
     Result<void> look(const Wanted& wanted, int wait_ms);
-    // Cancels jobs. Stores a text about the result in the data.
+    // Cancels jobs, and stores a text about the result in the data.
     void cancel(const std::string& selector);
     Data& data() { return data_; }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kSpark = 12;  // width of the curve in a row, in columns
 
-// Returns the key by which jobs are sorted; jobs with equal keys are sorted by id.
+// Returns the text by which jobs are sorted. Jobs with equal texts are sorted by id.
 std::string sort_key(const Json& job, Sort sort) {
     if (sort == Sort::Id) return "";
     if (sort == Sort::Name) return field_text(job, "name");

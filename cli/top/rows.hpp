@@ -27,16 +27,16 @@ struct List {
 // array, else the job's id.
 std::uint64_t row_key(const Json& job);
 
-// Returns the list of the page that is open. It contains only rows in which the filter occurs.
+// Returns the list of the open page: the rows that contain the filter's text.
 List list_of(const Data& data, const Ui& ui, const Canvas& canvas);
 
 // Returns the index of the selected row. If the selected row is gone, returns the index of the
 // first row. Requires that the list has rows.
 std::size_t selected_index(const List& list, const Ui& ui);
 
-// Draws the newest `width` values as characters of 8 heights. The heights cover the range `bounds`.
-// Without `bounds`, they cover the range from the smallest to the largest value. Returns an empty
-// text if there are no values.
+// Draws the newest `width` values as characters of 8 heights. The lowest and the highest character
+// stand for the ends of `bounds`, or for the smallest and the largest value if there are no
+// `bounds`. Returns an empty text if there are no values.
 std::string sparkline(const std::vector<double>& values, std::size_t width, bool utf8,
                       std::optional<std::pair<double, double>> bounds = std::nullopt);
 

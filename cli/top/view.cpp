@@ -140,7 +140,7 @@ void add_list(std::vector<Line>& lines, const Data& data, const Ui& ui, const Ca
     const std::size_t room = list_rows(canvas, ui);
     const std::size_t selected = selected_index(list, ui);
     const std::size_t count = list.rows.size();
-    // If the list is longer than the screen, show the selected row in the middle of the screen.
+    // If the list is longer than the screen, the selected row is in the middle of the screen.
     const std::size_t first =
         std::min(selected - std::min(selected, room / 2), count - std::min(count, room));
     for (std::size_t i = first; i < std::min(count, first + room); ++i)

@@ -22,7 +22,8 @@ std::vector<Line> draw(const Data& data, const Ui& ui, const Canvas& canvas);
 // Returns the text of the spans, for output that is not a terminal.
 std::string text_of(const Line& line);
 
-// Returns the number of rows between the two lines at the top and the line at the bottom.
+// Returns the number of rows that remain without the two lines at the top and the line at the
+// bottom.
 std::size_t body_rows(const Canvas& canvas);
 // Returns the number of visible rows of a list.
 std::size_t list_rows(const Canvas& canvas, const Ui& ui);

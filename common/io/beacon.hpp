@@ -29,11 +29,11 @@ struct Beacon {
     std::string nonce;              // random id of this rolld process
     std::string host;
     std::string endpoint;
-    // Identifies the state directory. A copy of the directory has a different value. Empty if
-    // unknown.
+    // Identifies the state directory; empty: unknown. A copy of the directory has another
+    // value.
     std::string home{};
     std::uint64_t counter = 0;  // number of records that this incarnation has published
-    // Time in ms for which rolld keeps running while it cannot read its own beacon file; 0: for
+    // Time in ms for which rolld keeps running although it cannot read its own beacon file; 0: for
     // ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;

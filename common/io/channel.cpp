@@ -13,8 +13,8 @@ Error no_daemon(const std::string& endpoint) {
     return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};
 }
 
-// Returns whether no process listens on an ipc:// endpoint. Tries to connect to find out, because
-// libzmq would not fail, but retry for ever.
+// Returns true if no process listens on an ipc:// endpoint. This function tries to connect, because
+// libzmq reports no error and retries for ever.
 bool nobody_listens(const std::string& endpoint) {
     constexpr std::string_view kIpc = "ipc://";
     if (!endpoint.starts_with(kIpc)) return false;
@@ -35,7 +35,7 @@ class ZmqChannel final : public Channel {
     std::optional<std::string> receive(std::chrono::milliseconds timeout) override {
         if (!socket_.wait_input(timeout)) return std::nullopt;
         auto message = socket_.receive();
-        // Return an empty frame, which the caller skips because it answers no request.
+        // An empty frame answers no request, so the caller skips it.
         if (!message || message->frames.empty()) return std::string();
         return std::move(message->frames.back());
     }

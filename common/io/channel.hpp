@@ -22,7 +22,7 @@ class Channel {
     // Returns a descriptor that becomes readable when a frame arrives; -1 if the connection is
     // closed. It may be edge-triggered: wait for it only after receive() has returned nullopt.
     virtual int descriptor() const = 0;
-    // Returns the reason why no reply arrives, if the channel knows the reason; else nullopt.
+    // Returns the reason why no reply will arrive; nullopt if the channel knows of none.
     virtual std::optional<Error> trouble() const = 0;
 };
 

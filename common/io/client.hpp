@@ -29,8 +29,8 @@ class Client {
     static Result<Client> connect(const StateDirectory& directory);
 
     // Sends a request and returns the reply's `ok` or its error. Fails with Unavailable if no reply
-    // arrives in time, because rolld does not run or does not authorize this key. rolld may still
-    // carry out a request that timed out.
+    // arrives in time: rolld does not run, or does not authorize this key. rolld may still carry
+    // out a request that timed out.
     Result<Json> ask(const std::string& op, const Json& args = Json::object(),
                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
@@ -50,7 +50,7 @@ class Client {
     // Returns the next reply to a posted request; nullopt if none arrives in time.
     std::optional<Posted> next_reply(std::chrono::milliseconds timeout);
 
-    // Returns a descriptor to wait for, as Channel::descriptor().
+    // Returns the descriptor of the channel (Channel::descriptor()), to wait for replies.
     int descriptor() const { return channel_->descriptor(); }
 
     // Returns the error of a request that got no answer for this time.

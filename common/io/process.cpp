@@ -33,8 +33,8 @@ struct Failure {
     int number = 0;
 };
 
-// The data that the child needs, prepared before clone(). The child shares our memory until it
-// calls exec and may therefore only make system calls.
+// The data that the child needs, prepared before clone(). Until exec, the child shares the parent's
+// memory, so it may only make system calls.
 struct Prepared {
     const Spawn& spawn;
     std::vector<std::string> candidates{};  // paths to try, in order
@@ -43,7 +43,7 @@ struct Prepared {
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
     int namespaces = 0;   // flags for clone()
-    std::string uid_map;  // text for uid_map of a new user namespace; keeps the caller's uid
+    std::string uid_map;  // text for uid_map of a new user namespace, which keeps the caller's uid
     std::string gid_map;
     std::optional<Failure> failure{};  // set by the child if it could not call exec
 };
@@ -92,7 +92,7 @@ bool write_to(const char* path, const std::string& text) {
     return file >= 0 && ::write(file, text.data(), text.size()) == std::ssize(text);
 }
 
-// Sets up the id maps and a private /proc. Mounts that the host adds later also become visible in
+// Sets up the id maps and a private /proc. File systems that the host mounts later also appear in
 // the namespace.
 void enter_namespaces(Prepared& prepared) {
     if ((prepared.namespaces & CLONE_NEWUSER) != 0) {
@@ -123,8 +123,8 @@ void arrange_descriptors(Prepared& prepared) {
         if (::dup2(ours, theirs) < 0) give_up(prepared, Step::Descriptors);
 }
 
-// Pins the child to `cpus`. A failure, for example because a CPU went offline, is ignored: the
-// program then runs on all CPUs.
+// Pins the child to `cpus`. Ignores a failure, for example because a CPU went offline; the program
+// then runs on all CPUs.
 void pin(const std::vector<int>& cpus) {
     if (cpus.empty()) return;
     cpu_set_t set;
@@ -145,7 +145,7 @@ void pin(const std::vector<int>& cpus) {
     if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
     if (spawn.death_signal != 0) {
         ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);
-        // Exit if the parent died before PR_SET_PDEATHSIG took effect.
+        // The parent may have died before PR_SET_PDEATHSIG took effect. Exit in this case.
         if (::getppid() != prepared.parent) ::_exit(127);
     }
     arrange_descriptors(prepared);
@@ -164,8 +164,8 @@ void pin(const std::vector<int>& cpus) {
 
 int run_prepared(void* prepared) { run_child(*static_cast<Prepared*>(prepared)); }
 
-// Clones the child, and returns once the child has called exec or ended. Blocks all signals in
-// between, so that none of our handlers runs in the child.
+// Clones the child, and returns once the child has called exec or ended. Blocks all signals
+// meanwhile, so that none of this process's handlers runs in the child.
 pid_t start_child(Prepared& prepared) {
     alignas(64) std::array<char, 64 << 10> stack;
     sigset_t all;
@@ -206,7 +206,8 @@ std::string map_of(unsigned id) {
 }
 
 std::optional<ProcessInfo> parse_stat(const std::string& stat) {
-    // Search for the last ')', because the program's name before it may contain any characters.
+    // The program's name is in parentheses and may contain any characters, so search for the last
+    // ')'.
     const auto name_end = stat.rfind(')');
     if (name_end == std::string::npos) return std::nullopt;
     ProcessInfo info;
@@ -288,8 +289,8 @@ std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::s
     std::ifstream in(pid_file);
     pid_t pid = 0;
     if (!(in >> pid) || pid <= 0 || !is_alive(pid)) return std::nullopt;
-    // Compare the name of the process, because the pid may have been reused. /proc/PID/exe cannot
-    // be compared, because a new build may have replaced the program's file.
+    // The pid may have been reused, so compare the name of the process. /proc/PID/exe would not do,
+    // because a new build may have replaced the program's file.
     std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
     std::string name;
     if (!std::getline(comm, name) || name == program) return pid;
@@ -343,8 +344,8 @@ std::vector<pid_t> descendant_ids(pid_t ancestor) {
 
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout) {
     const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    // Read the process's start time after opening the handle. If it equals `started`, the handle
-    // belongs to the process that the caller means, not to a later one with the same pid.
+    // Read the process's start time after opening the handle. If the time equals `started`, the
+    // handle belongs to the expected process, not to a later one with the same pid.
     const auto info = find_process(pid);
     if (!handle || !info || info->started != started || info->state == 'Z') return true;
     pollfd waited{.fd = handle.get(), .events = POLLIN, .revents = 0};

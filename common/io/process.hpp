@@ -21,8 +21,8 @@ struct Spawn {
     std::vector<std::string> arguments;
     std::vector<std::string> environment;  // the whole environment as "NAME=value"
     std::string directory{};  // working directory; empty: the caller's working directory
-    // Pairs of the caller's descriptor and the child's descriptor. Standard streams that are not
-    // listed become /dev/null. All other descriptors are closed in the child.
+    // Pairs of a descriptor of the caller and the child's descriptor for it. The child gets no
+    // other descriptors, except that unlisted standard streams become /dev/null.
     std::vector<std::pair<int, int>> descriptors{};
     std::optional<pid_t> group{};  // process group to join; 0 creates a new one
     bool new_session = false;
@@ -66,7 +66,8 @@ struct ProcessInfo {
 };
 std::optional<ProcessInfo> find_process(pid_t pid);
 
-// Returns false if the process has ended. Reaps an ended process that is a child of this process.
+// Returns false if the process has ended. Reaps the process if it has ended and is a child of this
+// process.
 bool is_alive(pid_t pid);
 
 // Returns the pid in a pid file if the process with this pid is alive and runs `program`, else

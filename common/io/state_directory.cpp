@@ -15,7 +15,8 @@
 namespace roll::io {
 namespace {
 
-constexpr std::size_t kSocketPathMax = 100;  // sun_path holds 107 characters; local_socket() adds 4
+// The path in sun_path has at most 107 characters, and local_socket() adds 4 characters.
+constexpr std::size_t kSocketPathMax = 100;
 
 std::string variable(const char* name) {
     const char* value = std::getenv(name);

@@ -81,7 +81,7 @@ class FieldWriter {
 // Describes one field, for the documentation.
 struct FieldInfo {
     std::string name;
-    Json type;  // as JSON Schema, such as {"type": "integer"}; {}: any value
+    Json type;  // type of the argument as JSON Schema, such as {"type": "integer"}; {}: any value
     bool required = false;
     std::string help;
 };

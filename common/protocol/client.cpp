@@ -15,7 +15,7 @@ ErrorCode code_of(std::string_view name) {
           ErrorCode::Unavailable, ErrorCode::Corrupt, ErrorCode::Failed}) {
         if (name == name_of(code)) return code;
     }
-    return ErrorCode::Failed;  // only a rolld newer than this client sends other codes
+    return ErrorCode::Failed;  // a rolld newer than this client may send other codes
 }
 
 Result<Error> read_error(const Json& json) {
@@ -28,8 +28,8 @@ Result<Error> read_error(const Json& json) {
     return error;
 }
 
-// A SAX parser that stops at the top-level field "id". It avoids parsing the rest of a reply, which
-// may have megabytes.
+// A SAX parser that stops at the top-level field "id". The rest of the reply, which may have
+// megabytes, is not parsed.
 class IdFinder : public nlohmann::json_sax<Json> {
   public:
     std::uint64_t id = 0;
@@ -118,7 +118,7 @@ Json error_json(const Error& error) {
 }
 
 std::string encode_reply(std::uint64_t id, const Json& ok, int version) {
-    // This text equals the result of dump(), but is made without a copy of a large value.
+    // dump() would make the same text, but would need a copy of a large value.
     return fmt::format(R"({{"id":{},"ok":{},"v":{}}})", id, dump(ok), version);
 }
 

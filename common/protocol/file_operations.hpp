@@ -34,8 +34,8 @@ struct JobFileReply {
     bool latin1 = false;
 };
 
-// Returns the bytes of a file as a text of JSON. Sets `latin1` if the bytes are not UTF-8; then
-// each byte becomes the character with this code.
+// Returns a file's bytes as text for JSON. If the bytes are not UTF-8, sets `latin1` and makes each
+// byte the character with the same code.
 std::string text_of_bytes(const std::string& bytes, bool& latin1);
 // Returns the bytes from which text_of_bytes() made the text.
 std::string bytes_of_text(const std::string& text, bool latin1);

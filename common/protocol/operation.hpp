@@ -4,11 +4,11 @@
 
 namespace roll::protocol {
 
-// The access that an operation requires. A client with one kind of access also has the kinds before
+// The access that an operation requires. Each kind of access includes all kinds before
 // it.
 enum class Access {
-    Read,    // changes nothing
-    Submit,  // queues jobs
+    Read,    // the operation changes nothing
+    Submit,  // the operation queues jobs
     Change,  // changes own jobs and secrets; the operator may change all jobs and secrets
     Operate  // changes nodes, allocation queues or rolld; only for the operator
 };
@@ -17,7 +17,7 @@ enum class Access {
 enum class Answering {
     AtOnce,     // the answer needs no turn of the engine
     AfterTurn,  // the answer follows the turn that commits the change
-    Later       // the answer follows several turns, or waits for something to report (long poll)
+    Later       // the answer follows several turns, or comes once there is news (long poll)
 };
 
 struct Operation {

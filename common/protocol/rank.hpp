@@ -27,7 +27,7 @@ constexpr int kExitRefused = 4;
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
 constexpr int kExitUnfit = 77;     // the job's check of the node failed, or a GPU is not usable
-// Exit statuses that roll-worker, not the program, gives to an attempt.
+// Exit statuses of an attempt that roll-worker sets; no program returns them.
 constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
 constexpr int kExitHung = 79;       // the attempt made no step for too long
 // the attempt exceeded resources.memory; same status as after SIGKILL
@@ -66,7 +66,7 @@ struct Progress {
 struct StepDone {
     std::int64_t step = 0;
     std::int64_t steps = 0;  // total steps of the job
-    // duration of the step in ms, without the time spent waiting for other ranks
+    // duration of the step in ms, without waits for other ranks
     std::int64_t own_ms = 0;
 };
 // A checkpoint is complete and synced to disk. Its directory still has a temporary name that starts

@@ -18,14 +18,14 @@ enum class Phase { Starting, Running, Stopping, Ended };
 struct RunningAttempt {
     AttemptKey attempt;
     Phase phase = Phase::Starting;
-    Outcome outcome = Outcome::Done;  // if ended
+    Outcome outcome = Outcome::Done;  // used if the attempt has ended
     int exit_code = 0;
     std::string reason;
     std::vector<int> matched{};  // indices of the patterns in retry.on_log that the log matched
     std::vector<WrittenCheckpoint> checkpoints{};  // written but not yet recorded by rolld
     std::string exported{};  // directory of an export that rolld has not recorded yet
     std::string progress{};  // newest progress report, as JSON for people
-    Usage usage{};  // if ended: resources that the attempt used on this worker; zeros if unknown
+    Usage usage{};  // resources that the ended attempt used on this worker; all zero if unknown
 };
 
 }  // namespace roll::protocol

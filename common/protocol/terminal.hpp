@@ -21,17 +21,17 @@
 namespace roll::protocol {
 
 constexpr std::string_view kTerminalMark = "terminal ";
-// Maximum number of bytes of each stream that a terminal holds on its way
+// Maximum number of bytes of each stream that are held between the program and the client
 constexpr std::size_t kTerminalWindow = 64 << 10;
-// Maximum time between two signs of life of a client. rolld passes each sign on to the worker. If
-// none arrives for this time, the worker ends the terminal's processes.
+// Maximum time between two signs of life of a client, which rolld passes on to the worker. If none
+// arrives for this time, the worker ends the terminal's processes.
 constexpr std::chrono::seconds kTerminalPatience{30};
 
 inline bool is_about_terminal(std::string_view frame) { return frame.starts_with(kTerminalMark); }
 
 // Starts a program in a running attempt.
 struct TerminalStart {
-    int program = 0;  // index of the attempt's program on the worker, whose environment is used
+    int program = 0;  // index of the attempt's program on the worker that lends its environment
     std::vector<std::string> command{};  // empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes
     std::string term{};     // value of TERM; empty: not set
@@ -44,19 +44,20 @@ struct TerminalOrder {
     std::uint64_t terminal = 0;
     AttemptKey attempt{};
     std::optional<TerminalStart> start{};
-    std::uint64_t limit = 0;  // number of output bytes that the worker may have sent in total
-    std::uint64_t at = 0;     // position of `input` in the stream
+    std::uint64_t limit =
+        0;                 // number of output bytes that the worker may have sent since the start
+    std::uint64_t at = 0;  // position of `input` in the stream
     std::string input{};
     bool end_of_input = false;
-    bool close = false;         // ends the program
+    bool close = false;         // true: ends the program
     int rows = 0, columns = 0;  // new size of the terminal; 0: unchanged
     friend bool operator==(const TerminalOrder&, const TerminalOrder&) = default;
 };
 
-// From a worker to rolld.
+// Messages from a worker to rolld.
 struct TerminalNews {
     std::uint64_t terminal = 0;
-    std::uint64_t at = 0;  // position of `output` among the output of both streams
+    std::uint64_t at = 0;  // position of `output` in the combined output of both streams
     std::string output{};
     bool errors = false;        // `output` is from standard error
     std::uint64_t taken = 0;    // number of input bytes that the program's terminal has taken

@@ -11,7 +11,8 @@
 
 namespace roll::protocol {
 
-constexpr std::array kPhases = {"starting", "running", "stopping", "ended"};  // order of Phase
+// the names are in the order of Phase
+constexpr std::array kPhases = {"starting", "running", "stopping", "ended"};
 
 static JsonText text_of(const AttemptKey& key) {
     return JsonText().add("job", key.job.value).add("token", to_string(key.token));
@@ -66,7 +67,8 @@ static Result<void> set_phase(const std::string& phase, const std::string& outco
 }
 
 static Result<Usage> read_usage(const Json& json, const std::string& path) {
-    // limit of each value, about a thousand years; keeps sums over an attempt's members in range
+    // limit of each value: about a thousand years. With this limit, sums over an attempt's members
+    // cannot overflow.
     constexpr std::int64_t kMillisMax = std::int64_t{1} << 45;
     JsonReader r(json, path);
     Usage usage;
@@ -157,7 +159,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.ranks_per_node = r.get<int>("ranks_per_node");
     order.slots = r.get<std::vector<int>>("slots");
     order.gpus = r.get<std::vector<int>>("gpus");
-    // A rolld that is older than this field does not send the field.
+    // An older rolld does not send this field.
     order.gpu_percent = r.get_or("gpu_percent", order.gpu_percent);
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
@@ -289,7 +291,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.bound_below_lease = r.get<bool>("bound_below_lease");
     heartbeat.heard_recently = r.get<bool>("heard_recently");
     heartbeat.draining = r.get<bool>("draining");
-    // A worker that is older than this field does not send the field.
+    // An older worker does not send this field.
     heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);
     heartbeat.segment = r.get_or("segment", std::string{});
     heartbeat.gpu_numa = r.get_or("gpu_numa", std::vector<int>{});
@@ -318,8 +320,8 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
-// Requires that `before` is a valid heartbeat. Every heartbeat has the key "sequence". If the text
-// `"sequence":` occurs only once, the text is therefore this key, and not a part of some string.
+// Requires that `before` is a valid heartbeat, so it has the key "sequence". If the text
+// `"sequence":` occurs only once in it, this text must be the key, not a part of a string.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

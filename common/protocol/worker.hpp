@@ -45,7 +45,7 @@ struct Heartbeat {
     std::string segment{};        // network segment of the node; empty if unknown
     std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty if unknown
     // Resources that the worker offers to jobs with `memory` or `cpus`; 0: unknown
-    std::int64_t memory = 0;  // bytes
+    std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     std::string limits{};  // how the worker enforces the limits of jobs, for people
     // means to end all processes of an attempt: "cgroup", "namespace" or "marks"
@@ -69,8 +69,8 @@ struct StartOrder {
     // share of each GPU in percent; if below 100, other jobs may use the same GPU
     int gpu_percent = 100;
     std::string nonce;  // random text per attempt; names the rendezvous of the attempt's ranks
-    // Checkpoints from which the attempt may start, newest first: the recorded checkpoints of the
-    // job and of its source job.
+    // Checkpoints from which the attempt may start, newest first. They are the recorded checkpoints
+    // of the job and of its source job.
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: no limit
     // maximum time of a step; 0: no limit, -1: the worker learns a limit
@@ -81,7 +81,7 @@ struct StartOrder {
     int cpus = 0;                      // CPUs that the attempt may use on this node; 0: no limit
     int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
     std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
-    std::string refused{};  // if not empty: the worker fails the attempt at once for this reason
+    std::string refused{};  // reason why the worker fails the attempt at once; empty: it does not
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
 
@@ -113,7 +113,7 @@ struct Answer {
     std::uint64_t incarnation = 0;
     std::uint64_t sequence = 0;  // sequence number of the heartbeat that this message answers
     std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
-    std::uint64_t counter = 0;   // beacon's counter from which rolld counts the worker's silence
+    std::uint64_t counter = 0;   // beacon's counter when rolld began to count the silence
     std::string beacon{};        // path of the beacon file; empty: no beacon
     std::vector<AttemptKey> keep{};
     std::vector<StartOrder> start{};
@@ -128,8 +128,8 @@ struct Answer {
 std::string encode(const Heartbeat& heartbeat);
 std::string encode(const Answer& answer);
 Result<Heartbeat> decode_heartbeat(std::string_view frame);
-// Returns the sequence number of `frame` if `frame` and `before` differ only in their sequence
-// numbers (as most heartbeats do), else nullopt.
+// Returns the sequence number of `frame` if `frame` differs from `before` only in the sequence
+// number, as most heartbeats do; else nullopt.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame);
 Result<Answer> decode_answer(std::string_view frame);
 

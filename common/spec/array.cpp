@@ -56,8 +56,8 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     return std::min(at, text.size());
 }
 
-// Replaces "{index}" in a job's document, but not in the text of a script, where ${index} is a
-// variable of the shell.
+// Replaces "{index}" in a job's document. Does not replace it in the text of a script, where
+// ${index} is a variable of the shell.
 std::string replaced_outside_scripts(std::string_view text, const std::string& number) {
     constexpr std::string_view kScript = R"("script":")";
     std::string result;

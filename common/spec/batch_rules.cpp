@@ -18,7 +18,8 @@ std::optional<std::int64_t> integer(const Json& document, const char* pointer) {
     return value > 0 ? std::optional(value) : std::nullopt;
 }
 
-// Checks the batch sizes of train.batch_size_schedule, and the keys that it excludes.
+// Checks the batch sizes of train.batch_size_schedule, and that no key is set that this key
+// excludes.
 void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
                           std::vector<Problem>& problems) {
     const Json::json_pointer at("/train/batch_size_schedule");
@@ -49,7 +50,8 @@ void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
             "one size");
 }
 
-// Checks that regrouping the samples of a step changes only the rounding of its result.
+// Checks that the result of a step stays the same up to rounding if its samples are grouped in
+// another way.
 void check_grouping(const Json& document, std::vector<Problem>& problems) {
     const Json train = document.value("train", Json());
     if (!train.is_object()) return;

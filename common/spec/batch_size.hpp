@@ -17,10 +17,10 @@ struct BatchPhase {
     friend bool operator==(const BatchPhase&, const BatchPhase&) = default;
 };
 
-// Parses a schedule such as "0:768 250B:1536" (Megatron's --step-batch-size-schedule). The suffixes
-// K, M, B and T stand for 10^3, 10^6, 10^9 and 10^12. Fails with InvalidArgument unless the first
-// number of tokens is 0, the numbers of tokens ascend, and all sizes are at least 1. An empty text
-// has no phases.
+// Parses a schedule such as "0:768 250B:1536" (Megatron's --step-batch-size-schedule): pairs
+// TOKENS:SIZE. K, M, B and T stand for 10^3, 10^6, 10^9 and 10^12. Fails with InvalidArgument
+// unless the first number of tokens is 0, the numbers ascend, and all sizes are at least 1. An
+// empty text has no phases.
 Result<std::vector<BatchPhase>> parse_batch_schedule(std::string_view text);
 
 // The batch sizes of a run.
@@ -38,7 +38,7 @@ std::int64_t batch_size_at(const BatchSizes& sizes, std::int64_t samples);
 // Returns the number of samples before step `step` (from 0) of a run.
 std::int64_t samples_before(const BatchSizes& sizes, std::int64_t step);
 
-// Returns the number of steps that train at least `wanted` samples if `done` samples are trained.
+// Returns how many further steps train at least `wanted` samples, after `done` samples.
 std::int64_t steps_for(const BatchSizes& sizes, std::int64_t done, std::int64_t wanted);
 
 }  // namespace roll::spec

@@ -16,7 +16,8 @@ Json at(const Json& document, const char* pointer) {
     return document.contains(place) ? document[place] : Json();
 }
 
-// Checks that a list has a weight for each training file, and one weight above 0.
+// Checks that a list has one weight for each training file, and that at least one weight is above
+// 0.
 void check_weights(const Json& weights, std::size_t files, const std::string& path,
                    std::vector<Problem>& problems) {
     if (!weights.is_array()) return;

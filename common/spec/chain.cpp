@@ -126,7 +126,7 @@ std::vector<Problem> check_chain(const JobSpec& first) {
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
     std::vector<JobSpec> jobs(1, first);
     jobs[0].then.clear();
-    // The output of a cron job keeps its "{id}", because each job that the schedule queues has its
+    // The output of a cron job keeps its "{id}", because each copy that the schedule queues has its
     // own id.
     if (first.cron.empty()) resolve_id(jobs[0].output, id);
     for (JobSpec spec : first.then) {

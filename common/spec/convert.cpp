@@ -28,8 +28,8 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
         spec.source = reader.get_or<std::string>("source", "");
         spec.adapter = reader.get_or<std::string>("adapter", "");
         spec.merge = reader.get_or("merge", false);
-        // Read source_job only so that finish() accepts the key. The value is not needed here,
-        // because the launch file lists the checkpoints of that job.
+        // Read source_job, although its value is not needed, so that finish() accepts the key. The
+        // launch file lists the checkpoints of that job.
         reader.raw("source_job");
         spec.best = reader.get_or<std::string>("of", "last") == "best";
     }

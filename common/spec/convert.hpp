@@ -50,8 +50,8 @@ struct ConvertSpec {
     std::int64_t max_shard_size = 5'000'000'000;
     // model_max_length of the target; 0: the value of the source
     std::int64_t model_max_length = 0;
-    // Directory of an earlier target; empty if none is given. If a new file would be byte for byte
-    // equal to a file in that directory, the new file becomes a hard link to that file.
+    // Directory of an earlier target; empty: none. A new file that equals a file in this directory
+    // byte for byte becomes a hard link to that file.
     std::string reuse;
     bool overwrite = false;
     friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;

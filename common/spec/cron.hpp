@@ -25,9 +25,9 @@ struct Cron {
 // @monthly. Fails with InvalidArgument if the text is malformed or matches no time.
 Result<Cron> parse_cron(std::string_view text);
 
-// Returns the first matching time after `time`; nullopt if there is none within 8 years. Suppose
-// the schedule restricts both the day of the month and the day of the week. A day then matches if
-// it matches one of these two fields, as in every cron.
+// Returns the first matching time after `time`; nullopt if there is none within 8 years. If the
+// schedule restricts both the day of the month and the day of the week, a day needs to match only
+// one of them, as in every cron.
 std::optional<Time> next_after(const Cron& cron, Time time);
 
 }  // namespace roll::spec

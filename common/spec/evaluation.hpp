@@ -7,14 +7,14 @@
 
 namespace roll::spec {
 
-// A value of the evaluations by which a run is judged. `name` is a key of metrics.jsonl.
+// A metric by which the evaluations of a run are judged. `name` is a key of metrics.jsonl.
 struct MetricSpec {
     std::string name = "valid_loss";
     bool higher = false;  // true: higher values are better
 };
 
-// Training stops early after `patience` values of the metric in a row that were not better than the
-// best value by more than `min_delta`.
+// Training stops early after `patience` consecutive values of the metric, none of which exceeds the
+// best earlier value by more than `min_delta`.
 struct EarlyStopSpec {
     std::int64_t patience = 0;  // number of values; 0: training never stops early
     double min_delta = 0;       // least improvement that counts

@@ -9,7 +9,7 @@ namespace roll::spec {
 
 JobSpec export_job(const JobSpec& parent, JobId parent_id) {
     // The converted model goes into the parent's directory, next to the checkpoints. The export
-    // job's own output is the subdirectory export/, so that its logs do not overwrite the parent's
+    // job's own output is the subdirectory export/, where its logs cannot overwrite the parent's
     // logs.
     const std::string parent_output =
         replaced(parent.output, "{id}", fmt::format("{}", parent_id.value));

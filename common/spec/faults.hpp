@@ -5,8 +5,8 @@
 
 namespace roll::spec {
 
-// The phase of a step in which a rank injects a fault into itself. Faults test how a cluster
-// handles failures.
+// The phase of a step in which a rank injects a
+// fault.
 enum class FaultPhase { Forward, Backward, Reduce, Optimizer, Save };
 // Kill: the rank gets SIGKILL. Hang: the rank stops for ever. Nan: a weight becomes NaN. Exit: the
 // process exits with status 1. Flip: a bit of a weight flips.
@@ -15,7 +15,7 @@ const char* name_of(FaultPhase phase);
 const char* name_of(FaultKind kind);
 struct FaultSpec {
     int rank = 0;
-    std::int64_t step = 1;  // counted from 1
+    std::int64_t step = 1;  // number of the step, counted from 1
     FaultPhase phase = FaultPhase::Forward;
     FaultKind kind = FaultKind::Kill;
 };

@@ -21,7 +21,7 @@ std::size_t kept(std::size_t trials, int reduction, std::size_t rung) {
     return std::max<std::size_t>(left, 1);
 }
 
-// Returns the cost of a value. A better value has a lower cost.
+// Returns the cost of a value: a number that is lower for better values.
 double cost(const Halving& halving, double value) {
     if (!std::isfinite(value)) return std::numeric_limits<double>::infinity();
     return halving.maximize ? -value : value;

@@ -1,4 +1,4 @@
-// Tells the user what to do with a file whose type a key does not allow.
+// Tells the user how to replace a file whose type a key does not allow.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace roll::spec {
 
-// Returns the sentence of the key's x-instead for the ending of the file's name; nullopt if there
-// is none.
+// Returns the advice in the key's x-instead for files with this ending; nullopt if there is
+// none.
 std::optional<std::string> instead_of(const OrderedJson& schema, const std::string& file);
 
 }  // namespace roll::spec

@@ -21,10 +21,10 @@ namespace roll::spec {
 
 enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 
-// A dependency on the job `job`. A job starts once the conditions of all its dependencies are met:
+// A dependency on the job `job`. A job starts only when all its dependencies hold:
 //
 // Ok: `job` succeeded. Failed: `job` ended without success. Any: `job` ended. Exported: `job`
-// succeeded, and its automatic export succeeded if there is one.
+// succeeded, and so did its automatic export if there is one.
 struct After {
     enum class Condition { Ok, Any, Failed, Exported };
     static constexpr std::size_t kConditions = 4;

@@ -61,8 +61,8 @@ JsonText put_retry(const Retry& retry) {
         .add("on_log", on_log);
 }
 
-// Reads `retry`. A field is missing if an older program wrote the row. The field then gets the
-// value that corresponds to the behaviour of that program.
+// Reads `retry`. An older program may have left out a field. Such a field gets the value that
+// matches the behaviour of that program.
 Result<Retry> read_retry(const Json& json) {
     JsonReader reader(json, "job.retry");
     Retry retry;

@@ -15,7 +15,7 @@ struct Specifier {
     char letter = 0;  // letter of the specifier; 0 if no letter follows
 };
 
-// Reads the specifier at the head of `name`, which starts with %.
+// Reads the specifier at the beginning of `name`, which starts with %.
 Specifier read_specifier(std::string_view name) {
     const std::size_t end = name.find_first_not_of(kDigits, 1);
     if (end == std::string_view::npos) return {name, 0, 0};

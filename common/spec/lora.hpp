@@ -45,7 +45,7 @@ struct LoraModule {
 };
 
 // The form in which a LoRA job stores the frozen weights of the decoder layers' linear layers.
-// Full: as the job's other weights. Nf4, Int8: packed (packed_form.hpp).
+// Full: in the same form as the job's other weights. Nf4, Int8: packed (packed_form.hpp).
 enum class LoraBase { Full, Nf4, Int8 };
 
 struct LoraSpec {

@@ -33,8 +33,8 @@ struct RopeScaling {
     std::vector<double> short_factors = {};
     std::vector<double> long_factors = {};
 
-    // Returns the length up to which all sequences have the same frequencies; 0 if sequences of any
-    // length have the same frequencies.
+    // Returns the sequence length up to which the frequencies do not depend on the length; 0 if
+    // they never do.
     std::int64_t same_up_to() const {
         return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
     }
@@ -55,7 +55,7 @@ struct ModelConfig {
     std::int64_t vocab = 0;
     std::int64_t positions_max = 0;
     bool tied = false;  // the output layer uses the embedding's weight
-    // A reward model: a score, one number for each sequence, takes the place of the output layer
+    // Reward model: the model has a score (one number for each sequence) and no output layer
     bool scores = false;
     double rope_theta = 10000;
     double norm_eps = 1e-5;

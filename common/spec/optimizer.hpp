@@ -20,10 +20,10 @@ enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
 enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };
 enum class WeightDecaySchedule { Constant, Linear, Cosine };
 
-// The update rules. The formulas are those of torch.optim, with three exceptions: Lion's formula is
-// from its paper (arXiv 2302.06675, algorithm 2), Adafactor's is that of transformers, and that of
-// AdamW with 8-bit states is bitsandbytes'. Adam and SGD add the weight decay to the gradient. The
-// other rules decay the weights directly.
+// The update rules. Lion follows its paper (arXiv 2302.06675, algorithm 2), Adafactor follows
+// transformers, and AdamW with 8-bit states follows bitsandbytes. All other rules follow
+// torch.optim. Adam and SGD add the weight decay to the gradient; the other rules decay the weights
+// directly.
 enum class OptimizerKind { AdamW, Adam, Sgd, Lion, Muon, Adafactor, AdamW8bit };
 inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 7> kOptimizerKinds{
     {{"adamw", OptimizerKind::AdamW},
@@ -34,10 +34,10 @@ inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 7> kOpti
      {"adafactor", OptimizerKind::Adafactor},
      {"adamw_8bit", OptimizerKind::AdamW8bit}}};
 
-// Selects the factor by which Muon multiplies the learning rate of a matrix with `rows` x `columns`
-// elements. The names are those of torch.optim.Muon. Original: sqrt(max(1, rows / columns)).
-// MatchRmsAdamW: 0.2 * sqrt(max(rows, columns)); with this factor, AdamW's learning rates are
-// suitable for Muon.
+// Selects the factor by which Muon multiplies the learning rate of a matrix of `rows` x
+// `columns`, under the names of torch.optim.Muon. Original: sqrt(max(1, rows / columns)).
+// MatchRmsAdamW: 0.2 * sqrt(max(rows, columns)), which makes learning rates of AdamW suitable for
+// Muon.
 enum class UpdateScale { Original, MatchRmsAdamW };
 
 // Settings of Adafactor (transformers.Adafactor); worker/train/optim/adafactor.hpp has the
@@ -47,7 +47,7 @@ struct AdafactorSpec {
     bool scale_parameter = false, relative_step = false, warmup_init = false;
 };
 
-// train.ema: the average of the weights; decay 0: there is none.
+// The moving average of the weights (train.ema); decay 0: there is no average.
 struct EmaSpec {
     double decay = 0;
     std::int64_t every = 1;  // number of updates between two updates of the average
@@ -56,7 +56,7 @@ struct EmaSpec {
 // Settings of the parameters whose native names match a glob.
 struct ParameterGroup {
     std::vector<std::string> globs;
-    std::optional<double> lr;  // peak learning rate; nullopt: lr_scale applies
+    std::optional<double> lr;  // peak learning rate; nullopt: use lr_scale instead
     double lr_scale = 1;       // factor of each step's learning rate
     // constant decay; nullopt: the decay of the other parameters
     std::optional<double> weight_decay;
@@ -68,7 +68,7 @@ struct OptimizerSpec {
     double init_lr = 0;
     double min_lr = 0;
     std::int64_t warmup_steps = 0;
-    double warmup_ratio = 0;       // warm-up as a share of all steps; 0: warmup_steps applies
+    double warmup_ratio = 0;       // warm-up as a share of all steps; 0: use warmup_steps instead
     std::int64_t decay_steps = 0;  // step at which the decay ends; 0: train.steps
     LrSchedule schedule = LrSchedule::Cosine;
     // wsd: number of steps in which the rate decays; the decay ends at decay_steps
@@ -82,8 +82,8 @@ struct OptimizerSpec {
     double beta1 = 0.9;
     double beta2 = 0.95;
     double eps = 1e-8;
-    // Pairs of a name pattern and a flag, which says whether the matching parameters decay. The
-    // first pattern that matches a name applies. Parameters without a match decay if they have 2
+    // Pairs of a name pattern and a flag: whether parameters with such a name decay. The
+    // first matching pattern decides. Parameters without a match decay if they have 2
     // dimensions.
     std::vector<std::pair<std::string, bool>> decays;
     OptimizerKind kind = OptimizerKind::AdamW;

@@ -29,9 +29,9 @@ std::optional<Schedule> schedule_named(std::string_view name);
 // ParallelSpec::memory_limit.
 enum class Recompute { None, Attention, Mlp, AttentionMlp, Full, Auto };
 
-// Selects the layers to which Recompute::Full applies, as in Megatron. Uniform: all layers. The
-// layers form units of `recompute_layers` layers, and only the input of a unit's first layer is
-// kept. Block: the first `recompute_layers` layers of each chunk.
+// Selects the layers to which Recompute::Full applies, as in Megatron. Uniform: all layers, in
+// units of `recompute_layers` layers; only the input of each unit is kept. Block: the first
+// `recompute_layers` layers of each chunk.
 enum class RecomputeMethod { Uniform, Block };
 
 // Convert between a kind and its name in a job file. recompute_named() returns nullopt if no kind
@@ -59,7 +59,7 @@ struct ParallelSpec {
     RecomputeMethod recompute_method = RecomputeMethod::Uniform;
     int recompute_layers = 1;
     std::int64_t memory_limit = 0;  // largest number of bytes that a rank may need; 0: no limit
-    // Time after which a rank gives up a transfer that does not end
+    // Time after which a rank gives up a transfer that has not ended
     std::chrono::seconds collective_timeout{600};
 };
 

@@ -65,8 +65,8 @@ void fill_optimizer(Json& document) {
         optimizer["beta2"] = kLionBeta2;
 }
 
-// Turns the no_progress limit off if the job saves only at its end. An attempt of such a job never
-// saves a checkpoint before it fails.
+// Turns off the no_progress limit if the job saves only at its end, because an attempt of such a
+// job never leaves a checkpoint behind when it fails.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
     const Json retry = document.value("retry", Json::object());
@@ -81,8 +81,8 @@ bool exports_adapter(const Json& document) {
            document["export"].value("merge", Json()) != true;
 }
 
-// Runs a batch script as a gang of one process per node, so that the script learns the names of the
-// job's nodes. The script is the only process that Roll starts on its node.
+// Runs a batch script as a gang with one process per node, so that the script learns the names of
+// the job's nodes. On the script's node, Roll starts only the script.
 void fill_batch(Json& document) {
     if (!document.contains("sbatch")) return;
     if (!document.contains("resources")) document["resources"] = Json::object();
@@ -124,7 +124,7 @@ void fill_tokenizer(Json& document) {
 // Returns an empty list if there is no problem.
 std::vector<Problem> unreadable(Json document) {
     if (!trains(document)) return {};
-    // rollctl chooses these values before it sends the job.
+    // Before rollctl sends the job, it replaces these keys by values that it has chosen.
     if (document["parallel"].value("layout", Json()) == "auto")
         document["parallel"].erase("layout");
     if (document["train"]["micro_batch_size"] == "auto") document["train"]["micro_batch_size"] = 1;
@@ -190,8 +190,8 @@ std::vector<Problem> check_exit_codes(const Json& document) {
     return problems;
 }
 
-// Checks that only a command has `tasks_per_node`, and that only a training job has
-// `slots_per_rank`. Jobs of other kinds determine their number of processes in another way.
+// Checks that only commands have `tasks_per_node` and only training jobs have `slots_per_rank`.
+// Other kinds of jobs derive their number of processes in other ways.
 std::vector<Problem> check_processes(const Json& document) {
     const auto kind = document["kind"].get<std::string>();
     const Json tasks = document["resources"].value("tasks_per_node", Json(1));
@@ -230,7 +230,7 @@ std::vector<Problem> check_log_names(const Json& document) {
         if (const auto unknown = unknown_specifier(text))
             problems.push_back({key, fmt::format("is {}, and {} is no specifier; allowed: {}",
                                                  dump(name), *unknown, kLogNameSpecifiers)});
-        // The jobs of a batch script's array may share a file, as in Slurm
+        // As in Slurm, the jobs of a batch script's array may share a file.
         if (document.contains("array") && !document.contains("sbatch") &&
             !has_specifier(text, "aJj"))
             problems.push_back(
@@ -258,8 +258,8 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     return needs;
 }
 
-// Checks that no key needs programs of the node inside the container, and that the runtimes can
-// bind the job's directories.
+// Checks that no key needs programs of the node inside the container, and that the paths of the
+// job's directories can be bound.
 std::vector<Problem> check_container(const Json& document) {
     std::vector<Problem> problems;
     for (const char* key : {"modules", "sbatch"})
@@ -402,8 +402,8 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
         return parsed;
     }
     parsed.problems = undeliverable(*json);
-    // The document is too large. Skip the other checks, because their messages could quote
-    // megabytes of the document.
+    // Skip the other checks of a too large document, because their messages could quote megabytes
+    // of it.
     if (!parsed.ok()) return parsed;
     if (json->is_object() && json->contains("sweep")) return parse_sweep(*json, base_directory);
     const OrderedJson& schema = job_schema();

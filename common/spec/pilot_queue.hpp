@@ -21,10 +21,10 @@ struct PilotQueue {
     std::string qos{};
     std::string constraint{};
     int nodes = 1;
-    int slots = 1;  // CPU slots per node, passed as --cpus-per-task of the node's worker
+    int slots = 1;  // CPU slots per node; --cpus-per-task of the worker on each node
     int gpus = 0;   // GPUs per node, passed as --gres=gpu:N
     // Memory per node in bytes, passed as --mem. If 0, Slurm's default applies, and jobs with
-    // `memory` use a node of this queue only after the node has connected.
+    // `memory` use a node of this queue only once the node has connected.
     std::int64_t memory = 0;
     std::chrono::seconds time{};
     // more arguments of sbatch, passed after the arguments that Roll sets
@@ -37,8 +37,8 @@ struct PilotQueue {
     // An allocation that has not ended counts with its full time limit.
     int max_gpu_hours = 0;
     int backlog = 4;  // maximum number of requests that Slurm has not granted yet
-    // An allocation is requested only if the waiting jobs would use at least this percentage of the
-    // allocation.
+    // An allocation is requested only if the waiting jobs would use at least this percentage of
+    // it.
     int min_percent = 0;
     std::chrono::seconds idle{300};      // an allocation is released after this time without jobs
     std::chrono::seconds handover{120};  // time before the end at which jobs stop; at most time / 4

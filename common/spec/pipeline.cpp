@@ -8,9 +8,9 @@
 namespace roll::spec {
 namespace {
 
-// Returns true if Megatron can divide the layers. All stages whose number of layers is not given
-// must get the same number of layers. All chunks of a stage must also get the same number of
-// layers.
+// Returns true if Megatron can divide the layers: stages without a given
+// number of layers must get equally many layers, and so must all chunks of a
+// stage.
 bool divide(std::int64_t layers, const ParallelSpec& p) {
     if (p.first_layers == 0 && p.last_layers == 0) {
         const std::int64_t all = layers + p.account_for_embedding + p.account_for_loss;
@@ -30,8 +30,8 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Returns the settings nearest to `p` that divide the layers. Such settings change the numbers of
-// chunks and stages, count the embedding or the output layer as layers, or set the numbers of
+// Returns the settings nearest to `p` that divide the layers. They differ from `p` in the numbers
+// of chunks and stages, in whether the embedding and the output layer count as layers, or in the
 // layers of the first and the last stage.
 std::vector<std::string> nearest_layouts(std::int64_t layers, const ParallelSpec& p) {
     std::vector<std::string> found;
@@ -168,8 +168,8 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
                         p.vpp));
     check_schedule(p, sizes, refuse);
     const int group = std::max(p.group, p.pp);
-    // If no group size is given, Schedule::Auto finds a group size for any number of micro-batches
-    // that is at least pp.
+    // Without a given group size, Schedule::Auto finds one for any number of micro-batches from pp
+    // on.
     const bool is_free = p.schedule == Schedule::Auto && p.group == 0;
     if (has_groups(p) && sizes.microbatches &&
         (is_free ? *sizes.microbatches < p.pp : !groups_fit(*sizes.microbatches, group, p.pp)))

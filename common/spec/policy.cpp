@@ -155,7 +155,7 @@ Result<Policy> policy_from_json(std::string_view text) {
     policy.half_life = std::chrono::seconds(reader.get<std::int64_t>("half_life"));
     policy.preempt = reader.get<bool>("preempt");
     policy.min_run = std::chrono::seconds(reader.get<std::int64_t>("min_run"));
-    // A policy that an older version wrote has no bad_nodes and excludes nothing.
+    // An older version wrote policies without bad_nodes. Such a policy excludes no machine.
     const BadNodes none{.failures = 0};
     const auto bad = reader.get_or<std::vector<std::int64_t>>(
         "bad_nodes", {none.failures, none.within.count(), none.exclude_for.count()});

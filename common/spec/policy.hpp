@@ -18,7 +18,7 @@ namespace roll::spec {
 struct Quota {
     std::optional<int> slots{};  // maximum number of slots of running jobs
     std::optional<int> gpus{};   // maximum number of GPUs of running jobs
-    // maximum number of GPU-hours in total; a running job counts with its whole time limit
+    // maximum number of GPU-hours in total; a running job counts with its full time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
     // slots that may be used beyond `slots` while no other account needs them
@@ -43,8 +43,8 @@ struct UserPolicy {
     friend bool operator==(const UserPolicy&, const UserPolicy&) = default;
 };
 
-// Excludes a machine for the time `exclude_for` once it has had `failures` infra failures within
-// the time `within`. The failures must come from at least two different jobs.
+// Excludes a machine for `exclude_for` after `failures` infra failures within `within`. The
+// failures must come from at least two different jobs.
 struct BadNodes {
     int failures = 3;  // number of infra failures; 0: machines are never excluded
     std::chrono::seconds within{3600};
@@ -58,7 +58,7 @@ struct Policy {
     std::chrono::seconds starve_after{48 * 3600};
     std::chrono::seconds half_life{0};  // half-life of past use in fair share; 0: no decay
     bool preempt = false;
-    // An attempt may be preempted only after running for this time.
+    // Time for which an attempt must have run before it may be preempted.
     std::chrono::seconds min_run{600};
     BadNodes bad_nodes{};
     std::map<std::string, Account> accounts{};

@@ -67,9 +67,9 @@ bool is_preference(std::string_view objective);
 // Reads `objective`, a string or an object. Requires that preference_problems() is empty.
 PreferenceSpec preference_spec(const Json& json);
 
-// Returns a problem for each value in `objective` that the objective's kind does not have, and for
-// each other key of the job that the objective does not allow. Ignores values of a wrong type,
-// because the schema's checker reports them.
+// Returns a problem for each value in `objective` that its kind does not have, and for each other
+// key of the job that the objective does not allow. Ignores values of a wrong type, because the
+// schema's checker reports them.
 std::vector<Problem> preference_problems(const Json& document);
 
 }  // namespace roll::spec

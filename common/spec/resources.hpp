@@ -16,7 +16,7 @@ namespace roll::spec {
 // Without GPUs, it has one rank per `slots_per_rank` slots. Every layout of ranks starts from this
 // number. Requires that `slots_per_rank` is at least 1.
 int ranks_on_node(int gpus, int slots, int slots_per_rank);
-// Does the same for `resources` of a job file. Keys may be missing.
+// Like the function above, but reads the keys of `resources` of a job file. Keys may be missing.
 int ranks_on_node(const Json& resources);
 
 // Resources of an attempt. A training job has ranks_per_node() ranks on each of its nodes.
@@ -31,9 +31,9 @@ struct Resources {
     // number of processes of a command on each node, which form a gang (process/gang.hpp); 0: one
     // process, which does not get the variables of a gang
     int tasks_per_node = 0;
-    // Limits of the attempt's processes on each node; 0: no limit is requested, and nothing is
-    // reserved
-    std::int64_t memory = 0;  // in bytes
+    // Limits of the attempt's processes on each node. 0: the job requests no limit, and nothing is
+    // reserved for it
+    std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     int slots_per_rank = 1;  // slots of a rank of a training job without GPUs
     friend auto operator<=>(const Resources&, const Resources&) = default;
@@ -48,12 +48,12 @@ struct Resources {
     int gpu_hundredths() const { return workers() * gpus_per_node * gpu_percent; }
 };
 
-// Read the `resources` of a job file that the schema has checked and filled with defaults. Keys
-// that a variant lacks come from `resources`.
+// Read the `resources` of a job file after the schema's check has filled in the defaults. A key
+// that a variant lacks has the value in `resources`.
 Resources read_resources(const Json& resources);
 std::vector<Resources> read_variants(const Json& resources);
 // Returns a problem for each broken rule that the schema cannot express. For example, the size of a
-// segment must divide the number of nodes, and only some fractions of a GPU are allowed.
+// segment must divide the number of nodes, and not every fraction of a GPU is allowed.
 std::vector<Problem> check_resources(const Json& resources);
 
 // Returns the job file with its `resources` replaced by variant `index` (1, 2, ...). Index 0

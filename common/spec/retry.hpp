@@ -10,9 +10,9 @@
 
 namespace roll::spec {
 
-// How an attempt that ended with a nonzero exit code is treated. Stop: the job fails at once.
-// Retry: the end counts as an infra failure, not as a failure of the program. AvoidNode: like
-// Retry, but the job also avoids the node.
+// How an attempt with a nonzero exit code is treated. Stop: the job fails at once. Retry: the end
+// counts as an infra failure, not as a failure of the program. AvoidNode: like Retry, but the job
+// also avoids the node.
 enum class OnExit { Stop, Retry, AvoidNode };
 
 // The user's rule for an exit code or for a line of the log.

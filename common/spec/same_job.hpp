@@ -5,7 +5,7 @@
 
 namespace roll::spec {
 
-// Returns whether both specs describe the same job. The state of the git work tree is not compared:
+// Returns whether both specs describe the same job. Ignores the state of the git work tree, because
 // a submission that is repeated after a commit still means the same job.
 bool same_job(const JobSpec& a, const JobSpec& b);
 

@@ -132,8 +132,8 @@ std::string words_of_limits(const OrderedJson& schema) {
     return text;
 }
 
-// Returns the compiled pattern. Keeps compiled patterns, because compiling takes longer than the
-// rest of a job's check.
+// Returns the compiled pattern. Keeps compiled patterns, because compiling them takes longer than
+// the rest of a job's check.
 const boost::regex& compiled(const std::string& pattern) {
     static thread_local std::map<std::string, boost::regex> known;
     const auto found = known.find(pattern);
@@ -210,8 +210,8 @@ class Checker {
         return std::nullopt;
     }
 
-    // Reports up to kFew unknown keys one by one. More unknown keys are reported in two lines,
-    // because the file was probably written for another program.
+    // Reports up to kFew unknown keys one by one. If there are more, the file was probably written
+    // for another program, so they are reported in two lines.
     void note_unknown(const OrderedJson& schema, const std::string& path,
                       const std::vector<std::string>& unknown) {
         constexpr std::size_t kFew = 4;
@@ -340,8 +340,8 @@ class Checker {
         const OrderedJson& asked = schema["if"];
         Checker condition(asked);
         condition.check_object(asked, value, "");
-        // True if a key that `if` names is missing. Roll then takes `else`; JSON Schema would take
-        // `then`.
+        // True if a key that `if` names is missing. Roll then uses `else`, unlike JSON Schema,
+        // which would use `then`.
         bool absent = false;
         if (asked.contains("properties")) {
             for (const auto& rule : asked["properties"].items())
@@ -380,8 +380,8 @@ void fill_from(const OrderedJson& properties, Json& value) {
     }
 }
 
-// Returns whether the string is a path. The key's special words, and references to earlier jobs of
-// a chain ("{NAME.output}"), are not paths.
+// Returns whether the string is a path. Special words of the key and references to earlier jobs of
+// a chain ("{NAME.output}") are not paths.
 bool is_path(const OrderedJson& rule, const Json& text) {
     if (!rule.contains("x-path") || is_reference(word(text))) return false;
     if (!rule.contains("x-words")) return true;

@@ -43,19 +43,19 @@ std::optional<double> real(const Json& document, const char* pointer) {
     return document[at].get<double>();
 }
 
-// Returns the data-parallel size: dp of the document, or a size derived from the number of ranks.
-// If the mesh does not fit the ranks, adds a problem and returns nullopt. Returns nullopt if the
+// Returns dp of the document, or the data-parallel size that follows from the number of ranks. If
+// the mesh does not fit the ranks, adds a problem and returns nullopt. Also returns nullopt if the
 // layout is still to be chosen.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
-    // True if the job requests a fraction of a GPU. Such a job has one rank per node.
+    // With a fraction of a GPU, the job has one rank per node.
     const bool shares = part && *part > 0 && *part < 1;
     const auto gpus =
         shares ? std::optional<std::int64_t>(1) : positive(document, "/resources/gpus_per_node");
     const auto slots = positive(document, "/resources/slots_per_node");
     if (!nodes || (!gpus && !slots)) return std::nullopt;
-    // If slots_per_rank does not divide the slots, check_resources() reports it.
+    // If slots_per_rank does not divide the slots, check_resources() reports the problem.
     const std::int64_t each =
         gpus ? 1 : positive(document, "/resources/slots_per_rank").value_or(1);
     if (!gpus && *slots % each != 0) return std::nullopt;
@@ -247,7 +247,7 @@ void check_heads(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
-// Keys of a HuggingFace config that a job may override although it uses model.from.
+// Keys of a HuggingFace config that a job may set in addition to model.from.
 constexpr std::array<std::string_view, 3> kDropouts{"attention_dropout", "residual_dropout",
                                                     "hidden_dropout"};
 

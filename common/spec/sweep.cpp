@@ -32,8 +32,8 @@ Json value_at(const Json& document, std::string_view path) {
     }
 }
 
-// Returns the settings in `sweep`, whose types were checked before. A metric or a mode that
-// `halving` lacks is taken from the sweep.
+// Returns the settings in `sweep`, whose types were checked before. If `halving` has no metric or
+// mode, it gets those of the sweep.
 Json settings_of(Json sweep) {
     Json settings = {{"metric", sweep["metric"]}, {"mode", sweep["mode"]}};
     if (!sweep.contains("halving")) return settings;
@@ -42,9 +42,9 @@ Json settings_of(Json sweep) {
     return settings;
 }
 
-// Returns a message if the trials differ in settings other than the ones that only their programs
-// read. `first` and `trial` are parsed jobs. `document` is the document of `first` with the
-// parameters of `trial`.
+// Returns a message if the trials differ in a key that rolld reads, which is not allowed. `first`
+// and `trial` are parsed jobs. `document` is the document of `first` with the parameters of
+// `trial`.
 std::optional<std::string> unequal(const JobSpec& first, JobSpec trial, const Json& document) {
     const Json own = Json::parse(trial.document.text());
     trial.document = first.document;
@@ -90,8 +90,8 @@ class TrialReader {
     }
 
   private:
-    // Adds the problems of trial `number`, and names the trial's parameters in them. Leaves the
-    // problems out if kBadTrialsMax earlier trials had problems.
+    // Adds the problems of trial `number` and names the trial's parameters in them. Adds nothing if
+    // kBadTrialsMax earlier trials had problems.
     void add_problems(std::size_t number, const Json& parameters, std::vector<Problem> more) {
         if (++bad_ > kBadTrialsMax) return;
         for (Problem& problem : more) {

@@ -1,11 +1,11 @@
 // Sweeps: `sweep` of a job file describes trials, which are copies of the job that differ in some
 // keys. A sweep is a job array, and each task of the array is a trial.
 //
-// The client draws the trials (parse_sweep), so that rolld and the programs only read them. The
-// document of the array has the list `sweep.trials`; entry i maps the path of a key, such as
-// "train.optimizer.lr", to its value in trial i. In the document of a trial, the keys have their
+// The client draws the trials (parse_sweep); rolld and the programs only read them. The document of
+// the array has the list `sweep.trials`, whose entry i maps the path of a key, such as
+// "train.optimizer.lr", to its value in trial i. In the document of a trial, these keys have their
 // values, and `sweep` has `trial` (its number), `parameters`, `metric`, `mode` and `halving`. Only
-// the document of the first trial keeps the list.
+// the first trial's document keeps the list.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ constexpr std::size_t kTrialsMax = 1'000;
 // changes keys that the scheduler reads, such as `resources`.
 ParsedJob parse_sweep(const Json& document, const std::string& base_directory);
 
-// Returns the trials of a checked `sweep` section, in order: each maps paths of keys to values.
-// Random values depend only on the seed, the trial's number and the name of the key, and have 4
-// significant digits. Adds a problem for each part that describes no trials.
+// Returns the trials of a checked `sweep` section, in order. A trial maps paths of keys to values.
+// Random values have 4 significant digits and depend only on the seed, the number of the trial and
+// the key. Adds a problem for each part that describes no trials.
 Json draw_trials(const Json& sweep, std::vector<Problem>& problems);
 
 // Sets the keys of `document` that `parameters` names by path. Returns a problem if a path is
@@ -65,9 +65,9 @@ struct Halving {
 // Returns the halving settings in the document of a trial; nullopt if there are none.
 std::optional<Halving> halving_of(std::string_view document);
 
-// Returns the rungs: all numbers min_steps * reduction^k that are below `steps`. If `steps` is
-// nullopt, the job does not say its number of steps; the rungs then continue as long as more than
-// one of `trials` may go on.
+// Returns the rungs: the numbers min_steps * reduction^k below `steps`. nullopt for `steps` means
+// that the job does not give its number of steps; the rungs then go on as long as more than one of
+// `trials` may continue.
 std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
                                 std::optional<std::int64_t> steps);
 
@@ -75,8 +75,8 @@ std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
 // there.
 using RungValues = std::vector<std::optional<double>>;
 
-// A trial that halving stops at `rung`. Its value has rank `rank` (from 1) among the known values
-// at the rung, but only `keep` trials may go on.
+// A trial that halving stops at `rung`. Among the known values at the rung, its value has the rank
+// `rank` (from 1), but only `keep` trials may go on.
 struct Stop {
     std::size_t trial = 0;
     std::int64_t rung = 0;
@@ -87,11 +87,11 @@ struct Stop {
 };
 
 // Returns the trials that cannot be among the best. At rung k, m = max(1, ceil(n /
-// reduction^(k+1))) of the n trials go on. A trial is returned if, at some rung, m other trials
-// already have a better value. Values that arrive later cannot change this fact. The result
-// therefore does not depend on the order of arrival, and the same values always yield the same
-// stops. Values that are not finite are the worst. If two values are equal, the value of the
-// earlier trial is better.
+// reduction^(k+1))) of the n trials go on. A trial is returned if, at some rung, m
+// other trials already have a better value. Later values cannot make such a trial good
+// again, so the stops do not depend on the order in which values arrive. Values that
+// are not finite are the worst. Of two equal values, the value of the earlier trial is
+// better.
 std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>& rungs,
                          const std::vector<RungValues>& trials);
 

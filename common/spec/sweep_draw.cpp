@@ -38,8 +38,8 @@ Json grid_trials(const Json& grid, std::vector<Problem>& problems) {
     return trials;
 }
 
-// Returns a number in [0, 1). It depends only on the arguments, so that a new trial or key does not
-// change the numbers of other trials and keys.
+// Returns a number in [0, 1) that depends only on the arguments. Adding a trial or a key therefore
+// does not change the numbers of other trials and keys.
 double fraction(std::uint64_t seed, std::size_t trial, const std::string& key) {
     const std::uint64_t bits = hash64(fmt::format("{} {} {}", seed, trial, key));
     return static_cast<double>(bits >> 11) * 0x1p-53;
@@ -102,8 +102,8 @@ Json random_trials(const Json& random, std::vector<Problem>& problems) {
     return trials;
 }
 
-// Returns the trials that the user lists. All trials must set the same keys: in a table, a key that
-// only some trials set would have no value in the other trials.
+// Returns the trials that the user lists. All trials must set the same keys, so that a table of the
+// trials has a value in every cell.
 Json listed_trials(const Json& list, std::vector<Problem>& problems) {
     if (list.size() > kTrialsMax) {
         problems.push_back(too_many_trials("sweep.list", list.size()));

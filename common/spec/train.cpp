@@ -124,9 +124,9 @@ Result<DataSpec> read_data(const Json& json) {
     return data;
 }
 
-// Prepares `data` for objective sft: each line is a prompt with its completion, or a
-// conversation, and attention stays inside a line. With a preference, each line has two
-// completions, or one completion and a label.
+// Prepares `data` for objective sft: each line is a prompt with its completion, or a conversation,
+// and tokens attend only to tokens of their line. For preferences, each line has two completions,
+// or one completion and a label.
 Result<void> learn_completions(const TrainSpec& spec, const std::string& objective,
                                DataSpec& data) {
     const bool prefers = spec.objective == Objective::Preference;
@@ -175,7 +175,7 @@ Result<std::int64_t> read_size(JsonReader& reader, const char* key) {
     return static_cast<std::int64_t>(bytes);
 }
 
-// Reads which values backward computes again, and how much memory a rank may need.
+// Reads which values backward computes again, and the memory limit of a rank.
 Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     const auto recompute = reader.get_or<std::string>("recompute", "none");
     const auto method = reader.get_or<std::string>("recompute_method", "uniform");

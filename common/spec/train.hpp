@@ -24,7 +24,7 @@ namespace roll::spec {
 
 enum class Objective { Pretrain, Sft, Preference };
 enum class Precision { Fp32, Fp64, Bf16 };  // fp16 and fp8 are not implemented yet
-// The loss is the mean over a step, or over each micro-batch.
+// The loss is a mean over all tokens of a step, or a mean of the micro-batches' means.
 enum class Normalize { Step, Microbatch };
 enum class OnNotFinite { Stop, Skip, Retry, Rewind };
 enum class ExportFormat { None, Hf };
@@ -75,12 +75,12 @@ struct TrainSpec {
     std::int64_t global_batch_size = 0;
     std::int64_t micro_batch_size = 0;
     // Batch sizes by trained tokens, ascending by tokens; empty: global_batch_size for all steps.
-    // If set, global_batch_size is the largest size; the trainer sets it to the size of its step.
+    // If set, global_batch_size is the largest size, until the trainer sets it to its step's size.
     std::vector<BatchPhase> batch_phases;
     // Distribute the samples of a step over replicas and micro-batches so that all take equally
     // long.
     bool balance = false;
-    // largest number of bytes of activations of a micro-batch; a larger one is split; 0: no limit
+    // largest size of a micro-batch's activations in bytes; larger ones are split; 0: no limit
     std::int64_t microbatch_limit = 0;
     std::int64_t steps = 0;  // number of steps; 0 until it is computed from `epochs`
     double epochs = 0;       // passes over the training data; 0: `steps` is given

@@ -55,8 +55,8 @@ std::optional<double> take(std::string_view& text, const std::array<Unit, N>& un
 }
 
 std::optional<double> parse_clock(const std::string& text) {
-    // Return early for durations without ':' or '-', which most durations are, because compiling
-    // the regular expression takes as long as submitting a job.
+    // Most durations have neither ':' nor '-' and return here, because compiling the regular
+    // expression takes as long as submitting a job.
     if (text.find_first_of(":-") == std::string::npos) return std::nullopt;
     static const std::regex kClock(
         R"((?:(\d{1,5})-(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)|(?:(\d{1,6}):(\d{2}):(\d{2})))");
@@ -133,7 +133,7 @@ std::string size_text(std::int64_t bytes) {
     constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
     auto number = static_cast<double>(bytes);
     std::size_t unit = 0;
-    // Use the next unit from 1023.95 on, because 1023.95 would be printed as 1024.0.
+    // Use the next unit from 1023.95 on, which would be printed as 1024.0.
     for (; number >= 1023.95 && unit + 1 < kUnits.size(); ++unit) number /= 1024;
     const double rounded = std::round(number * 10) / 10;
     if (bytes == 0) return "0";

@@ -52,15 +52,15 @@ float half_to_float(std::uint16_t h) {
     return std::bit_cast<float>(sign | (wide << 23U) | (mantissa << 13U));
 }
 
-// Converts to half precision and rounds to nearest even. Rounds a denormal result by adding 0.5F:
-// the last mantissa bit of 0.5F has the same weight as the last bit of the result.
+// Converts to half precision, rounding to nearest even. For a denormal result, adding 0.5F rounds:
+// the last mantissa bit of 0.5F has the weight of the result's last bit.
 std::uint16_t float_to_half(float f) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
     const std::uint32_t sign = (bits >> 16U) & 0x8000U;
     const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
     if (magnitude > 0x7F800000U) return static_cast<std::uint16_t>(sign | 0x7E00U);
     if (magnitude >= 0x477FF000U) return static_cast<std::uint16_t>(sign | 0x7C00U);
-    if (magnitude < 0x38800000U) {  // below 2^-14: the result is a denormal, in units of 2^-24
+    if (magnitude < 0x38800000U) {  // below 2^-14 the result is denormal and counts units of 2^-24
         const float aligned = std::bit_cast<float>(magnitude) + 0.5F;
         return static_cast<std::uint16_t>(
             sign | (std::bit_cast<std::uint32_t>(aligned) - std::bit_cast<std::uint32_t>(0.5F)));
@@ -103,7 +103,7 @@ struct F8E4M3 {
         return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(denormal));
     }
 };
-// Casts fp64 to a 16-bit type through fp32 and rounds twice, as torch does.
+// Casts fp64 to a 16-bit type by way of fp32, and so rounds twice, as torch does.
 struct F64 {
     using Bits = double;
     static float widen(Bits b) { return static_cast<float>(b); }

@@ -1,5 +1,5 @@
-// Compares new content with an existing file. Nothing needs to be written as long as the content
-// and the file are equal.
+// Compares new content with an existing file. As long as both are equal, nothing needs to be
+// written.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ class EarlierFile {
 
     // Makes `path` a hard link to the file and fsyncs it. Returns false if the compared content
     // differs from the file, if linking fails, or if a part of the file was not compared. Parts
-    // that contain only zeros and lie before a compared part need not be compared.
+    // before a compared part that contain only zeros need not be compared.
     bool become(const std::filesystem::path& path);
 
   private:

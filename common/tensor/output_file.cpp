@@ -96,8 +96,8 @@ Result<void> OutputFile::write_out(std::int64_t offset, std::span<const std::byt
 
 Result<void> OutputFile::finish() {
     if (earlier_ != nullptr && earlier_->become(path_)) return {};
-    // All written content was equal to the earlier file, but that file is longer or cannot be
-    // linked. Write the content to a new file.
+    // All content was equal to the earlier file, but that file is longer or cannot be linked. Write
+    // the content to a new file.
     if (earlier_ != nullptr && fd_ < 0) {
         ROLL_TRY_VOID(open());
         ROLL_TRY_VOID(earlier_->give([this](std::int64_t at, std::span<const std::byte> same) {

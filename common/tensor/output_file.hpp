@@ -36,7 +36,7 @@ class OutputFile {
 
     // Writes `bytes` at `offset`. Thread-safe.
     Result<void> write_at(std::int64_t offset, std::span<const std::byte> bytes);
-    Result<void> finish();  // fsyncs and closes
+    Result<void> finish();  // fsyncs and closes the file
 
   private:
     OutputFile(int fd, std::filesystem::path path);

@@ -19,9 +19,9 @@ tl::unexpected<Error> corrupt(std::string what) {
     return fail(ErrorCode::Corrupt, "safetensors: " + std::move(what));
 }
 
-// Counts the keys of a JSON text and limits its depth. If the text has more keys than the parsed
-// objects, a key occurs twice, which the JSON library does not report. (The library's parser
-// callback could also find duplicates, but takes time quadratic in an object's size.)
+// Counts the keys of a JSON text and limits its depth. The JSON library does not report a key that
+// occurs twice, but then the text has more keys than the parsed objects. (The library's parser
+// callback could find duplicates, too, but takes time quadratic in an object's size.)
 class KeyCounter : public nlohmann::json_sax<Json> {
   public:
     std::size_t keys() const { return keys_; }

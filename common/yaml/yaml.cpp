@@ -28,8 +28,8 @@ bool take_one_of(std::string_view& text, std::string_view allowed) {
 
 enum class Number { None, Integer, Real };
 
-// Returns whether a plain scalar is an integer, another number or no number. Does not use
-// std::regex, which recurses once per character, because the scalar may be long.
+// Returns whether a plain scalar is an integer, another number or no number. The scalar may be
+// long, so std::regex, which recurses once per character, is not used.
 Number kind_of(std::string_view text) {
     take_one_of(text, "-+");
     const std::size_t before = take_digits(text);

@@ -52,7 +52,7 @@ Answered BulkQueue::answer(Pending& asked) {
 }
 
 std::vector<Answered> BulkQueue::settle(const engine::Turn& turn, gateway::Instant now) {
-    // time for which a result is kept if the client does not ask for it
+    // time for which a result is kept if no client asks for it
     constexpr auto kKept = 60s;
     std::vector<Answered> settled;
     for (auto asked = pending_.begin(); asked != pending_.end();) {

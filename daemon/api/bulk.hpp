@@ -45,17 +45,17 @@ class BulkQueue {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
-    // `inputs` is the maximum number of inputs per turn for all requests together. Each request may
-    // add the inputs of one job even above this maximum. Tickets are numbered from `ticket` + 1.
+    // `inputs` is the maximum number of inputs per turn of all requests together; above it, each
+    // request may still add the inputs of one job. Tickets are numbered from `ticket` + 1, and
     // `ticket` must differ between runs of rolld.
     explicit BulkQueue(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
 
     void ask(BulkRequest many);
-    // Lets `waiter` wait for the request with this ticket. Fails with NotFound if no request of
-    // this user has the ticket, if the result of the request was already sent, or if no client has
-    // asked for the result for a minute.
+    // Lets `waiter` wait for the request with this ticket. Fails with NotFound if this user has no
+    // request with the ticket, if its result was already sent, or if no client has asked for the
+    // result for a minute.
     Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
     // Returns whether no job is left to process.
     bool empty() const;
@@ -63,10 +63,10 @@ class BulkQueue {
     // Returns the answers that are due: first the answers to requests finished in this turn, in the
     // order of arrival, then the answers to clients whose wait is over.
     std::vector<Answered> settle(const engine::Turn& turn, gateway::Instant now);
-    // Adapts the number of inputs per turn. `turn` is the duration of the last turn, not counting
-    // the commit; `commit` is the duration of the commit. The goal is a turn of a few milliseconds.
-    // If the disk is slow, a turn may take as long as its commit, at most 24 ms, so that fewer
-    // commits are needed for the same events.
+    // Adapts the number of inputs per turn, so that a turn takes a few milliseconds. `turn` is the
+    // duration of the last turn without its commit; `commit` is the duration of the commit. On a
+    // slow disk, a turn may take as long as its commit, at most 24 ms, because longer turns need
+    // fewer commits.
     void pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit);
 
   private:
@@ -78,7 +78,7 @@ class BulkQueue {
         bool awaited = true;
         bool over = false;
         gateway::Instant over_at{};
-        // Positions in `jobs`: this turn processes the jobs from `done` up to `taken`.
+        // Positions in `jobs`: this turn changes the jobs from `done` to before `taken`.
         std::size_t done = 0, taken = 0;
         std::size_t first = 0, end = 0;  // range of this request's inputs in the turn
     };

@@ -43,8 +43,8 @@ struct Context {
     Time now{};
 };
 
-// Returns the user that a request acts for: `said` if an operator names another user, else the
-// caller.
+// Returns the user for whom a request acts: the user that `said` names if the caller is an
+// operator, else the caller.
 inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;
 }
@@ -52,7 +52,7 @@ inline std::string acting_user(const Caller& who, const std::string& said) {
 // Fails with Refused if a job belongs to another user and the caller is not an operator.
 Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids);
 
-// Fails with Refused if the request came with a token. `what` is what a token may not do, and
+// Fails with Refused if the request came with a token. `what` names the action in the message, and
 // `command` the command that does it with a key.
 Result<void> needs_key(const Caller& who, const char* what, const char* command);
 

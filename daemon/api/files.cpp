@@ -9,8 +9,8 @@
 namespace roll::api {
 namespace {
 
-// The files may have secrets that the job printed, so only the owner of the job and the operator
-// may read them, like the values of the job's environment.
+// A job may have printed secrets, so only its owner and the operator may read its files. The same
+// rule applies to the values of its environment.
 Result<Plan> job_file(const Context& context, const Caller& who,
                       const protocol::JobFileArgs& args) {
     const std::string& file = args.file;

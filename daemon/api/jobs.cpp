@@ -14,8 +14,8 @@ protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
     return all;
 }
 
-// The selected jobs: `all` of them, the `open` jobs (they have not ended), and the `over` jobs
-// (they have ended).
+// The selected jobs. `open` are those that have not ended, `over` those that have ended, `all`
+// both.
 struct Selected {
     std::vector<JobId> all;
     std::vector<JobId> open;
@@ -46,8 +46,8 @@ Plan change(const Caller& who, Selected selected, const Args& args, auto add_inp
                       .wait_ms = args.wait_ms};
 }
 
-// Orders the newest job first. Otherwise a job that is about to be cancelled could start in place
-// of a cancelled one.
+// Puts the newest job first. In another order, a job that is about to be cancelled could start in
+// place of a cancelled one.
 void newest_first(Plan& plan) { std::ranges::reverse(std::get<ChangeJobs>(plan).jobs); }
 
 Result<Plan> cancel(const Context& context, const Caller& who, const protocol::CancelArgs& args) {

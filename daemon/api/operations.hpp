@@ -39,8 +39,8 @@ std::span<const ServedOperation> file_operations();
 
 std::span<const ServedOperation> operations();
 
-// Returns a value that was read from a request. Replaces the error Corrupt, which readers of stored
-// data use, by InvalidArgument: the request is at fault, not rolld.
+// Returns a value that was read from a request. Readers of stored data fail with Corrupt; here the
+// request is at fault, so the error becomes InvalidArgument.
 template <class T>
 Result<T> from_request(Result<T> read) {
     if (!read && read.error().code == ErrorCode::Corrupt)
@@ -48,9 +48,9 @@ Result<T> from_request(Result<T> read) {
     return read;
 }
 
-// Returns the operation `name`. Fails with InvalidArgument if there is no such operation. Fails
-// with Refused if the operation is only for operators and `who` is not an operator, or if the token
-// of `who` does not allow the operation.
+// Returns the operation `name`. Fails with InvalidArgument if there is none. Fails with Refused if
+// `who` may not use it, because it is only for operators or because the token of `who` does not
+// allow it.
 Result<const ServedOperation*> find_for(const Caller& who, std::string_view name);
 
 }  // namespace roll::api

@@ -25,8 +25,8 @@ class Outputs {
 
     // Records the output of a queued job. Does nothing before the first check().
     void note(JobId id, const core::Job& job);
-    // Forgets the outputs that were checked in this turn. The outputs of accepted jobs were
-    // recorded by note().
+    // Forgets the outputs that were checked in this turn. note() has recorded the outputs of
+    // accepted jobs.
     void end_turn() { checked_.clear(); }
 
   private:
@@ -37,7 +37,7 @@ class Outputs {
     // The job that writes to each output, by the hash of the output; nullopt before the first
     // check().
     std::optional<std::unordered_map<std::uint64_t, JobId>> writers_{};
-    // Key: hash of an output that was checked in this turn; value: the submission.
+    // Outputs that were checked in this turn: maps the hash of the output to the submission.
     std::map<std::uint64_t, std::string> checked_{};
 };
 

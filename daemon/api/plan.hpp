@@ -36,7 +36,7 @@ struct ChangeJobs {
     std::string user{};
     std::vector<JobId> jobs{};
     std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};  // appends a job's inputs
-    Json answer{};  // the answer when all is done
+    Json answer{};  // the final answer, when all is done
     std::optional<int> wait_ms{};
 };
 // Waits for an earlier ChangeJobs.

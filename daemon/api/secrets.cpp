@@ -8,7 +8,7 @@
 namespace roll::api {
 namespace {
 
-// The store on disk is changed before State, so that every name in State has a value even after a
+// Change the store on disk before State, so that every name in State has a value even after a
 // crash.
 Plan know_secrets(const Context& context, const protocol::SecretReply& reply, const char* schema) {
     RunTurn plan;

@@ -99,8 +99,8 @@ Result<Plan> submit(const Context& context, const Caller& who, const protocol::S
 Result<Plan> forecast(const Context& context, const Caller& who,
                       const protocol::ForecastArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));
-    // Clear the key. A submission with a key that the ledger already has would count as a repeated
-    // submission, which changes nothing.
+    // Clear the key: with a key that the ledger has, the submission would count as repeated and
+    // change nothing.
     submit.key.clear();
     ROLL_TRY(Json told, query::forecast(context.state, submit, context.now));
     if (told["orders"].is_string()) {

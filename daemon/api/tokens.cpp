@@ -11,7 +11,7 @@
 namespace roll::api {
 namespace {
 
-// A holder of a token may not make further tokens, and thus keep access after the token has
+// The holder of a token may not make further tokens, which would keep access after the token has
 // expired.
 Result<void> may_use_tokens(const Caller& who) {
     return needs_key(who, "make, list or revoke tokens", "rollctl token");
@@ -25,8 +25,8 @@ Result<Plan> create(const Context& context, const Caller& who,
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the scope is {}; allowed: read, submit or operate",
                                 args.scope.substr(0, 60)));
-    // A key without the operator's rights may have the operator's user name. A token made with such
-    // a key must not have these rights.
+    // A key without the operator's rights may be for a user with the operator's name. A token made
+    // with such a key must not have the operator's rights.
     if (*access == protocol::Access::Operate && who.role != Role::Operator &&
         context.role_of(who.user) == Role::Operator)
         return fail(ErrorCode::Refused,

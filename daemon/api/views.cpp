@@ -27,7 +27,7 @@ Result<Plan> jobs(const Context& context, const Caller& who, const protocol::Job
     return ReplyNow{std::move(page)};
 }
 
-// An operator can read the ledger and act for each user, so nothing is hidden from an operator.
+// Hides nothing from an operator, who can read the ledger and act for each user anyway.
 Result<Plan> show(const Context& context, const Caller& who, const protocol::ShowArgs& args) {
     ROLL_TRY(Json shown,
              query::show(context.state, with_caller(args, who), context.hearsay(), context.now));

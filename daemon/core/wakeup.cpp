@@ -18,7 +18,7 @@ void earliest(std::optional<Time>& wakeup, Time at, Time now) {
 }
 
 // Moves `wakeup` to the next time at which a queued job no longer fits into the remaining time of
-// an allocation. From then on, the job needs no reservation in that allocation.
+// an allocation. From then on, the allocation need not be kept free for the job.
 void add_last_starts(const State& state, Time now, std::optional<Time>& wakeup) {
     std::set<std::chrono::seconds> times;
     for (const auto& [group, line] : state.index.ready) {
@@ -38,7 +38,7 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     std::optional<Time> wakeup;
     const Index& index = state.index;
     if (!index.sleeping.empty()) earliest(wakeup, index.sleeping.begin()->first, now);
-    // Skip deadlines that have passed: their jobs have ended, or have an attempt that is already
+    // Skip past deadlines. Their jobs have ended, or have an attempt that is already
     // stopping.
     const auto deadline = index.deadlines.lower_bound({now, JobId{}});
     if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);

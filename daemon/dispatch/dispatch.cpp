@@ -82,8 +82,8 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// Shortens a reason. The reason is only displayed. A reason that is too long could prevent sending
-// the order.
+// Shortens a reason, which is only displayed. A too long reason could make the order too large to
+// send.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;
     std::string text(reason, 0, kReasonBytesMax);
@@ -97,7 +97,7 @@ std::size_t bytes_of(const protocol::StartOrder& order) {
     return protocol::encode(alone).size();
 }
 
-// Returns the next frame to fill: it names the same attempts as `answer` and has no start orders
+// Returns the next frame to fill. It names the same attempts as `answer`, but has no start orders
 // yet.
 protocol::Answer next_frame(const protocol::Answer& answer) {
     protocol::Answer next = answer;

@@ -15,9 +15,9 @@ namespace roll::dispatch {
 // Returns the keep, start, stop and save orders for each worker. A worker without orders has no
 // entry.
 //
-// `cluster` is the id of the ledger. An attempt's nonce names the rendezvous of its ranks and is
-// derived from `cluster` and the attempt. A repeated start order therefore names the same
-// rendezvous, even if rolld was restarted.
+// `cluster` is the id of the ledger. An attempt's nonce, which names the rendezvous of its ranks,
+// is derived from `cluster` and the attempt. A repeated start order therefore names the same
+// rendezvous, even after a restart of rolld.
 std::map<WorkerId, protocol::Answer> orders(const core::State& state,
                                             std::span<const core::Action> owed,
                                             const std::string& cluster);
@@ -28,9 +28,9 @@ void add_verdicts(const core::State& state, WorkerId worker,
                   std::span<const protocol::RunningAttempt> running, protocol::Answer& answer);
 
 // Encodes `answer` in frames of at most `bytes_max` bytes. Start orders are split over the frames.
-// Each frame names every attempt that the worker keeps, starts or stops, because the worker ends
-// attempts that a frame does not name. A start order that is too large for its own frame is sent as
-// a refusal. Requires that everything but the start orders fits into one frame.
+// Every frame names every attempt that the worker keeps, starts or stops, because the worker ends
+// attempts that a frame does not name. A start order that does not fit into a frame becomes a
+// refusal. Requires that everything but the start orders fits into one frame.
 std::vector<std::string> frames(protocol::Answer answer, std::size_t bytes_max);
 
 }  // namespace roll::dispatch

@@ -1,8 +1,8 @@
 // Detects steps of the system clock by comparing the wall clock with the monotonic clock.
 //
-// State stores wall clock times, and durations (time limits, back-offs, exclusions) are differences
-// of these times. Each step is reported to the core (Tick). The core shifts all stored times by the
-// step, so that durations follow the monotonic clock.
+// State has wall clock times, and durations (time limits, back-offs, exclusions) are differences of
+// such times. Each step is reported to the core (Tick), which shifts all stored times by the step.
+// Durations therefore follow the monotonic clock.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +27,9 @@ class ClockWatch {
     // Records that the core has applied the step. Call it once the step is durable.
     void settle(Milliseconds step) { ahead_ += step; }
 
-    // Returns the step by which the clock was set back before rolld's start. `written` is the time
-    // of the ledger's last write. If `now` is before `written`, returns `now` minus `written`.
-    // Returns 0 in all other cases, because a step forward looks the same as time in which rolld
+    // Returns the step by which the clock was set back before rolld's start: `now`
+    // minus `written`, the time of the ledger's last write, if `now` is earlier.
+    // Otherwise returns 0, because a step forward looks the same as time in which rolld
     // was down.
     static Milliseconds step_back(Time now, Time written) {
         return step_of(std::min(now - written, Milliseconds(0)));

@@ -14,8 +14,8 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
         turn.replies.push_back(core::decide(state_, input, now));
         if (turn.replies.back()) take(*turn.replies.back());
     }
-    // A later rule may enable an earlier one, for example by releasing an allocation. The rules are
-    // therefore repeated until no rule returns events.
+    // A later rule may enable an earlier one, for example by releasing an allocation. Repeat the
+    // rules until none returns events.
     int rounds = 0;
     for (std::size_t before = batch.size() + 1; before != batch.size(); ++rounds) {
         turn.restless = rounds == kRoundsMax;
@@ -28,7 +28,7 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
 }
 
 // Undoes the turn after a refused commit. Decides each input again on the State that the ledger has
-// stored, because the first replies may depend on other inputs of this turn.
+// stored, because the first replies may have depended on other inputs of the turn.
 Result<void> Engine::undo(std::span<const core::Input> inputs, Time now, const Error& error,
                           Turn& turn) {
     if (!durable_) {

@@ -16,9 +16,9 @@ namespace roll::engine {
 
 // The functions that make events durable. Only one thread calls them.
 struct Ledger {
-    // Returns once the events are durable. Fails with Refused if the volume is full; then nothing
-    // was written and later calls may succeed. Any other error is fatal, because only a restart can
-    // read what is on disk.
+    // Returns once the events are durable. Refused means that the volume is full: nothing was
+    // written, and later calls may succeed. Any other error is fatal, because only a restart can
+    // find out what is on disk.
     std::function<Result<void>(std::span<const core::Event>, Time now)> commit;
     // Returns State as the ledger has stored it. Called after a refused commit.
     std::function<Result<core::State>()> load;

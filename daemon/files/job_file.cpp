@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Placeholders in an expanded log name for the value of a specifier: a number, or any other text.
+// Placeholders in an expanded log name for the values of specifiers: a number, and any other text.
 constexpr char kNumber = '\1';
 constexpr char kText = '\2';
 
@@ -36,7 +36,7 @@ Result<io::Descriptor> open_directory(const fs::path& path) {
     return directory;
 }
 
-// Opens the directory `relative` below `root`. Follows no link.
+// Opens the directory `relative` below `root` without following links.
 Result<io::Descriptor> open_directory_below(const fs::path& root, const fs::path& relative) {
     ROLL_TRY(io::Descriptor directory, open_directory(root));
     fs::path passed = root;
@@ -131,8 +131,8 @@ bool is_below(const fs::path& path, const fs::path& root) {
     return left == root.end();
 }
 
-// Opens a log that the job file names. Its directory may be reached over links, because the user
-// chose it, but its real path must not be in the state directory, except in the job's output.
+// Opens a log that the job file names. The user chose its directory, so links to the directory are
+// allowed. The real path must not be in the state directory, except in the job's output.
 Result<OpenFile> open_named(const JobPlaces& places, const fs::path& target,
                             const fs::path& state) {
     std::error_code error;
@@ -186,7 +186,7 @@ Result<OpenFile> open_metrics(const JobPlaces& places) {
 }
 
 std::optional<std::uint32_t> newest_with_logs(const JobPlaces& places, std::uint32_t attempts) {
-    constexpr std::uint32_t kTriesMax = 100;  // maximum number of attempts without logs at the end
+    constexpr std::uint32_t kTriesMax = 100;  // attempts at the end that are searched for logs
     for (std::uint32_t tried = 0; tried < std::min(attempts, kTriesMax); ++tried)
         if (open_directory_below(places.output, logs_of(attempts - tried))) return attempts - tried;
     return std::nullopt;

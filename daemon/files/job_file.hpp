@@ -1,6 +1,6 @@
 // Opens and reads the logs and the metrics of jobs for clients. A job may put anything into its
-// output directory, so no symbolic link is followed there, only regular files are read, and only
-// pieces of limited size.
+// output directory. Therefore no symbolic link is followed there, only regular files are read, and
+// only pieces of limited size.
 //
 // The functions block while the volume hangs.
 #pragma once
@@ -24,7 +24,8 @@ constexpr std::size_t kPieceBytesMax = 256u << 10;  // maximum size of a piece
 struct JobPlaces {
     std::filesystem::path output;  // absolute path of the output directory
     std::string log_name{};        // `stdout` of the job file; empty: the job does not name its log
-    std::string workdir{};  // `workdir` of the job file; `log_name` starts from it or from `output`
+    std::string
+        workdir{};  // `workdir` of the job file; a `log_name` starts from it or from `output`
 };
 
 // Returns the places of a job with this output directory. `document` is its job file.
@@ -57,9 +58,9 @@ struct Piece {
     std::uint64_t from = 0;  // offset of the first byte
     std::string bytes;
 };
-// Returns at most `count` bytes from the offset `from` on. Without `from`, returns the end of the
-// file. Also returns the end of the file if the file is shorter than `from`, because its head was
-// cut off. A piece that is not the last one ends at the end of a UTF-8 character.
+// Returns at most `count` bytes from the offset `from` on. Returns the end of the file if there is
+// no `from`, or if the file is shorter than `from` because its head was cut off. A piece before the
+// last one ends at the end of a UTF-8 character.
 Result<Piece> read_piece(const OpenFile& file, std::optional<std::uint64_t> from,
                          std::uint64_t count = kPieceBytesMax);
 

@@ -11,7 +11,7 @@
 
 namespace roll::files {
 
-// The threads share this object, so it may outlive the readers.
+// The state that the threads share. A thread that still runs keeps this object after its Readers.
 struct Readers::Home {
     struct Task {
         std::uint64_t id = 0;
@@ -82,7 +82,7 @@ void Readers::start(std::string what, Read read, Answer answer) {
 
 void Readers::take(std::uint64_t id, Result<Json> result) {
     const auto found = waiting_.find(id);
-    if (found == waiting_.end()) return;  // it was answered, because it took too long
+    if (found == waiting_.end()) return;  // the read was answered before, because it took too long
     const Answer answer = std::move(found->second.answer);
     waiting_.erase(found);
     if (waiting_.empty()) timer_.cancel();

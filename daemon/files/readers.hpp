@@ -58,7 +58,7 @@ class Readers {
     ReadersLimits limits_;
     boost::asio::steady_timer timer_;
     std::shared_ptr<Home> home_;
-    std::map<std::uint64_t, Waiting> waiting_{};  // in the order of their arrival
+    std::map<std::uint64_t, Waiting> waiting_{};  // reads, in order of arrival
     std::uint64_t last_id_ = 0;
 };
 

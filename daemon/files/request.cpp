@@ -49,7 +49,7 @@ Result<Found> find_metrics(const JobPlaces& places) {
 }  // namespace
 
 Result<Json> read_job_file(const JobFileRequest& request, const std::filesystem::path& state) {
-    // The job file was checked at submission, so a document that is no JSON names no log.
+    // The job file was checked at submission. A document that is not JSON names no log.
     const auto document = parse_json(request.document);
     const JobPlaces places = places_of(request.output, document ? *document : Json());
     ROLL_TRY(const Found found, request.args.file == protocol::kMetricsFile

@@ -20,12 +20,12 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kKeyBytes = 32;
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
-// Number of ZAP requests that one ZAP socket answers before it is replaced. The pipes for these
-// requests take 8 MiB.
+// Number of ZAP requests after which a ZAP socket is replaced. The pipes for these requests take 8
+// MiB.
 constexpr int kMany = 256;
-// Time for which a replaced ZAP socket still answers the requests that were sent to it. Such
+// Time for which a replaced ZAP socket still answers requests that were already sent to it. Such
 // requests arrive within microseconds. At 1,200 new peers a second, the pipes of the replaced
-// socket grow to 10 MiB before it is closed.
+// socket grow to 10 MiB meanwhile.
 constexpr auto kOnTheirWay = 250ms;
 
 std::string to_z85(const std::string& key) {
@@ -147,8 +147,8 @@ void Authenticator::refresh() {
     const auto changed = std::filesystem::last_write_time(authorized_, error);
     if (!error && changed == read_at_) return;
     names_ = io::read_authorized(authorized_);
-    // Two changes may have the same modification time. A directory that changed recently is
-    // therefore read again.
+    // Two changes may have the same modification time, so a directory that changed recently is read
+    // again.
     const bool settled =
         std::filesystem::file_time_type::clock::now() - changed > std::chrono::seconds(2);
     read_at_ = !error && settled ? changed : std::filesystem::file_time_type{};

@@ -1,11 +1,11 @@
 // Decides who may connect (ZAP over CURVE): the owners of the public keys in keys/authorized. Each
 // message is checked against these keys. Each turn of rolld's loop reads the keys again if the
-// directory has changed. Messages under a removed key are therefore refused at once, even on an
-// open connection.
+// directory has changed, so messages under a removed key are refused at once, even on an open
+// connection.
 //
 // The name of a key's file determines its role. client.pub is rolld's owner, who may do everything.
 // client-NAME.pub is the user NAME, who controls only their own jobs. worker*.pub are workers. On a
-// Unix socket the peer's uid (SO_PEERCRED) is also checked: users other than rolld's owner are
+// Unix socket the peer's uid (SO_PEERCRED) is checked as well: users other than rolld's owner are
 // refused, whatever their key.
 //
 // At the maximum number of connections, new clients are refused, but workers are not.
@@ -65,7 +65,7 @@ class Authenticator {
     // Returns the identity of a key as of the last refresh(). `user_id` is the public key, which
     // libzmq attaches to each message.
     Identity who(const std::string& user_id) const;
-    // Returns the identity of a local process that runs as rolld's owner and has no key: an
+    // Returns the identity of a local process that runs as rolld's owner and presents no key: an
     // Operator if client.pub exists, else an identity with Role::None.
     Identity owner() const;
     // Returns the role of the user as of the last refresh(): Role::None if the user has no key.

@@ -5,8 +5,8 @@
 namespace roll::gateway {
 namespace {
 
-// Maximum age of the last read of the file. Each beat reads the file, so the last read is usually a
-// second old.
+// Maximum age of the last read of the file. Each beat reads the file, so the age is usually at most
+// a second.
 constexpr std::chrono::seconds kOld{3};
 constexpr std::chrono::seconds kPatience{2};
 
@@ -90,8 +90,8 @@ void BeaconWriter::look() {
 }
 
 // Writes a beat. If the write fails, the beat is not published: workers see an unchanged beacon,
-// and rolld does not count the time as silence of the workers. The counter advances only after a
-// whole record is written.
+// and rolld does not count the time as their silence. The counter advances only after a whole
+// record is written.
 void BeaconWriter::write(const io::Beacon& record) {
     look();
     if (superseded_ || !io::write_beacon(path_, record)) return;

@@ -34,14 +34,14 @@ class BeaconWriter {
     // being written.
     void beat();
 
-    // Returns the time until the next beat is due. If a beat is due now or is being written,
-    // returns `spacing`, the time between this beat and the following one.
+    // Returns the time until the next beat is due. Returns `spacing`, the time between two beats,
+    // if a beat is due now or is being written.
     std::chrono::milliseconds until_due() const;
 
     // Reads the beacon file if the last read is older than three seconds. Call it before a turn
-    // acts (leases rule 18), because this process may have been suspended while another rolld took
-    // over. Waits at most two seconds for the read. After a timeout, does nothing until that read
-    // ends.
+    // acts (leases rule 18): this process may have been suspended while another rolld took
+    // over. Waits at most two seconds. If the read takes longer, later calls do nothing until
+    // it ends.
     void look_again();
 
     // Returns the time since the start of the last read that either succeeded or found no file.

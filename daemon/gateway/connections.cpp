@@ -15,8 +15,8 @@ constexpr const char* kEndpoint = "inproc://connections";
 
 }  // namespace
 
-// Subscribes to the events of `server`. The socket has no receive limit, because libzmq's own
-// thread would block at the limit.
+// Subscribes to the events of `server`. The socket has no receive limit, because at a limit
+// libzmq's own thread would block.
 Connections::Connections(const io::ZmqContext& context, const io::ZmqSocket& server)
     : events_(zmq_socket(context.get(), ZMQ_PAIR)) {
     const int none = 0;

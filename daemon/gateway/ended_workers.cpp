@@ -9,8 +9,8 @@
 
 namespace roll::gateway {
 
-// Returns whether a process holds the lock. Takes a shared lock for a moment to find out. A
-// roll-worker that starts in that moment retries.
+// Returns whether a process holds the lock. To find out, takes a shared lock for a moment; a
+// roll-worker that starts in this moment tries again.
 static bool is_held(const std::filesystem::path& lock) {
     const io::Descriptor file(::open(lock.c_str(), O_RDONLY | O_CLOEXEC));
     return !file || ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;

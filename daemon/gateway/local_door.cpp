@@ -145,7 +145,7 @@ io::Task<void> LocalDoor::write(std::shared_ptr<Connection> connection) {
         const std::string now = std::exchange(connection->owed, {});
         const auto buffer = asio::buffer(now);
         const auto [error, size] = co_await asio::async_write(connection->socket, buffer, token);
-        if (error) break;  // serve() also gets this error and closes the connection
+        if (error) break;  // serve() gets this error, too, and closes the connection
     }
     connection->writing = false;
 }

@@ -12,8 +12,8 @@ class RateLimit {
   public:
     using Instant = std::chrono::steady_clock::time_point;
 
-    // Allows `per_second` requests per second over a long time and `burst` at once. If `per_second`
-    // is 0, there is no limit.
+    // Allows `per_second` requests per second on average and `burst` requests at once. 0 for
+    // `per_second` means no limit.
     RateLimit(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
 
     // Returns whether the user may make a request now. If so, counts the request.

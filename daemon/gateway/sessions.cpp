@@ -37,9 +37,9 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
     return session.worker;
 }
 
-// Returns the allocation in which the worker runs, as its heartbeat reports it; nullopt if the
-// heartbeat names no allocation. A key "CLUSTER.INCARNATION.ID" with this ledger's CLUSTER belongs
-// to an allocation that this ledger requested. Any other key gives allocation 0, which never
+// Returns the allocation in which the worker runs, according to its heartbeat; nullopt if the
+// heartbeat names none. A key "CLUSTER.INCARNATION.ID" with this ledger's CLUSTER names an
+// allocation that this ledger requested. Any other key gives allocation 0, which never
 // exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
@@ -60,9 +60,9 @@ std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
     return pilot;
 }
 
-// Adds the inputs that follow from the worker's report about one attempt. The inputs for
-// checkpoints and the export come before the input for the attempt's end, because the core accepts
-// these inputs only while the attempt is current.
+// Adds the inputs that follow from the worker's report about one attempt. Inputs for checkpoints
+// and the export come before the input for the attempt's end, because the core accepts them only
+// while the attempt is current.
 void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& inputs) {
     if (entry.phase == protocol::Phase::Running || entry.phase == protocol::Phase::Ended)
         inputs.push_back(core::MemberStarted{worker, entry.attempt});
@@ -106,14 +106,14 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
     return held;
 }
 
-// Returns how long the heartbeats may leave out an attempt that should run on the worker. After
-// this time the attempt counts as missing.
+// Returns how long heartbeats may leave out an attempt that should run on the worker, before the
+// attempt counts as missing.
 //
-// The time is missing_grace if this rolld placed the attempt, and either knows that the attempt has
-// started or has not sent its start order. The time is start_on_its_way if this rolld has sent a
-// start order that may not have arrived yet. If the attempt counted as missing sooner, the attempt
-// could still start and run at the same time as its successor. The time is also start_on_its_way if
-// an earlier rolld placed the attempt, because the first heartbeat that arrives may be an old one.
+// This time is missing_grace if this rolld placed the attempt and either knows that it has started,
+// or has not sent its start order. It is the longer start_on_its_way if this rolld has sent a start
+// order that may still arrive: otherwise the attempt could start late and run at the same time as
+// its successor. It is also start_on_its_way if an earlier rolld placed the attempt, because the
+// first heartbeat that arrives may be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
@@ -259,7 +259,7 @@ std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t 
         inputs.push_back(
             core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " beats"});
     }
-    // Silence is counted in published beats. The result can therefore not change before the next
+    // Silence is counted in published beats, so the result cannot change before the next
     // beat.
     judge_at_ = std::max(oldest + limit, published + 1);
     return inputs;
@@ -272,8 +272,8 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
-        // Skip a worker that has sent no heartbeat since rolld's start, because it is already quiet
-        // in State.
+        // A worker without a heartbeat since rolld's start is already quiet in
+        // State.
         if (session == sessions_.end()) continue;
         const Instant quiet_at = due(session->second);
         soonest = std::min(soonest, quiet_at);
@@ -311,8 +311,8 @@ bool Sessions::is_company(const Session& session, Instant now) const {
     return session.last.heard_recently && now - session.heard_at <= rules_.company;
 }
 
-// Returns whether a worker reports that it has received an answer of rolld lately. First checks the
-// worker that was found last time. Searches all sessions only if that worker no longer reports it.
+// Returns whether a worker has lately confirmed an answer of rolld. First checks the worker that
+// was found last time. Searches all sessions only if that worker no longer reports it.
 bool Sessions::has_company(Instant now) {
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;

@@ -31,12 +31,12 @@ struct LeaseRules {
     int silent_after_start_beats = 15;  // without a heartbeat since rolld's start; equals the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
-    // Time for which a start order may still take effect after it was sent. A worker drops orders
-    // older than the lease of 15 s (docs/leases.md, rule 15); one second is added for clock drift.
+    // Time for which a start order may take effect after it was sent: a worker drops orders older
+    // than the lease of 15 s (docs/leases.md, rule 15), and a second is added for clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
-    // Waiting times of a take-over (rule 17). A rolld takes over only if the other rolld's beacon
-    // does not change for `stillness` (lease + beat). It then writes its own claim, and takes over
-    // only if no other rolld replaces this claim for `claim_wait` (volume delay + beat).
+    // Waiting times of a take-over (rule 17). First, the other rolld's beacon must not change for
+    // `stillness` (lease + beat). Then the new rolld writes its own claim, which no other rolld may
+    // replace for `claim_wait` (volume delay + beat).
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
     // A rolld that cannot read its beacon for this time ends, because another rolld may have taken
@@ -45,8 +45,8 @@ struct LeaseRules {
 };
 
 // Returns the number of beats after which a rolld that took over may start jobs (rule 19). The
-// older rolld may have kept running for up to its `volume_patience`, and its workers may have run
-// jobs for lease + fence + slack after that.
+// older rolld may have run on for its `volume_patience`, and its workers may have run jobs for
+// lease + fence + slack after that.
 std::uint64_t beats_to_adopt(const LeaseRules& rules);
 
 // The sender of a message: its connection, and the key that authenticated it.
@@ -61,11 +61,11 @@ struct Session {
     Peer peer;
     protocol::Heartbeat last;
     std::string frame;             // text from which `last` was parsed; empty: unknown
-    std::uint64_t renewed_at = 0;  // beacon counter when the lease was last renewed
-    std::int64_t counted = 0;      // beats from the last renewal to the last heartbeat
+    std::uint64_t renewed_at = 0;  // counter of the beacon at the last renewal of the lease
+    std::int64_t counted = 0;      // beats between the last renewal and the last heartbeat
     Instant heard_at{};
-    Instant renewed{};  // when the last heartbeat that renewed the lease arrived
-    // Attempts that should run on the worker, and since when heartbeats do not name them.
+    Instant renewed{};  // arrival of the last heartbeat that renewed the lease
+    // Attempts that should run on the worker but are not in its heartbeats, and since when.
     std::map<AttemptKey, Instant> missing{};
     std::map<AttemptKey, Instant> ordered{};  // when each attempt's start order was last sent
     std::set<AttemptKey> fenced{};     // attempts that the worker reports but that are not current
@@ -86,7 +86,7 @@ class Sessions {
                                   Instant now, std::string_view frame = {});
 
     // Does the same as hear() without parsing, if `frame` differs from the session's last frame
-    // only in the sequence number. Returns nullopt for other frames: then call hear().
+    // only in the sequence number. Returns nullopt for other frames, which need hear().
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);
@@ -94,7 +94,7 @@ class Sessions {
     // Returns WorkerGone for each worker of State that has been silent for lost_after_beats.
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
 
-    // Returns WorkerHeard{false} for each worker of State that missed two heartbeats. Nothing is
+    // Returns WorkerHeard{false} for each worker of State that missed two heartbeats; no job is
     // placed on such a worker (rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
@@ -104,8 +104,8 @@ class Sessions {
     // a heartbeat removes its worker from the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
-    // Returns whether some worker reports that it has received an answer of rolld lately. Otherwise
-    // no beat may be published, because rolld may be cut off from all workers (rule 7).
+    // Returns true if some worker has lately confirmed an answer of rolld. If none has, no beat may
+    // be published, because rolld may be cut off from all workers (rule 7).
     bool has_company(Instant now);
 
     // Keyed by session name. A worker that is in State but has no entry here has sent no heartbeat
@@ -133,12 +133,12 @@ class Sessions {
 
     LeaseRules rules_;
     std::string cluster_;
-    ByName sessions_;  // unordered, because no result depends on the order
+    ByName sessions_;                                  // unordered: no result depends on the order
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
-    // quiet() checks no worker before the time `listen_at_`. lost() checks no worker until the
-    // beacon's counter reaches `judge_at_`. A heartbeat may make only `listen_at_` earlier.
+    // quiet() checks no worker before the time `listen_at_`, and lost() none before the beacon's
+    // counter reaches `judge_at_`. A heartbeat can move only `listen_at_`, to an earlier time.
     Instant listen_at_{};
     std::uint64_t judge_at_ = 0;
     std::set<WorkerId> silent_;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kTerminalsMax = 64;
 constexpr std::ptrdiff_t kTerminalsOfUserMax = 16;
 constexpr auto kForgetAfter = 2 * protocol::kTerminalPatience;
-// Time for the last output of a program after the end of its attempt
+// Time that a program's last output has to arrive after the attempt has ended
 constexpr auto kLastOutput = std::chrono::seconds(5);
 constexpr auto kWaitMax = std::chrono::milliseconds(60'000);
 
@@ -24,8 +24,8 @@ Result<std::uint64_t> Terminals::open(const Opening& opening, Instant now) {
     if (terminals_.size() >= kTerminalsMax || own >= kTerminalsOfUserMax)
         return fail(
             ErrorCode::Refused,
-            fmt::format("{} terminals are open, {} of them of {}; allowed: {} in all and "
-                        "{} of each user",
+            fmt::format("{} terminals are open, {} of these by {}; allowed: {} in all and "
+                        "{} for each user",
                         terminals_.size(), own, opening.user, kTerminalsMax, kTerminalsOfUserMax),
             "close a terminal, or use `rollctl submit`");
     const std::uint64_t id = ++last_id_;
@@ -42,7 +42,7 @@ Result<std::uint64_t> Terminals::open(const Opening& opening, Instant now) {
     return id;
 }
 
-// Sends an order with the room for output that the client has now.
+// Sends an order with the output limit that follows from what the client has read.
 void Terminals::grant(std::uint64_t id, const Terminal& terminal, protocol::TerminalOrder order) {
     order.terminal = id;
     order.attempt = terminal.attempt;

@@ -61,8 +61,8 @@ class Terminals {
 
     void hear(protocol::TerminalNews news);
 
-    // Returns the worker that runs the terminal's program; an id that no worker has if there is no
-    // such terminal.
+    // Returns the worker that runs the terminal's program. If there is no such terminal, returns an
+    // id that no worker has.
     WorkerId worker_of(std::uint64_t terminal) const;
 
     // Ends the terminals whose attempt is over, and forgets terminals without a client.
@@ -99,10 +99,11 @@ class Terminals {
         std::string trouble{};
         std::vector<Waiting> waiting{};
         Instant polled_at{};
-        std::optional<Instant> lost_at{};  // the terminal is given up then; its attempt has ended
+        std::optional<Instant>
+            lost_at{};  // when the terminal is given up; set once its attempt ends
 
         bool ended() const { return exit || !trouble.empty(); }
-        // Input that was taken also counts, because the client waits for room.
+        // A read is also answered when input was taken, because the client waits for room.
         bool is_ready() const {
             return !chunks.empty() || ended() || taken >= told + protocol::kTerminalWindow / 4;
         }

@@ -38,7 +38,7 @@ Result<std::shared_ptr<const Answer>> Board::look(const std::string& op, const J
     };
     if (auto found = kept()) return *std::move(found);
     const std::lock_guard asking(asking_);
-    // Another thread may have stored the answer while this thread waited for `asking_`.
+    // While this thread waited for `asking_`, another thread may have stored the answer.
     if (auto found = kept()) return *std::move(found);
     Kept answer = put_question(op, args);
     keep(key, answer);

@@ -55,7 +55,7 @@ class Board {
     const Kept* fresh(const std::string& key);
     void keep(const std::string& key, const Kept& answer);
 
-    std::mutex asking_;  // held while rolld is asked
+    std::mutex asking_;  // held while this object asks rolld
     std::mutex mutex_;   // guards entries_
     Ask ask_;
     std::function<Instant()> now_;

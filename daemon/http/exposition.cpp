@@ -92,8 +92,8 @@ void add_users(Exposition& out, const Json& users) {
 void add_machines(Exposition& out, const Json& totals) {
     const Json nodes = field(totals, "nodes"), all = field(totals, "capacity");
     out.single("roll_nodes", "gauge", "Connected nodes.", field(nodes, "connected"));
-    out.single("roll_nodes_silent", "gauge", "Connected nodes that are not heard from.",
-               field(nodes, "silent"));
+    out.single("roll_nodes_silent", "gauge",
+               "Connected nodes from which no heartbeat arrived lately.", field(nodes, "silent"));
     out.single("roll_nodes_draining", "gauge", "Connected nodes that get no new jobs.",
                field(nodes, "draining"));
     out.single("roll_nodes_excluded", "gauge", "Nodes that are excluded after faults.",

@@ -7,8 +7,8 @@
 namespace roll::http {
 namespace {
 
-// Ticks without a change after which viewers get a comment. It shows browsers that roll-web is
-// still there, and shows roll-web which viewers have left.
+// Ticks without a change after which viewers get a comment. The comment shows browsers that
+// roll-web still runs, and shows roll-web which viewers have left.
 constexpr int kQuietTicks = 15;
 
 // Returns the server-sent event of the answer to target number `i`.
@@ -71,13 +71,13 @@ io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {
     take(*channel, std::move(replies));
 }
 
-// Wakes the viewers of the channel if an answer changed, or after some ticks without a change.
+// Wakes the viewers of the channel if an answer has changed, or if nothing was sent for some ticks.
 void Feed::take(Channel& channel, std::vector<Reply> replies) {
     bool changed = ++channel.quiet_ticks >= kQuietTicks;
     for (std::size_t i = 0; i < replies.size(); ++i) {
         const Text& body = replies[i].body;
         channel.is_refused |= replies[i].status == 401;
-        // The same text may be shared by several ticks, so compare the pointers first.
+        // Several ticks may share the same text, so compare the pointers first.
         if (channel.bodies[i] == body || (channel.bodies[i] && *channel.bodies[i] == *body))
             continue;
         channel.bodies[i] = body;

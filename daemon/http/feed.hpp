@@ -57,7 +57,7 @@ class Feed {
 
         Request request;
         std::vector<std::string> targets;
-        std::vector<Text> bodies;             // newest answer to each target
+        std::vector<Text> bodies;             // newest answer for each target
         std::vector<Text> events;             // each answer as a server-sent event
         std::vector<std::uint64_t> versions;  // 0: no answer yet
         bool is_refused = false;              // true if the token is no longer valid
@@ -75,7 +75,7 @@ class Feed {
     boost::asio::io_context& io_;
     boost::asio::thread_pool& threads_;
     Site& site_;
-    // by token, host, origin and targets; a channel ends with its last viewer
+    // channels by token, host, origin and targets; a channel ends with its last viewer
     std::map<std::string, std::weak_ptr<Channel>> channels_;
 };
 

@@ -77,7 +77,7 @@ Result<std::string> read_token(const io::StateDirectory& directory) {
     if (!path_exists(path)) {
         std::string bytes(32, '\0'), token;
         if (::getentropy(bytes.data(), bytes.size()) != 0)
-            return fail(ErrorCode::Failed, "the system gives no random bytes");
+            return fail(ErrorCode::Failed, "cannot get random bytes from the system");
         for (const char byte : bytes)
             token += fmt::format("{:02x}", static_cast<unsigned char>(byte));
         ROLL_TRY_VOID(write_private_file(path, token + "\n"));

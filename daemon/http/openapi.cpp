@@ -55,7 +55,7 @@ Json responses_of(const protocol::OperationInfo& info) {
     for (const auto& [status, what] :
          {std::pair("400", "the request is not valid"), std::pair("401", "no valid token"),
           std::pair("403", "the token's scope, the Host or the Origin does not allow it"),
-          std::pair("404", "there is no such thing"), std::pair("409", "rolld refuses"),
+          std::pair("404", "the named object does not exist"), std::pair("409", "rolld refuses"),
           std::pair("503", "rolld does not answer")})
         responses[status] = {{"description", what},
                              {"content", content({{"$ref", "#/components/schemas/Error"}})}};

@@ -25,7 +25,7 @@ Result<Json> value_of(const Target& target, const protocol::FieldInfo& field,
         }
         return list;
     }
-    if (type.empty()) {  // a field that may have several types, for example a job's number or name
+    if (type.empty()) {  // the field may have several types: for example a job's number or its name
         const bool digits = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
         if (!digits || text.empty()) return Json(text);
     }
@@ -43,7 +43,7 @@ Result<Json> value_of(const Target& target, const protocol::FieldInfo& field,
 
 Result<void> check(const Json& args, const protocol::OperationInfo& info) {
     ROLL_TRY_VOID(info.check(args));
-    // check() also accepts arguments without a required field if that field may have any type.
+    // check() accepts arguments without a required field if the field may have any type
     for (const protocol::FieldInfo& field : info.arguments()) {
         if (field.required && (!args.contains(field.name) || args[field.name].is_null()))
             return fail(ErrorCode::InvalidArgument,
@@ -52,7 +52,7 @@ Result<void> check(const Json& args, const protocol::OperationInfo& info) {
     return {};
 }
 
-// Limits the time that rolld may wait before it answers.
+// Limits the time for which rolld may wait before it answers.
 void bound_wait(Json& args, const protocol::OperationInfo& info) {
     const auto fields = info.arguments();
     const bool waits =

@@ -31,7 +31,8 @@ Result<io::Descriptor> in_memory(const std::string& text) {
     return file;
 }
 
-// Reads until the other end is closed. Returns an empty text if this takes too long or is too much.
+// Reads until the other end is closed. Returns an empty text if the data takes too long to arrive
+// or is too large.
 std::string read_all(const io::Descriptor& pipe) {
     const auto end = std::chrono::steady_clock::now() + kPlanTime;
     std::string text;
@@ -53,8 +54,8 @@ std::string read_all(const io::Descriptor& pipe) {
 Result<Json> run_plan(const Json& document) {
     const auto program = std::filesystem::path(io::own_program()).parent_path() / "roll-rank";
     Json timed = document;
-    // With a given peak, roll-rank does not measure this machine; the schedule does not depend on
-    // it.
+    // Given a peak, roll-rank does not measure this machine. The schedule does not depend on the
+    // peak.
     if (timed.contains("train") && timed["train"].is_object()) timed["train"]["peak_tflops"] = 1;
     ROLL_TRY(const io::Descriptor file, in_memory(dump(timed)));
     ROLL_TRY(io::Pipe pipe, io::make_pipe());

@@ -113,7 +113,8 @@ Result<Reply> stream_reply(const Target& target) {
         const std::string_view one = rest.substr(0, end);
         if (one.starts_with("stream"))
             return fail(ErrorCode::InvalidArgument, "a stream cannot watch a stream");
-        // These answers take long, and all viewers wait for the slowest answer.
+        // Computing one of these answers takes long, and would delay all other answers of the
+        // stream.
         for (const char* part : {"/log", "/metrics", "/pipeline"})
             if (one.find(part) != std::string_view::npos)
                 return fail(ErrorCode::InvalidArgument,
@@ -368,8 +369,8 @@ Result<Reply> Site::change_job(const Visitor& visitor, const Request& request, s
     return nothing_there();
 }
 
-// Returns a part of a job's log or of its metrics. roll-web reads the files with its own rights, so
-// the bearer of a user's token sees only the files of the user's jobs.
+// Returns a part of a job's log or of its metrics. roll-web reads files with its own rights, so it
+// shows the bearer of a user's token only the files of that user's jobs.
 Result<Reply> Site::job_file(const Visitor& visitor, const Target& target,
                              const std::string& kind) {
     ROLL_TRY(const std::uint64_t id, job_id(target.path[3]));

@@ -31,8 +31,8 @@ struct Reply {
     int status = 200;
     std::string type = "application/json";
     std::shared_ptr<const std::string> body;
-    // If not empty, the reply is a stream of server-sent events: the answers to GET requests for
-    // these targets, again whenever they change.
+    // If not empty, the reply is a stream of server-sent events. It sends the answers to GET
+    // requests for these targets, and sends an answer again when it changes.
     std::vector<std::string> watched{};
 };
 

@@ -93,7 +93,7 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
         }
         ROLL_TRY_VOID(copy_synced(backup / name, to / name));
     }
-    // A ledger that was copied by other means than --backup may have a WAL.
+    // A ledger may have a WAL if it was copied by other means than --backup.
     const char* const wal = "ledger.db-wal";
     return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
 }
@@ -105,9 +105,9 @@ tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::pat
     return fail(error.code, error.message, "nothing was changed; give an earlier backup");
 }
 
-// Moves the ledger of `state` to `before`, and the ledger of `made` into its place. Replaces the
-// mark last. A rolld that starts before the mark is replaced refuses the ledger, because the ledger
-// is missing or does not match the mark.
+// Moves the ledger of `state` to `before`, and the ledger of `made` into its place, the mark last.
+// If a rolld starts in between, it refuses the ledger, which is missing or does not match the
+// mark.
 Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs::path& before) {
     ROLL_TRY_VOID(make_directories(before));
     for (const char* name : {"ledger.snapshot", "ledger.db-wal", "ledger.db-shm", "ledger.db"})
@@ -133,8 +133,8 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));
     {
-        // Read the mark before copying, because events may be added in between. The copy may then
-        // have events after the mark, but it never lacks an event up to the mark.
+        // Read the mark before copying, because events may be added meanwhile. The copy may then
+        // have events after the mark, but lacks no event up to the mark.
         ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
         const std::optional<Mark> marked = mark.read();
         ROLL_TRY(const Database database, open_database(source));

@@ -7,8 +7,8 @@
 namespace roll::ledger {
 namespace {
 
-// Returns whether `marked` was the newest row before the ledger was pruned. Pruning replaces that
-// row's hash, so the mark then matches no row.
+// Returns whether `marked` was the newest row before the ledger was pruned. Pruning changes that
+// row's hash, so that the mark matches no row afterwards.
 Result<bool> was_pruned(sqlite3* database, const Mark& marked) {
     ROLL_TRY(const Statement query,
              prepare(database, "SELECT 1 FROM pruned WHERE seq = ? AND hash = ?"));

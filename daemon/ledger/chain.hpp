@@ -25,9 +25,9 @@ core::Row row_of(sqlite3_stmt* statement);
 // Returns a Corrupt error that names the file and the damage, and says how to recover.
 tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what);
 
-// Checks the hash of every row, from the first. Returns the newest row. Fails with Corrupt if a
-// hash is wrong. If `marked` is given, it must be a row of the ledger, or the newest row before the
-// ledger was pruned. If it is neither, also fails with Corrupt.
+// Checks the hash of every row, from the first, and returns the newest row. Fails with Corrupt if a
+// hash is wrong. If `marked` is given, also fails with Corrupt unless it is a row of the ledger, or
+// was the newest row before the ledger was pruned.
 Result<Mark> check_chain(sqlite3* database, const std::filesystem::path& path,
                          const std::optional<Mark>& marked);
 

@@ -7,9 +7,9 @@
 
 namespace roll::ledger {
 
-// Returns the first number that no job of the ledger in the directory `state` can have had, even if
-// the ledger is damaged. Counts the jobs that can be read, and counts each later event up to the
-// mark as one submission. Returns 1 if there are neither jobs nor a mark.
+// Returns the first number that no job of the ledger in `state` can have had, even if the ledger is
+// damaged. Counts the jobs that can be read, and every later event up to the mark as one
+// submission. Returns 1 if there are neither jobs nor a mark.
 std::uint64_t unused_job(const std::filesystem::path& state);
 
 }  // namespace roll::ledger

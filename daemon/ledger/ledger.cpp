@@ -25,15 +25,15 @@ constexpr std::size_t kReadBytesMax = 4u << 20;
 // Pruning must remove at least 1 / kPruneShare of all jobs, because it rehashes every row.
 constexpr std::size_t kPruneShare = 10;
 // A new snapshot is written after this number of events since the newest snapshot, or after a
-// quarter of the number of jobs if that is more. Writing a snapshot takes time proportional to
-// State; a start takes time proportional to the events since the snapshot.
+// quarter of the number of jobs if that is more. Writing takes time proportional to State, and a
+// start of rolld takes time proportional to the events since the snapshot.
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Makes the kernel read the whole file in order. The checks of open() read the pages in the order
-// of SQLite's trees. With a cold cache and without this read-ahead, the checks would wait for the
-// disk at each page. Requires that SQLite has not opened the file, because close() here would drop
-// SQLite's locks.
+// Makes the kernel read the whole file in order. The checks of open() read pages in the order
+// of SQLite's trees and would otherwise wait for the disk at each page if the cache is cold.
+// Requires that SQLite has not opened the file, because close() here would drop SQLite's
+// locks.
 void read_ahead(const std::filesystem::path& path) {
     // maximum number of bytes that the kernel reads ahead per request
     constexpr off_t kAtOnce = 128 << 10;
@@ -91,9 +91,9 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(Database database, open_database(path));
     if (const auto checked = check_pages(database.get(), path); !checked)
         return tl::unexpected(checked.error());
-    // Switch to WAL with synchronous=EXTRA. With a lower level, the rollback journal of the switch
-    // could reappear after a power loss. SQLite would then roll back to the empty file, although
-    // the WAL already has rows.
+    // Switch to WAL with synchronous=EXTRA. With a lower level, a power loss could bring back the
+    // rollback journal of the switch, and SQLite would roll back to the empty file, although the
+    // WAL already has rows.
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=EXTRA"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA journal_mode=WAL"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=FULL"));
@@ -188,8 +188,8 @@ Result<core::State> Ledger::Impl::fold(core::State state, std::int64_t since) co
         const Row row = row_of(all.get());
         const auto event = event_from(row.kind, row.body);
         if (!event) return damaged(path, event.error().message);
-        // The column `job` is not in the hash chain. The column must match the event, which is in
-        // the hash chain.
+        // The column `job` is not in the hash chain, so it must match the event, which
+        // is.
         const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
         if (job_of(*event).value_or(JobId{}) != filed)
             return damaged(

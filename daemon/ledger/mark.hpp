@@ -30,8 +30,8 @@ class MarkFile {
     // Returns the newer of the valid slots; nullopt if no slot is valid.
     std::optional<Mark> read() const;
 
-    // Writes the mark. Returns false on failure. The failure is not fatal, because an older mark is
-    // still correct, although it protects fewer rows.
+    // Writes the mark; returns false on failure. A failure is not fatal: an older mark is still
+    // correct, but protects fewer rows.
     bool write(const Mark& mark);
 
   private:

@@ -127,8 +127,8 @@ struct ByteReader {
             last = value;
         } else if constexpr (Container<T>) {
             const auto size = take_new<std::size_t>();
-            // Each element takes at least one byte, so a size larger than the number of bytes left
-            // is wrong.
+            // Each element takes at least one byte, so there cannot be more elements than bytes
+            // left.
             if (!has(size)) return;
             for (std::size_t i = 0; i < size && whole; ++i)
                 value.insert(value.end(),

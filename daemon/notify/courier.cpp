@@ -13,7 +13,7 @@ namespace {
 constexpr int kEventsRead = 200;
 // time after which work() returns, so that other targets are served
 constexpr std::chrono::seconds kWorkMax{1};
-// maximum number of events that are passed without a delivery between two writes of the position
+// maximum number of undelivered events that are passed over between two writes of the position
 constexpr std::int64_t kUnsavedMax = 1'000;
 
 }  // namespace

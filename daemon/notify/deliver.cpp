@@ -36,8 +36,8 @@ std::string text_of(const Url& url) {
                        v6 ? "]" : "", url.port);
 }
 
-// Sends one POST request. Each step starts the next one. The stream's timer ends a step that takes
-// too long.
+// Sends one POST request. Each step starts the next one, and the stream's timer ends a step that
+// takes too long.
 class Post {
   public:
     // `tls` is null for a target without TLS.
@@ -118,7 +118,7 @@ Result<void> post(const Target& target, const Delivery& delivery) {
     asio::io_context io;
     Post one(io, target, tls ? &*tls : nullptr, std::move(request));
     one.start();
-    // Limit the total time, because the name service has no time limit of its own.
+    // Limit the total time, because name resolution has no time limit of its own.
     io.run_for(target.timeout + std::chrono::seconds(1));
     if (!io.stopped())
         return fail(ErrorCode::Failed, target.url.host + " could not be resolved in time");

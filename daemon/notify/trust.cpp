@@ -21,7 +21,7 @@ Result<void> trust(ssl::context& context, const Target& target) {
 }
 
 bool expect_host(TlsStream& stream, const std::string& host) {
-    // The functions of OpenSSL need a handle that is not const.
+    // OpenSSL's functions need a handle that is not const.
     SSL* const handle = stream.native_handle();
     X509_VERIFY_PARAM* const wanted = ::SSL_get0_param(handle);
     boost::system::error_code error;

@@ -27,8 +27,8 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// Returns the row of the request `key`. If `slurm_job` is known, this is the row of that job.
-// Otherwise prefers the row of a job that has not ended. Returns nullptr if the request has no row.
+// Returns the row of the request `key`: the row of `slurm_job` if this id is known, else preferably
+// the row of a job that has not ended. Returns nullptr if the request has no row.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -69,8 +69,8 @@ std::string Desk::hearsay(AllocationId id) const {
     return found == hearsay_.end() ? "" : found->second;
 }
 
-// Returns whether the request may have been sent to Slurm. If an earlier rolld made the request,
-// that rolld may have sent it.
+// Returns whether the request may have been sent to Slurm. If an earlier rolld made the request, it
+// may have sent it, too.
 bool Desk::was_sent(const core::State& state, AllocationId id) const {
     return sent_.contains(id) || state.allocations.at(id).incarnation != state.incarnation;
 }
@@ -92,7 +92,7 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
-// Returns the time of the next poll. After hurry(), the time between polls is shorter than
+// Returns the time of the next poll. After hurry(), polls follow each other faster than
 // rules_.poll, but at most two polls start within 1.5 times rules_.poll. This maximum does not
 // apply while squeue must still confirm that a node is down.
 Instant Desk::next_poll() const {
@@ -114,14 +114,14 @@ std::optional<Errand> Desk::cancel(const std::string& job, const std::string& ke
 
 std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
     const std::string& job = state.allocations.at(id).slurm_job;
-    // cancel nothing, because no Slurm job of the request is known
+    // no Slurm job of the request is known, so there is nothing to cancel
     if (job.empty()) return std::nullopt;
     return cancel(job, key_of(state, id), now);
 }
 
-// Adds the machines that rolld has excluded to --exclude in the queue's arguments, because Slurm
+// Adds the machines that rolld has excluded to --exclude in the queue's arguments; otherwise Slurm
 // might allocate them again. Adds only machines on which workers of allocations have run, because
-// Slurm refuses names of nodes that it does not know.
+// Slurm refuses node names that it does not know.
 static void leave_out(const core::State& state, std::vector<std::string>& sbatch_args) {
     std::string machines;
     for (const auto& [name, machine] : state.machines) {
@@ -206,7 +206,7 @@ std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& s
         Overload{[&](const Submitted& done) {
                      trouble_ = done.result == slurm::Submission::Accepted ? "" : done.reason;
                      if (done.result == slurm::Submission::Unknown) {
-                         // Slurm may have queued the job at any time up to now.
+                         // The job may have entered Slurm's queue at any time up to now.
                          sent_[done.allocation] = now;
                          doubt_until_ = now + rules_.doubt;
                          return;
@@ -236,8 +236,8 @@ bool Desk::only_gone_are_left(const core::State& state) const {
     });
 }
 
-// Records that squeue does not show the job. The job counts as gone only after several polls,
-// because the next poll may show the job.
+// Records that squeue does not show the job. It counts as gone only after several such polls,
+// because the next poll may show it.
 void Desk::note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs) {
     Absence& absence = absent_.try_emplace(id, Absence{*answered_, 0}).first->second;
     ++absence.polls;

@@ -26,7 +26,7 @@ struct DeskRules {
     std::chrono::milliseconds poll{20'000};  // time between two polls (squeue)
     // Time between two fast polls. Polling is fast for a while after a worker fell silent.
     std::chrono::milliseconds hurried{5'000};
-    // Time for which polling stays fast. By then the worker is lost or has sent heartbeats again.
+    // Time for which polling stays fast. Afterwards the worker is lost or sends heartbeats again.
     std::chrono::milliseconds hurry{60'000};
     // Time between two calls of scontrol that ask about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};
@@ -74,12 +74,12 @@ class Desk {
     // counts as running until take() gets its outcome.
     std::optional<Errand> next(const core::State& state, Instant now);
 
-    // Processes the outcome of an errand. Returns the inputs for the core that the outcome causes.
+    // Takes the outcome of an errand. Returns the inputs for the core that follow from it.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
     // Makes polling faster for a while. Call it after a worker fell silent, because Slurm may
-    // already know that the worker's allocation is over. If all remaining workers are in such
-    // allocations, their silence is counted only after Slurm has reported these allocations as over
+    // already know that the worker's allocation has ended. If all remaining workers are in such
+    // allocations, their silence counts only once Slurm has reported the ends
     // (only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
@@ -97,8 +97,8 @@ class Desk {
     std::optional<Instant> wakeup(const core::State& state) const;
 
     // Returns whether every worker of State belongs to an allocation that Slurm reports as ended.
-    // No worker can then report an answer of rolld, so the workers' silence must be counted without
-    // such a report.
+    // Then no worker can report an answer of rolld, so their silence must count without such a
+    // report.
     bool only_gone_are_left(const core::State& state) const;
 
     // Returns the state that Slurm last reported for an allocation, for display: "PENDING
@@ -140,7 +140,7 @@ class Desk {
     std::map<AllocationId, Absence> absent_{};
     std::set<AllocationId> over_{};  // allocations that Slurm last reported as ended
     std::map<AllocationId, std::string> hearsay_{};
-    // Jobs that State does not hold. The key is the Slurm job id, the value the request key.
+    // Jobs in Slurm that State does not hold: maps the Slurm job id to the request's key.
     std::map<std::string, std::string> strays_{};
     std::map<std::string, Instant> cancelled_{};  // time of the last scancel, by Slurm job id
     Suspects suspects_;

@@ -12,8 +12,8 @@ namespace roll::pilots {
 namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(90);
-// Deadline of an scontrol command about nodes. A later answer is useless, because the silent worker
-// is declared lost by then.
+// Deadline of an scontrol command about nodes. A later answer would be useless: by then, the silent
+// worker is declared lost.
 constexpr auto kNodesDeadline = std::chrono::seconds(10);
 
 std::string one_line(std::string text) {
@@ -85,8 +85,8 @@ Outcome run_errand(const Errand& errand, const slurm::Site& site) {
     return std::visit([&](const auto& e) { return run_one(e, site); }, errand);
 }
 
-// Collects the outcomes of the threads. The threads share this object, so the object may outlive
-// the runner.
+// Collects the outcomes of the threads. The threads share this object, which may outlive the
+// runner.
 struct Runner::Home {
     std::mutex mutex;
     boost::asio::io_context* io = nullptr;  // nullptr once the runner is destroyed

@@ -19,7 +19,7 @@ class Runner {
   public:
     // `done` is called on the context's thread with the outcome of each errand.
     Runner(boost::asio::io_context& io, slurm::Site site, std::function<void(Outcome)> done);
-    // An errand that still runs continues, but its outcome is dropped.
+    // A running errand continues, but its outcome is dropped.
     ~Runner();
     Runner(const Runner&) = delete;
     Runner& operator=(const Runner&) = delete;

@@ -69,7 +69,7 @@ class Suspects {
     std::chrono::milliseconds spacing_;
     std::chrono::milliseconds patience_;
     std::map<WorkerId, Suspect> all_{};
-    std::optional<Instant> asked_{};  // start of the newest question
+    std::optional<Instant> asked_{};  // start of the newest question to Slurm
     bool doubt_ = false;
 };
 

@@ -20,8 +20,8 @@ namespace {
 // maximum number of jobs per reply, which together make about 9 MB
 constexpr int kPageMax = 10'000;
 // Maximum number of jobs that a page visits if rows are folded, reversed or limited by time or
-// kind. Such a page may visit many jobs for each row. All tasks of the last array of a page are
-// visited.
+// kind, because such a page may visit many jobs for each row. The last array of a page is always
+// visited whole.
 constexpr std::size_t kVisitsMax = 20'000;
 constexpr std::size_t kIndicesMax = 200;  // maximum number of bytes of a folded row's indices
 constexpr std::array<std::string_view, 7> kKinds = {"train", "resume",  "tokenize", "convert",
@@ -270,8 +270,8 @@ Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, cons
     if (!asked.args.selector.empty() && asked.args.selector != "all") {
         ROLL_TRY(selected, select(state, asked.args.selector, asked.args.me));
     }
-    // Look only at jobs that have not ended if the page lists only such jobs, because few jobs have
-    // not ended.
+    // If the page lists only jobs that have not ended, visit only these, which are
+    // few.
     const core::Index& index = state.index;
     const bool chosen = !asked.args.selector.empty() && asked.args.selector != "all";
     const bool live = asked.args.selector.empty() && asked.live();

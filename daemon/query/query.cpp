@@ -234,9 +234,9 @@ class Waits {
     }
 
   private:
-    // Returns the ready group that contains the job; nullptr if the job is in no ready group. Also
-    // returns nullptr if there are many groups, because the search would then take longer than
-    // computing the text for the job alone.
+    // Returns the ready group that contains the job; nullptr if there is none. Also returns nullptr
+    // if there are many groups: searching them would take longer than computing the text for the
+    // job alone.
     const core::ReadyJobs* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;
@@ -299,7 +299,7 @@ constexpr std::array kFields = {
 };
 
 // Returns the fields with these names, or all fields if `names` is empty. Ignores unknown names,
-// which a newer client may send.
+// because a newer client may send them.
 std::vector<Field> fields_of(const std::vector<std::string>& names) {
     std::vector<Field> fields;
     for (const Field& field : kFields) {

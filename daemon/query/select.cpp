@@ -12,8 +12,8 @@
 namespace roll::query {
 namespace {
 
-// Maximum number of jobs that one selector may look at, because a selector is evaluated within one
-// turn. A name is compared with every job. A range selector looks at each job in the range.
+// Maximum number of jobs that one selector may look at, because it is evaluated within one turn. A
+// name is compared with every job, and a range looks at each job in the range.
 constexpr std::size_t kLooksMax = 1'000'000;
 
 // Adds the existing jobs from `first` to `last`. Fails with NotFound if there is none.
@@ -36,9 +36,9 @@ Result<void> add_range(const core::State& state, std::uint64_t first, std::uint6
     return {};
 }
 
-// Returns false for jobs that rolld queued itself: automatic exports, and the jobs of a cron
-// schedule. A person's job has a client's key if it is the first of its submission. Otherwise it is
-// in an array or follows in a chain.
+// Returns false for jobs that rolld queued itself: automatic exports and copies of cron
+// jobs. A job that a person submitted has a client's key, is in an array, or follows in a
+// chain.
 bool submitted_by_person(const core::Job& job) {
     return !job.key.empty() || job.array.value != 0 || !job.spec.after.empty();
 }

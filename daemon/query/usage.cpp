@@ -15,8 +15,8 @@
 namespace roll::query {
 namespace {
 
-// Only the first jobs of the queue get a position, because rolld serves no other client during a
-// turn.
+// Number of jobs at the head of the queue that get a position. It is limited because rolld serves
+// no other client during a turn.
 constexpr int kPositionsMax = 10'000;
 constexpr std::size_t kWaitingMax = 20;  // maximum number of waiting jobs in the reply
 

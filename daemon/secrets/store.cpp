@@ -37,7 +37,8 @@ std::string draw(std::size_t bytes) {
     return drawn;
 }
 
-// Returns a random name for a temporary file. A killed rolld may leave such a file incomplete.
+// Returns a random name for a temporary file. If rolld is killed, it may leave such a file
+// incomplete.
 std::string draw_name() { return to_hex(randombytes_random()); }
 
 tl::unexpected<Error> damaged(const std::filesystem::path& directory, const std::string& how) {
@@ -59,7 +60,7 @@ Result<void> check(const core::SecretName& secret, const std::string& value) {
                     fmt::format("the value of {} has {} bytes; allowed: 1 to {}", secret.name,
                                 value.size(), kValueBytesMax));
     }
-    // Refuse invalid UTF-8, because encoding the value in a message would change it.
+    // Refuse invalid UTF-8, because a message could not carry the value unchanged.
     const Json text = value;
     if (value.find('\0') != value.npos || Json::parse(dump(text)) != text) {
         return fail(

@@ -4,8 +4,8 @@
 #include "daemon/server/server.hpp"
 
 namespace roll::server {
-// Starts the next errand (a Slurm command) if none is running. The errand is derived only from
-// State and Slurm's last answers. A lost outcome therefore does no harm.
+// Starts the next errand (a Slurm command) if none is running. Losing an outcome does no harm,
+// because errands are derived only from State and Slurm's last answers.
 void Server::run_errands() {
     if (stopping_) return;
     if (!withdrawing_ && !desk_.withdraw(engine_.state()).empty()) {

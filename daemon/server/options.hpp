@@ -27,8 +27,8 @@ struct ServerOptions {
     std::string nonce;    // random id of this process
     spec::Policy policy;  // policy from rolld.yaml
     gateway::LeaseRules leases;
-    // Take over even if another rolld may still be running, provided that its beacon does not
-    // change (leases rule 17).
+    // Take over even if another rolld may still run, as long as its beacon does not change (leases
+    // rule 17).
     bool take_over = false;
     double requests_per_second = 5000;  // maximum rate of requests per user; 0: no limit
     double request_burst = 20000;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kWaitMsMax = 60'000;
 
-// Returns a waiter that waits at most `wait_ms` milliseconds. If `wait_ms` is missing or negative,
-// the waiter waits until the request is done.
+// Returns a waiter for at most `wait_ms` milliseconds. A missing or negative `wait_ms` means to
+// wait until the request is done.
 api::Waiter waiter_of(const Asking& asking, const std::string& user, std::optional<int> wait_ms) {
     api::Waiter waiter{asking.peer, asking.id, user, std::nullopt};
     if (wait_ms.value_or(-1) >= 0)
@@ -39,8 +39,8 @@ void Server::add_later(core::Input input) {
     });
 }
 
-// Refuses a message that is larger than kFrameBytesMax. A worker gets no answer, because an answer
-// would acknowledge its heartbeat.
+// Refuses a message that is larger than kFrameBytesMax. Sends no answer to a worker, because an
+// answer would acknowledge its heartbeat.
 void Server::refuse_large(const Client& client, const io::ZmqMessage& message) {
     if (client.who.role == Role::None) return;
     const std::string& frame = message.frames[1];
@@ -52,8 +52,8 @@ void Server::refuse_large(const Client& client, const io::ZmqMessage& message) {
     if (!is_worker) reply(client.peer, protocol::request_id(frame), tl::unexpected(error));
 }
 
-// Handles one request. The client's input is checked where it is read. Exceptions are nevertheless
-// caught here, because no request may end rolld.
+// Handles one request. The code that reads a client's input checks it. Exceptions are caught here
+// all the same, because no request may end rolld.
 void Server::take_request(const Client& client, const std::string& frame) {
     Peer peer = client.peer;
     const auto request = protocol::decode_request(frame);

@@ -1,5 +1,5 @@
-// Adds the values of users' secrets to start orders. State has only the names of secrets; their
-// values are sent only in start orders.
+// Adds the values of users' secrets to start orders. State has only the names of secrets; only
+// start orders carry the values.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -38,8 +38,8 @@ std::string lacks(const protocol::Heartbeat& worker, const spec::JobSpec& spec) 
 
 }  // namespace
 
-// Adds the values of secrets to the worker's start orders. Drops an order if the worker is too old
-// for the job, and ends the attempt there as an infra failure.
+// Adds the values of secrets to the worker's start orders. If the worker is too old for the job,
+// drops the order and ends the attempt there as an infra failure.
 void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer) {
     std::erase_if(answer.start, [&](protocol::StartOrder& order) {
         const core::Job& job = engine_.state().jobs.at(order.attempt.job);

@@ -25,8 +25,8 @@ constexpr auto kHousekeeping = 10s;  // maximum time between turns
 constexpr auto kFullPause = 1s;      // pause before the next try while the ledger's volume is full
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // maximum number of messages per turn
-// Maximum size of an answer. The maximum is below kFrameBytesMax, because a worker drops the
-// connection at a larger frame, and encryption makes the frame larger.
+// Maximum size of an answer. It is smaller than kFrameBytesMax, because encryption enlarges the
+// frame, and a worker drops the connection at a frame that is too large.
 constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
@@ -72,8 +72,8 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
                                            core::SetSecrets{secrets.names()}};
     ROLL_TRY(const engine::Turn turn, engine.step(first, now));
     if (!turn.replies[1]) return tl::unexpected(turn.replies[1].error());
-    // Create the authenticator before the socket is bound, because the authenticator must answer
-    // libzmq's request about the first peer.
+    // Create the authenticator before the socket is bound. It must answer libzmq's question about
+    // the first peer.
     auto server = std::unique_ptr<Server>(
         new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
                    std::move(times), std::move(engine), std::move(secrets), std::move(tokens)));
@@ -143,7 +143,7 @@ void Server::stop() {
 }
 
 io::Task<void> Server::listen() {
-    // g++ 12 miscompiles this loop if its body is a bare statement (it traps at run time).
+    // g++ 12 miscompiles this loop if its body has no braces: the program traps.
     for (;;) {
         const bool readable = co_await reader_.readable();
         if (!readable) co_return;
@@ -151,8 +151,8 @@ io::Task<void> Server::listen() {
     }
 }
 
-// Starts a turn at each time at which something must be done: silence is counted, a back-off or a
-// limit ends, or a delayed request is answered. Sleeps until the next such time.
+// Starts a turn whenever something must be done: silence is counted, a back-off or a limit ends, or
+// a delayed request is answered. Sleeps in between.
 io::Task<void> Server::tick() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     while (!stopping_) {
@@ -182,8 +182,8 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// Reads the messages that have arrived. Returns false if reading stopped at kMessagesMax; a
-// worker's heartbeat may then still be unread.
+// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax, so that a
+// worker's heartbeat may still be unread.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {
@@ -250,8 +250,8 @@ Result<engine::Turn> Server::step() {
     return turned;
 }
 
-// Cancels trials that successive halving stops. If a trial ends in this turn, the core refuses its
-// cancellation, which does no harm.
+// Cancels the trials that successive halving stops. If a trial ends in this turn, the core refuses
+// to cancel it, which does no harm.
 void Server::stop_trials(const std::vector<sweeps::Loser>& losers) {
     for (const sweeps::Loser& loser : losers) add(core::Cancel{loser.job, loser.reason});
     turn();
@@ -303,9 +303,9 @@ void Server::turn() {
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
-    // Publish a beat only if some worker reports that it has received an answer lately. Otherwise a
-    // network partition may separate this rolld from its workers. No report is required if all
-    // workers that could send one have ended.
+    // Publish a beat only if some worker has lately confirmed an answer. Otherwise the network may
+    // have cut this rolld off from its workers. If all workers that could report have ended, no
+    // report is needed.
     const bool company = sessions_.has_company(steady_now()) ||
                          desk_.only_gone_are_left(engine_.state()) ||
                          gateway::all_have_ended(engine_.state(), options_.workers);
@@ -314,8 +314,8 @@ void Server::turn() {
     timer_.cancel();
 }
 
-// Ends this rolld and returns true if the beacon could not be read for `volume_patience` (rule 18),
-// because another rolld may then have taken over unnoticed.
+// Ends this rolld and returns true if the beacon could not be read for `volume_patience` (rule 18):
+// another rolld may have taken over unnoticed.
 bool Server::lost_volume() {
     const auto patience = options_.leases.volume_patience;
     if (patience.count() == 0 || beacon_.unread_for() < patience) return false;
@@ -361,8 +361,8 @@ void Server::answer_requests(const engine::Turn& turn) {
     }
 }
 
-// Answers each worker that sent a heartbeat in this turn, and each worker whose orders have
-// changed. The cost of a turn therefore does not depend on the number of workers.
+// Answers the workers that sent a heartbeat in this turn and the workers whose orders have changed.
+// The cost of a turn therefore does not depend on the number of workers.
 void Server::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_.state();
     const auto before =

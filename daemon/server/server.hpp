@@ -56,7 +56,7 @@ class Server {
     static Result<std::unique_ptr<Server>> make(boost::asio::io_context& io, ServerOptions options,
                                                 ledger::Ledger ledger);
 
-    // Serves until stop() or a `shutdown` request. Fails if a fatal error ends the loop.
+    // Serves until stop() or a `shutdown` request. Fails if an error forces the loop to end.
     Result<void> run();
     void stop();
     // Ends the beacon's thread after run(). Returns false if the thread hangs. The destructor would
@@ -136,8 +136,8 @@ class Server {
     api::BulkQueue bulk_;
     api::Outputs outputs_{};
     std::list<WaitingForEvents> waiting_{};
-    // Orders for each worker in the last turn. These orders show which workers' orders have
-    // changed.
+    // Orders for each worker in the last turn, from which changed orders are
+    // recognized.
     std::map<WorkerId, protocol::Answer> orders_{};
     Time started_at_{};
     bool stopping_ = false;

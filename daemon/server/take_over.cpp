@@ -46,7 +46,7 @@ Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
 }
 
 // Returns whether a take-over from this state directory was interrupted between its claim and its
-// first event in the ledger. The ledger then lacks no decision of the claim's incarnation.
+// first event in the ledger. In that case, the ledger lacks no decision of the claim's incarnation.
 bool is_interrupted_claim(const io::Beacon& seen, const ServerOptions& options,
                           const core::State& state) {
     return seen.nonce.starts_with(kClaim) && seen.incarnation == state.incarnation + 1 &&
@@ -73,18 +73,19 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool interrupted = is_interrupted_claim(*seen, options, state);
     const bool old = !interrupted && seen->incarnation > state.incarnation;
-    // Compare state directories and hosts, because the lock does not exclude every other rolld: one
-    // may use a copy of the state directory, or run on another machine of the same name.
+    // Compare state directories and hosts, because the lock does not exclude every other rolld.
+    // Another rolld may use a copy of the state directory, or run on another machine of the same
+    // name.
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied || interrupted;
-    // Use the longer `volume_patience` of the two rollds until this rolld may start jobs again
-    // (State::adopting), even if it restarts in between.
+    // Until this rolld may start jobs again (State::adopting), use the longer `volume_patience` of
+    // the two rollds, even across a restart.
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));
-    // The beacon is from the previous rolld of this directory. That rolld has ended, because the
-    // lock is free.
+    // The beacon is from the previous rolld of this directory, which has ended, because the lock is
+    // free.
     if (!old && !elsewhere) return core::Started{};
     if (!elsewhere && !options.take_over) return too_old(state, *seen);
     std::this_thread::sleep_for(options.leases.stillness);

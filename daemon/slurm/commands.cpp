@@ -37,8 +37,8 @@ std::string time_text(std::chrono::seconds time) {
 constexpr std::array<const char*, 8> kKept = {"HOME", "USER",   "LOGNAME",         "SHELL",
                                               "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH"};
 
-// Returns shell lines that set the variables of rolld's environment. They are needed because sbatch
-// passes its own environment, with its own locale, to the job.
+// Returns shell lines that set the variables of rolld's environment. Without them, the job would
+// have the environment of sbatch, which has another locale.
 std::string exports(const Site& site) {
     std::string text = "unset LC_ALL\n";
     for (const char* name : kKept) {
@@ -48,10 +48,10 @@ std::string exports(const Site& site) {
     return text;
 }
 
-// Returns the environment that a worker inherits through sbatch (--export=ALL). Leaves out the
-// secrets in rolld's environment.
+// Returns the environment that a worker inherits through sbatch (--export=ALL), without the secrets
+// in rolld's environment.
 //
-// With any other value of --export, including NIL, Slurm 22.05 first logs the user in on the node,
+// Any other value of --export, including NIL, makes Slurm 22.05 first log the user in on the node,
 // which takes a second.
 std::vector<std::string> inherited(const Site& site) {
     std::vector<std::string> kept;
@@ -108,8 +108,8 @@ std::string worker_words(const spec::PilotQueue& queue, const std::string& key, 
 }
 
 // Returns the srun command that starts the workers of all nodes but the first. --no-kill keeps the
-// other workers running if a node fails. --overlap and explicit sizes are given because a site's
-// defaults may break an srun without them.
+// other workers running if a node fails. --overlap and the sizes are given explicitly, because a
+// site's defaults may break an srun without them.
 std::string other_nodes(const spec::PilotQueue& queue) {
     const std::string others = std::to_string(queue.nodes - 1);
     std::string text = "srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0";
@@ -120,9 +120,9 @@ std::string other_nodes(const spec::PilotQueue& queue) {
     return text + " \\\n    \"${worker[@]}\" </dev/null &\n";
 }
 
-// Lines of the batch script for several nodes. They forward Slurm's signals to the first worker;
-// rolld tells the other workers to end. The script waits for all workers, because its end would
-// kill them.
+// Lines of the batch script for several nodes. They pass Slurm's signals to the first worker; rolld
+// tells the other workers to end. The script waits for all workers, because they would be killed at
+// its end.
 constexpr const char* kUntilAllHaveEnded = R"(trap 'kill -TERM $first' TERM INT HUP USR1 USR2
 for worker in $others $first; do
     until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done
@@ -156,10 +156,10 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
 
 // Returns the sbatch command.
 //
-// --no-requeue is given because a job that Slurm restarts would belong to a request that has ended.
-// With --signal, Slurm sends SIGTERM when queue.margin() is left before the end of the allocation,
-// even if that end was moved. The signal may come up to a minute early. With "B:", the batch script
-// gets the signal. Without "B:", only processes started by srun get it.
+// --no-requeue: a job that Slurm restarts would belong to a request that has ended. --signal: Slurm
+// sends SIGTERM when queue.margin() is left before the end of the allocation, even if that end was
+// moved, but up to a minute early. "B:" sends the signal to the batch script; without "B:", only
+// processes started by srun get it.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

@@ -36,8 +36,8 @@ struct Site {
 std::vector<std::string> scrub(const std::vector<std::string>& environment);
 
 // Return the comment and the name of the Slurm job of an allocation request: "roll:alloc=KEY" and
-// "roll-KEY". Both identify the job, because KEY contains the ledger's id and is therefore unique
-// among all rollds and across restarts.
+// "roll-KEY". KEY contains the ledger's id, so it is unique among all rollds and across restarts,
+// and each of the two texts identifies the job.
 std::string comment_of(std::string_view key);
 std::string job_name_of(std::string_view key);
 // Returns the KEY in the comment of a request's job; empty for any other text.

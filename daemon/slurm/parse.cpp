@@ -137,8 +137,8 @@ Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     return rows;
 }
 
-// Returns the job's id from the last line, because a site's wrapper of sbatch may print lines
-// before it.
+// Takes the job's id from the last line, because a site's wrapper of sbatch may print other lines
+// first.
 Result<std::string> parse_submitted(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "sbatch"));
     if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch printed no job id");
@@ -181,13 +181,13 @@ Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     return rows;
 }
 
-// Decides from the result of sbatch whether the job was queued. Only an answer of slurmctld itself
-// is a refusal. An error of the connection says nothing about whether the job was queued. Unknown
-// text counts as a refusal; if the job was queued after all, it is found by its comment and
-// cancelled.
+// Decides from the result of sbatch whether the job was queued. Only an answer
+// of slurmctld itself is a refusal; a connection error leaves the question
+// open. Unknown text counts as a refusal. If the job was queued all the same,
+// it is found by its comment and cancelled.
 //
-// sbatch exits with 255 for invalid arguments, and with 128 plus the signal's number after a
-// signal.
+// sbatch exits with 255 for invalid arguments, and with 128 + N after signal
+// N.
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors) {
     if (timed_out) return Submission::Unknown;
     if (exit_code == 0) return Submission::Accepted;

@@ -5,9 +5,9 @@
 
 namespace roll::slurm {
 
-// Pending: no node runs the job now; it has not started yet, or was requeued. Running: its
+// Pending: no node runs the job now, because it has not started or was requeued. Running: its
 // processes may run. Ending: its processes are being ended. Ended: no process is left. Unknown: no
-// release up to 26.05 prints this state; callers ignore it.
+// release up to 26.05 prints this state, and callers ignore it.
 enum class Phase { Pending, Running, Ending, Ended, Unknown };
 
 // Returns the phase of a state such as "RUNNING", "CANCELLED by 1000", "COMPLETING" or the compact

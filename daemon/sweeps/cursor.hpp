@@ -22,9 +22,9 @@ class Cursor {
     // the end of the file was reached; a missing file has no lines.
     bool read_on();
 
-    // Returns the value of each rung: the last value at or before the rung's step, or the first
-    // value after that step if there is no earlier value. A rung has no value (nullopt) until a
-    // later step, or a value at exactly the rung's step, was read.
+    // Returns the value of each rung: the last value up to the rung's step, or else the first value
+    // after it. A rung has no value (nullopt) until the file has a value at exactly its step or a
+    // later step.
     const spec::RungValues& values() const { return values_; }
 
   private:

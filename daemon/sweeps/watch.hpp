@@ -1,10 +1,10 @@
 // Watches the sweeps with successive halving. Once a second, reads the metrics of their trials and
 // reports the trials that can no longer be among the best (common/spec/sweep.hpp).
 //
-// Nothing is stored. After a restart, the sweeps are found in State again and the files are read
-// from their beginning, so the same values yield the same stops. A separate thread reads the files,
-// because a volume that hangs must not block rolld's loop. All members are called on the thread of
-// the context.
+// Stores nothing: after a restart, the sweeps are found in State and the files are read from their
+// beginning, so the same values yield the same stops. A thread of its own reads the files, because
+// a volume that hangs must not block rolld's loop. All members are called on the thread of the
+// context.
 #pragma once
 
 #include <chrono>

@@ -32,7 +32,7 @@ std::string draw_hex(std::size_t size) {
     return hex_of(bytes.data(), size);
 }
 
-// The secret has 256 random bits, so a plain hash protects the secret as well as a slow hash would.
+// The secret has 256 random bits, so a slow hash would not protect it any better than this one.
 std::string sha256_of(std::string_view secret) {
     std::array<unsigned char, crypto_hash_sha256_BYTES> hash{};
     crypto_hash_sha256(hash.data(), reinterpret_cast<const unsigned char*>(secret.data()),

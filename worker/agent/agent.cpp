@@ -16,10 +16,10 @@ namespace {
 
 // longest wait of the loop, short enough for all timed events
 constexpr Millis kPoll{500};
-// delay before a change that is not urgent is reported, so that several changes share a heartbeat
+// delay before a change that is not urgent is reported, so that one heartbeat can report several
 constexpr Millis kSoon{20};
 // Minimum interval between heartbeats that report changes. It grows by 1 ms for every
-// kRunningAMilli running attempts, because each heartbeat lists all of them.
+// kRunningAMilli running attempts, because every heartbeat lists all of them.
 constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
 // longest wait for rolld's acknowledgement of the last attempts' ends
@@ -53,7 +53,7 @@ void Agent::turn() {
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
     send_heartbeat();
-    // read answers again: the input event is edge-triggered, and sending may have consumed it
+    // Sending may have consumed the input event, which is edge-triggered, so read answers again.
     hear();
     carry_out();
     if (end_signals_ == 0) parts_.supervisor.stand_by();
@@ -73,7 +73,7 @@ void Agent::wait() {
 
 void Agent::take_signals() {
     while (const auto signal = io::next_signal(parts_.signals)) {
-        // do nothing: the end of a guard is read from its socket
+        // ignore SIGCHLD: the end of a guard is noticed on its socket
         if (*signal == SIGCHLD) continue;
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);

@@ -32,7 +32,7 @@ class Link {
 
     void send(const protocol::TerminalNews& news);
 
-    // Returns the next answer, or nullopt if there is none. Skips messages that are not answers.
+    // Returns the next answer; nullopt if there is none. Skips messages that are not answers.
     std::optional<protocol::Answer> receive(Instant now);
 
     // Returns the orders about terminals that receive() has read.

@@ -149,9 +149,9 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "(guard) is killed: cgroup, namespace or marks (environment variables); "
                    "default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    // Makes this process a reaper. The option's value is the generation number of the reaper's
-    // heartbeats. This number tells rolld that the reaper's heartbeats are newer than the
-    // heartbeats of earlier roll-workers.
+    // Makes this process a reaper. The value is the generation number of its
+    // heartbeats, from which rolld knows that they are newer than those of earlier
+    // roll-workers.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
 
@@ -224,8 +224,8 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     if (count_gpus() > 0) site.gpu_used_bytes = used_gpu_memory(gpus);
     const Grant grant = granted_cpus(cores(), site.environment);
     site.cores = grant.count;
-    // A worker that Slurm did not start pins programs only with ROLL_CPU_BINDING=slots, because it
-    // may have to share its CPUs.
+    // A worker outside of Slurm pins programs only with ROLL_CPU_BINDING=slots, because other
+    // programs may use its CPUs.
     const bool told = value_of(site.environment, "ROLL_CPU_BINDING") == "slots";
     if (grant.own && (self.pilot || told))
         site.slot_cpus =
@@ -273,7 +273,7 @@ Result<Wall> build_wall(const Flags& flags, const std::string& session, const Lo
     return wall;
 }
 
-// Returns the command line of the reaper. It is the command line of this program with --reaper
+// Returns the command line of the reaper: this program's own command line with --reaper
 // added.
 std::vector<std::string> reaper_arguments(std::vector<std::string> words,
                                           std::uint64_t generation) {
@@ -331,8 +331,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     ::_exit(0);
 }
 
-// Reports the attempts that a killed roll-worker left. The reaper calls this function, because
-// possibly no roll-worker starts after the killed one.
+// Reports the attempts that a killed roll-worker left. Only the reaper calls this function, because
+// there may never be another roll-worker here.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {
@@ -358,8 +358,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
 
 Result<void> reap(const Flags& flags) {
     ::prctl(PR_SET_NAME, "roll-reaper");
-    // queue the signals that ask for an end: such a signal must not kill the reaper (this process),
-    // because the reaper must still run when roll-worker has ended
+    // queue the signals that ask for an end: they must not kill this process, the reaper, which
+    // must still run when roll-worker has ended
     const io::Descriptor signals = queue_end_signals();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     const std::string node = identify(flags).node;

@@ -25,12 +25,12 @@ struct Looked {
 struct Published {
     AttemptKey attempt;
     std::int64_t step = 0;
-    Result<void> done;  // result of the rename; Unavailable if the lease expired first
+    Result<void> done;  // result of the rename; Unavailable if the lease expired before it
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
-// Runs the operations. The destructor waits for the operations that still run. If the volume hangs,
-// the destructor waits forever.
+// Runs the operations. The destructor waits for those that still run, and so waits forever if the
+// volume hangs.
 class Volume {
   public:
     Volume();

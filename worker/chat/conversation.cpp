@@ -179,7 +179,7 @@ Result<Value> tools_of(const Value& record, const Names& names, Arena& arena) {
     if (tools.is(Kind::String)) {
         if (tools.size == 0) return none();
         auto read = read_json(tools.text(), arena);
-        if (!read) return bad("has tools as a text that " + read.error().message);
+        if (!read) return bad("has a text in its field tools that " + read.error().message);
         tools = *read;
     }
     if (!tools.is(Kind::List) && !tools.is(Kind::None))
@@ -228,7 +228,7 @@ const char* name_of(Form form) {
 
 std::optional<Form> form_of(const Value& record, const Names& names) {
     const Value list = column(record, names, "messages", "messages");
-    // If the file renames this column, its list may have either form. The first message then
+    // If the file renames this column, its list may have either form, and the first message
     // decides.
     const bool in_roles = !names.columns.contains("messages") ||
                           (list.size > 0 && !at(list.items[0], "role").is(Kind::None));

@@ -100,7 +100,8 @@ Value replace(Renderer& renderer, const Call& call) {
         for (std::size_t at = text.find(from); at != std::string_view::npos;
              at = text.find(from, at + from.size()))
             ++found;
-    if (found != 0 && to.size() > kTextMax / found) refuse("replace makes more than 16 MiB");
+    if (found != 0 && to.size() > kTextMax / found)
+        refuse("replace makes a text of more than 16 MiB");
     renderer.work(found * to.size());
     return renderer.text(replaced(text, from, to, most));
 }
@@ -180,7 +181,7 @@ Value join(Renderer& renderer, const Call& call) {
     for (const Value& value : iterate(call.need(0, ""), renderer.arena())) {
         if (!std::exchange(first, false)) made += mark;
         append_str(path == nullptr ? value : follow(renderer, value, *path), made);
-        if (made.size() > kTextMax) refuse("join makes more than 16 MiB");
+        if (made.size() > kTextMax) refuse("join makes a text of more than 16 MiB");
     }
     renderer.work(made.size());
     return renderer.text(made);
@@ -341,7 +342,7 @@ Value indent(Renderer& renderer, const Call& call) {
     for (const std::string_view line : split_lines(ended, false)) {
         if (!std::exchange(at_start, false)) made += blank || !line.empty() ? "\n" + margin : "\n";
         made += line;
-        if (made.size() > kTextMax) refuse("indent makes more than 16 MiB");
+        if (made.size() > kTextMax) refuse("indent makes a text of more than 16 MiB");
     }
     renderer.work(made.size());
     return renderer.text(made);

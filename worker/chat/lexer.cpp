@@ -14,7 +14,7 @@ namespace {
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Returns the source with every line end replaced by \n. Removes one line end at the end of the
+// Returns the source with all line ends as \n, and without one line end at the end of the
 // source.
 std::string normalized(std::string_view source) {
     std::string text;

@@ -23,8 +23,8 @@ enum class TokenKind {
 
 struct Token {
     TokenKind kind = TokenKind::End;
-    std::string text;  // content of a Data or Text token; for a Text token, without quotes and
-                       // escapes
+    // content of a Data or Text token; for a Text token, without quotes and escapes
+    std::string text;
     int line = 0;
 };
 

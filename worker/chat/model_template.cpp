@@ -130,9 +130,9 @@ class TurnFinder {
         return std::move(rendered.text);
     }
 
-    // Finds a turn that is rendered differently if its message is the last one. Replaces the
-    // message's content by a marker, then renders the whole conversation and the conversation up to
-    // this message. The two results show which text follows the content in each case.
+    // Finds a turn that is rendered differently if its message is the last one. Puts a marker in
+    // place of the message's content, then renders the whole conversation, and the conversation up
+    // to this message. The two results show which text follows the content in each case.
     Result<Span> by_mark(std::size_t index, std::size_t begin) const {
         std::vector<Value> marked(messages_.begin(), messages_.end());
         static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
@@ -185,7 +185,7 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
         if (!is_assistant(messages[i])) continue;
-        // Handle consecutive messages of the assistant together, at the first of them.
+        // Consecutive messages of the assistant are handled together, at the first of them.
         if (i > 0 && is_assistant(messages[i - 1])) continue;
         std::size_t last = i;
         while (last + 1 < messages.size() && is_assistant(messages[last + 1])) ++last;

@@ -112,8 +112,8 @@ Renderer::Flow Renderer::run(const Statement& statement) {
     return Flow::Next;
 }
 
-// Returns the items over which a for statement loops. If the statement has an `if` condition, these
-// are the items for which the condition is true; otherwise all items.
+// Returns the items over which a for statement loops: all items, or only those for which its `if`
+// condition is true.
 std::vector<Value> Renderer::items_of(const Statement& statement) {
     const Value whole = eval(statement.exprs[0]);
     const std::span<const Value> all = iterate(whole, arena_);
@@ -156,9 +156,9 @@ Renderer::Flow Renderer::run_loop(const Statement& statement) {
     return Flow::Next;
 }
 
-// Renders the tag `generation` and records its span. Fails if the tag is inside a macro or a set
-// block. The span is unknown there, because the captured text may be written anywhere in the
-// output.
+// Renders the tag `generation` and records its span. Fails if the tag is inside a macro or a
+// set block, because the captured text may appear anywhere in the output and its span is
+// unknown.
 void Renderer::run_generation(const Statement& statement) {
     if (captures_ > 0)
         refuse("the tag generation inside a macro, a set block or itself is not supported");

@@ -40,7 +40,7 @@ enum class Op : std::uint8_t {
     GreaterEqual,
     In,
     NotIn,
-    // a chained comparison a < b < c: args are the comparisons a < b and b < c
+    // chained comparison a < b < c, with args a < b and b < c
     Chain,
     Add,
     Subtract,
@@ -69,8 +69,8 @@ enum class Does : std::uint8_t {
     Data,    // writes the constant exprs[0]
     Output,  // writes exprs[0]
     If,      // runs `body` if exprs[0] is true, else `other`
-    // Runs `body` for each item of exprs[0]. If exprs[1] is present, skips the items for which it
-    // is false. Runs `other` if there is no item to run `body` for.
+    // Runs `body` for each item of exprs[0], without the items for which exprs[1], if present, is
+    // false. Runs `other` if no item is left.
     For,
     Set,      // assigns exprs[0] to the targets, or to an attribute of a namespace
     Capture,  // assigns the text of `body` to targets[0]
@@ -94,8 +94,8 @@ struct Statement {
 struct Syntax {
     Arena constants{std::size_t{64} << 20U};
     std::vector<Statement> body;
-    std::vector<std::string> names;  // names of all variables; expressions refer to a variable by
-                                     // its index
+    // names of all variables; expressions refer to a variable by its index
+    std::vector<std::string> names;
     bool has_generation = false;
 };
 

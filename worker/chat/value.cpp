@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kFew = 8;  // dicts with at most this many entries are searched linearly
 constexpr int kLevelsMax = 200;
 
-// Largest number of comparisons in one call of equal() or compare(). Without this limit, a small
-// value could take extremely long: for example, a list with two references to a list, which has two
+// Largest number of comparisons in one call of equal() or compare(). Without this limit, even a
+// small value could take extremely long, such as a list with two references to a list that has two
 // references to another list, and so on.
 constexpr int kComparisonsMax = 1'000'000;
 
@@ -20,7 +20,8 @@ void check_depth(int depth) {
     static thread_local int comparisons = 0;
     comparisons = depth == 0 ? 0 : comparisons + 1;
     if (depth > kLevelsMax) refuse("a value is nested over 200 levels");
-    if (comparisons > kComparisonsMax) refuse("two values take over a million comparisons");
+    if (comparisons > kComparisonsMax)
+        refuse("comparing two values takes more than a million comparisons");
 }
 
 }  // namespace
@@ -88,7 +89,7 @@ Value dict(std::vector<Entry> entries, Arena& arena) {
     const auto key_of = [&](std::uint32_t index) { return entries[index].key; };
     std::ranges::stable_sort(sorted, {}, key_of);
     bool doubled = false;
-    // if keys are equal, keep the value of the last one
+    // Of entries with equal keys, keep the last value.
     for (std::size_t i = sorted.size(); i-- > 1;) {
         if (key_of(sorted[i - 1]) != key_of(sorted[i])) continue;
         entries[sorted[i - 1]].value = entries[sorted[i]].value;

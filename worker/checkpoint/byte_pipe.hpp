@@ -26,7 +26,7 @@ class BytePipe {
     // fills them and calls commit(). Returns an empty span if the consumer has stopped.
     std::span<std::byte> room(std::size_t most);
     void commit(std::size_t size);
-    // Producer: ends the save early. The consumer then gets no more bytes.
+    // Producer: ends the save early; the consumer gets no more bytes.
     void abandon();
 
     // Consumer: waits for `size` bytes and returns them in two spans. The second span may be empty.

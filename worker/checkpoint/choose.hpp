@@ -24,9 +24,9 @@ struct Choice {
     std::vector<std::filesystem::path> damaged;
 };
 
-// Returns the step with the lowest validation loss. Returns nullopt if no validation is recorded.
-// Reads the newest readable state only, because each attempt continues the record of the previous
-// attempt.
+// Returns the step with the lowest validation loss; nullopt if no validation is recorded. Reads
+// only the newest readable state, because each attempt continues the record of the attempt
+// before.
 std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first);
 
 // Returns the directories in a new order: first the checkpoints of `step`, then the other
@@ -64,8 +64,8 @@ struct Retention {
     std::int64_t optimizer = 0;
     // the checkpoint that the run resumed from; it is kept until a newer checkpoint is recorded
     std::optional<Name> resumed_from = std::nullopt;
-    std::optional<std::int64_t> best_step = std::nullopt;  // the newest checkpoint of this step is
-                                                           // kept
+    // the newest checkpoint of this step is kept
+    std::optional<std::int64_t> best_step = std::nullopt;
 };
 
 // Returns the checkpoints of `recorded` that may be deleted. Damaged checkpoints do not count

@@ -47,7 +47,7 @@ Result<FileEntry> decode_entry(const Json& json) {
 Result<FileEntry> hash_file(const fs::path& directory, const std::string& path) {
     std::ifstream file(directory / path, std::ios::binary);
     if (!file) return fail(ErrorCode::NotFound, "cannot open " + (directory / path).string());
-    // Read the file instead of mapping it. Mapped pages would count as memory of this process, up
+    // Read the file instead of mapping it: mapped pages would count as memory of this process, up
     // to the size of the model.
     std::vector<char> block(1 << 20);
     FileEntry entry{path, 0, 0};
@@ -96,8 +96,8 @@ Result<void> check_file(const fs::path& directory, const FileEntry& wanted) {
     return {};
 }
 
-// Returns the files that a reader checks. The files are assigned from the largest to the smallest.
-// Each file goes to the reader with the fewest bytes so far.
+// Returns the files that a reader checks. Files are assigned in descending order of size, each to
+// the reader with the fewest bytes so far.
 std::vector<const FileEntry*> files_of(const Manifest& manifest, const Share& share) {
     std::vector<const FileEntry*> order;
     for (const FileEntry& file : manifest.files) order.push_back(&file);
@@ -173,8 +173,8 @@ Result<Manifest> verify(const fs::path& directory, const Share& share) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + ": " + manifest.error().message);
     }
-    // Encode the parsed manifest again and compare the two texts. Encoding computes the checksum
-    // anew, so this comparison detects any changed byte.
+    // Encode the parsed manifest again, with a new checksum, and compare the texts. The comparison
+    // detects any changed byte.
     if (encode(*manifest) != text) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + " was changed after it was written");

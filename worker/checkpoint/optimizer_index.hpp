@@ -33,8 +33,8 @@ struct StoredParameter {
 };
 
 struct OptimizerIndex {
-    std::int64_t updates = 0;                           // number of updates that the optimizer has
-                                                        // made
+    // number of updates that the optimizer has made
+    std::int64_t updates = 0;
     std::map<std::string, StoredParameter> parameters;  // keys are parameter names
     std::string optimizer = "adamw";                    // the job's train.optimizer.kind
     friend bool operator==(const OptimizerIndex&, const OptimizerIndex&) = default;

@@ -76,7 +76,7 @@ Result<std::vector<FileEntry>> join_parts(const fs::path& staged, const Name& na
         for (FileEntry& file : part.files) files.push_back(std::move(file));
         join(index, std::move(part.optimizer));
     }
-    // An optimizer without state also has an index, which stores the number of updates.
+    // Even an optimizer without state has an index, which stores the number of updates.
     if (!index.parameters.empty() || index.updates > 0) {
         ROLL_TRY_VOID(make_directories(staged / kOptimizerFolder));
         ROLL_TRY_VOID(write_file_atomically(staged / kOptimizerIndexFile, encode(index)));

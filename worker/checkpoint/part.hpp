@@ -19,18 +19,18 @@ namespace roll::checkpoint {
 struct Part {
     Name name;
     std::vector<FileEntry> files;
-    OptimizerIndex optimizer;  // for each parameter, the block (range of elements in each
-                               // dimension) in this rank's file
+    // for each parameter, the block (range of elements in each dimension) in this rank's file
+    OptimizerIndex optimizer;
     friend bool operator==(const Part&, const Part&) = default;
 };
 
 // Writes and syncs the report of a rank below the staged directory.
 Result<void> write_part(const std::filesystem::path& staged, int rank, const Part& part);
 
-// Reads the reports of `ranks` ranks and deletes them. Writes the index of the optimizer state if
-// there is such state. Returns the files of all parts. Fails with Corrupt if a report is missing or
-// belongs to another checkpoint, or if a file's size differs from the reported size. The message
-// has the number of the rank.
+// Reads and deletes the reports of `ranks` ranks. Writes the index of the optimizer state if there
+// is any. Returns the files of all parts. Fails with Corrupt if a report is missing or belongs to
+// another checkpoint, or if a file's size differs from the reported size; the message has the
+// number of the rank.
 Result<std::vector<FileEntry>> join_parts(const std::filesystem::path& staged, const Name& name,
                                           int ranks);
 

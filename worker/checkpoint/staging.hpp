@@ -35,8 +35,8 @@ Result<std::filesystem::path> seal_parts(const std::filesystem::path& checkpoint
 void drop_stage(const std::filesystem::path& checkpoints, const Name& name);
 
 // Deletes a published checkpoint. First renames it to a hidden name, so that a crash never leaves
-// an incomplete checkpoint under a published name. Succeeds if the checkpoint does not exist. If a
-// call failed, the next call deletes the remaining files.
+// an incomplete checkpoint under a published name. If a call fails, the next call deletes the
+// remaining files. Succeeds if the checkpoint does not exist.
 Result<void> remove(const std::filesystem::path& checkpoints, const Name& name);
 
 // Deletes the optimizer state of a published checkpoint. First replaces the manifest, so that the

@@ -50,7 +50,7 @@ void use_metrics(State& state, const std::string& best, const std::string& stop)
 }
 
 bool note_best(State& state, double value, bool higher) {
-    // a NaN must not become the best value, because no later value compares as better than NaN
+    // Skip a NaN: no later value would compare as better.
     if (!std::isfinite(value)) return false;
     const std::optional<double> before = state.best.value;
     if (before && !(higher ? value > *before : value < *before)) return false;
@@ -112,7 +112,7 @@ Result<State> decode_state(std::string_view text) {
     s.order = reader.get_or("order", s.order);
     s.loss = reader.get_or("loss", 0.0);
     s.valid_loss = optional_double(reader, "valid_loss");
-    // Earlier versions had only this value, of the validation loss.
+    // Earlier versions had one value only, for the validation loss.
     s.best.value = s.stop.value = optional_double(reader, "best_valid_loss");
     if (const Json& best = reader.raw("best"); best.is_object()) s.best = decode_best(best);
     if (const Json& stop = reader.raw("stop"); stop.is_object()) s.stop = decode_best(stop);

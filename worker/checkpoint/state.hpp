@@ -36,10 +36,10 @@ struct Best {
 };
 
 struct State {
-    std::int64_t step = 0;     // number of optimizer steps done
-    std::int64_t samples = 0;  // number of sequences consumed; it is also the index of the
-                               // sampler's next sequence
-    std::int64_t tokens = 0;   // training tokens consumed
+    std::int64_t step = 0;  // number of optimizer steps done
+    // number of sequences consumed; it is also the index of the sampler's next sequence
+    std::int64_t samples = 0;
+    std::int64_t tokens = 0;  // training tokens consumed
     std::uint64_t seed = 0;
     std::string dtype;  // the training job's `precision`: "fp32", "fp64" or "bf16"
     // parallel layout of the run that wrote the checkpoint; a resumed run may use another layout
@@ -55,9 +55,9 @@ struct State {
     std::string order;
     double loss = 0;                   // loss of the last step
     std::optional<double> valid_loss;  // loss of the last validation, in nats per token
-    Best best;                         // by train.best, of any evaluation so far
+    Best best;                         // best value of train.best in any evaluation so far
     std::int64_t best_step = 0;        // step of the best checkpoint
-    Best stop;                         // by train.early_stop.metric
+    Best stop;                         // best value of train.early_stop.metric so far
     std::int64_t clipped_steps = 0;    // number of steps whose gradient was clipped
     // number of consecutive values of stop.metric that did not improve it
     std::int64_t stale_validations = 0;
@@ -65,8 +65,8 @@ struct State {
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Forgets the best values of metrics other than these, and the steps and counts that belong to
-// them.
+// Forgets best values of metrics other than these, with their steps and
+// counts.
 void use_metrics(State& state, const std::string& best, const std::string& stop);
 
 // Records a value of state.best.metric. Returns true if it is the best value so far, which then is

@@ -37,8 +37,8 @@ std::string archive_of(const Request& request, Format to) {
     return archive ? request.target.filename().string() : "";
 }
 
-// Returns the peak disk use in bytes. For an archive, the largest file counts twice: each file is
-// copied into the archive and then removed.
+// Returns the peak disk use in bytes. For an archive, the largest file counts twice, because a file
+// is copied into the archive before it is removed.
 std::int64_t space_of(const Plan& plan, bool archive) {
     if (!archive) return plan.bytes;
     std::vector<std::int64_t> files(plan.files.size(), 0);
@@ -105,8 +105,8 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
     return fail(ErrorCode::Corrupt, "the written " + name + " differs from the source");
 }
 
-// Returns the hooks for one of several processes. With these hooks, all processes stop together,
-// and the reported progress counts the bytes of all processes.
+// Returns the hooks for one of several processes, which make all processes stop together and count
+// the bytes of all processes as progress.
 Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     if (part.alone()) return hooks;
     Hooks all = hooks;

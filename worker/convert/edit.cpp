@@ -41,7 +41,7 @@ std::vector<std::string> split_at_stars(std::string_view text) {
     return parts;
 }
 
-// Applies the rules to names. At the end, a rule that matched no tensor is an error, because its
+// Applies the rules to names. A rule that has matched no tensor at the end is an error, because its
 // pattern may be misspelt.
 class Namer {
   public:
@@ -202,9 +202,9 @@ Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& nam
     return kept;
 }
 
-// Creates links in the iteration directory. They point to the files in ROLL's folder, which is
-// inside the iteration directory. Megatron needs the links, because it looks for the files in the
-// iteration directory. Does nothing if the source has no such links.
+// Creates links in the iteration directory to the files in ROLL's folder, which is inside it.
+// Megatron looks for the files in the iteration directory. Does nothing if the source has no such
+// links.
 Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& written) {
     std::error_code error;
     const fs::path above = raw.directory.parent_path() / formats::kDcpMetadataFile;

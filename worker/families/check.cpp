@@ -186,7 +186,7 @@ Result<void> try_rows(const Family& family, const WeightRule& rule, std::size_t 
 }
 
 // Checks that the strands (row ranges) of a rule use each row once. If a division of the sample
-// sizes has a remainder, the check proves nothing and is repeated with other sizes.
+// sizes leaves a remainder, the check proves nothing and is repeated with other sizes.
 Result<void> check_rows(const Family& family, const WeightRule& rule) {
     if (rule.operation != Operation::Strands) return {};
     constexpr std::size_t kRounds = 8;

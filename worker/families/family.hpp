@@ -21,8 +21,8 @@ namespace roll::families {
 
 // The way in which a native tensor is assembled from its HuggingFace source tensors.
 enum class Operation {
-    Copy,     // one source tensor, unchanged
-    Qkv,      // sources q, k, v: for each key-value group its query heads, key head, value head
+    Copy,  // one source tensor, unchanged
+    Qkv,   // sources q, k, v; for each key-value group: query heads, then key head, then value head
     GateUp,   // sources gate and up; each tensor-parallel shard has first gate, then up
     Strands,  // rows of the source tensors in the order that `strands` gives
 };
@@ -35,11 +35,11 @@ enum class Split { None, Column, Row };
 enum class Stage { Layer, First, Last, Mtp };
 
 // Selects the layers of a kind from the HuggingFace config. If the config has a list at key `in`,
-// layer n (counted from 0) is selected if entry n of the list is the word `value`. Otherwise, layer
-// n must pass four tests: n is at least the number at key `from` (or `from_else` without this key);
-// n + 1 is divisible by the number at key `every`; the list at key `not_in` does not contain n; n +
-// 1 is not divisible by `except_every`. A test is skipped if its field in this struct is empty or
-// 0. The tests of `every` and `not_in` are also skipped if the config lacks their key.
+// layer n (from 0) is selected if entry n of the list is the word `value`. Otherwise layer n must
+// pass four tests: n is at least the number at key `from` (or `from_else` without this key); n + 1
+// is divisible by the number at key `every`; the list at key `not_in` does not contain n; n + 1 is
+// not divisible by `except_every`. A test is skipped if its field in this struct is empty or 0. The
+// tests of `every` and `not_in` are also skipped if the config lacks their key.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;

@@ -10,8 +10,8 @@
 namespace roll::families {
 namespace {
 
-// Limits that are far above the sizes of any model. They prevent endless lists if a config is
-// broken.
+// Limits far above the sizes of any model. Without them, a broken config could cause endless
+// lists.
 constexpr std::int64_t kLayersMax = 10'000;
 constexpr std::int64_t kExpertsMax = 100'000;
 constexpr std::int64_t kTensorsMax = 10'000'000;
@@ -42,8 +42,8 @@ bool in_list(const Json* list, std::int64_t layer) {
     return std::find(list->begin(), list->end(), Json(layer)) != list->end();
 }
 
-// Returns true if a layer is of the kind `name` or, if `name` is "!kind", is not of that kind. An
-// empty `name` matches every layer.
+// Returns whether a layer is of the kind `name` or, if `name` is "!kind", whether it is not of that
+// kind. Every layer matches an empty `name`.
 bool is_of_kind(const Family& family, const std::string& name, const Json& hf_config,
                 std::int64_t layer) {
     if (name.empty()) return true;
@@ -119,7 +119,7 @@ struct Instance {
         return pattern;
     }
     // Returns the HuggingFace name for `pattern`. Multi-token prediction layers use the rules of a
-    // decoder layer, but with another prefix in the name.
+    // decoder layer, but their names have another prefix.
     std::string hf_name(const Family& family, std::string pattern) const {
         if (mtp && !family.mtp_from.empty() && pattern.starts_with(family.mtp_from))
             pattern.replace(0, family.mtp_from.size(), family.mtp_to);
@@ -213,9 +213,9 @@ const std::vector<std::string>* paths_of(const Family& family, std::string_view 
     return nullptr;
 }
 
-// If the sizes omit the number of key-value heads, uses the number of query heads instead of the
-// family's default. Writes this number to the config, because transformers would otherwise use the
-// family's default.
+// If the sizes omit the number of key-value heads, uses the number of query heads, not the
+// family's default. Writes this number to the config, because transformers would use the family's
+// default.
 void set_groups(const Family& family, Json& config) {
     const auto* groups = paths_of(family, "num_query_groups");
     const auto* heads = paths_of(family, "num_attention_heads");

@@ -64,7 +64,7 @@ Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Jso
 // Returns every tensor of a model in forward order: embedding, layers, final norm, output layer,
 // multi-token prediction layers. Omits a tied output layer. A model whose architecture is
 // ...ForSequenceClassification has a score (kScore) in place of the output layer. `hf_config`
-// determines the kind of each layer; it is not needed for families with only one kind of layer.
+// determines the kind of each layer; families with only one kind of layer do not need it.
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config = Json::object());
 

@@ -16,8 +16,8 @@ constexpr std::array<std::string_view, 7> kOfRuns{
     "mtp_loss_scaling_factor", "moe_aux_loss_coeff", "moe_router_load_balancing_type",
     "rotary_scaling_factor"};
 
-// Fields of optional features. If a family does not define such a field, models of the family lack
-// the feature.
+// Fields of optional features. If a family does not define one of them, its models lack the
+// feature.
 constexpr std::array<std::string_view, 17> kOfOthers{
     "num_moe_experts",        "moe_shared_expert_intermediate_size",
     "multi_latent_attention", "mtp_num_layers",
@@ -108,7 +108,7 @@ Result<void> check(const Family& family, const Json& native, const Json& made) {
 Result<Json> hf_config_of(const Family& family, const Json& native) {
     Json config = family.hf_defaults;
     config["model_type"] = family.model_type;
-    // set constants first, because put_constant() may create parent objects of other keys
+    // Set constants first, because put_constant() may create parent objects for other keys.
     for (const auto& [name, rule] : family.constants.items())
         if (native.contains(name)) put_constant(family, rule, native[name], config);
     for (const auto& [name, paths] : family.config) {

@@ -1,5 +1,5 @@
-// The score of a reward model, which takes the place of the output layer. transformers names it
-// alike in all families (...ForSequenceClassification). Pure.
+// The score of a reward model, which takes the place of the output layer. transformers gives it the
+// same name in all families (...ForSequenceClassification). Pure.
 #pragma once
 
 #include <cstdint>

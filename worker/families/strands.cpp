@@ -21,8 +21,8 @@ tl::unexpected<Error> wrong_strand(const NativeTensor& tensor, std::size_t sourc
                 "each row must be in exactly one strand: check begin, rows, times, step and block");
 }
 
-// Returns the end of the strand's last row range. The result is a floating-point number, because an
-// integer could overflow.
+// Returns the end of the strand's last row range, as a floating-point number, because an integer
+// could overflow.
 double end_of(const NativeTensor& tensor, const Strand& strand) {
     return static_cast<double>(strand.begin) +
            static_cast<double>(tensor.groups - 1) * static_cast<double>(strand.block) +

@@ -154,7 +154,7 @@ Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
 }
 
 // Returns original_max_position_embeddings, the number of positions before RoPE is stretched. Older
-// configs have this key outside the scaling object `given`; the value outside takes precedence.
+// configs have this key outside of the scaling object `given`; a value outside takes precedence.
 Result<double> original_positions(const Json& given, const Json& native, std::int64_t positions) {
     const char* key = "original_max_position_embeddings";
     ROLL_TRY(const double inside, number(given, key, static_cast<double>(positions), 1));

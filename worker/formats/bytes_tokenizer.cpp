@@ -15,10 +15,10 @@ bool is_printable(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-// Returns the vocabulary of the byte tokenizer. It maps the visible characters of byte-level
-// tokenizers to ids. The id of a character is the byte that the character stands for. Printable
-// Latin-1 characters stand for their own bytes. The characters from U+0100 on stand for the other
-// bytes.
+// Returns the vocabulary of the byte tokenizer: maps each visible character of
+// byte-level tokenizers to the byte that it stands for. Printable Latin-1
+// characters stand for their own bytes, and the characters from U+0100 on for the
+// other bytes.
 Json vocabulary() {
     Json vocabulary = Json::object();
     int next = 256;

@@ -22,7 +22,7 @@ tl::unexpected<Error> corrupt_metadata(const std::string& what) {
     return fail(ErrorCode::Corrupt, std::string(kDcpMetadataFile) + ": " + what);
 }
 
-// Reads the metadata from the pickle. Compares only the last part of class names, because Megatron
+// Reads the metadata from the pickle. Compares only the last part of class names: Megatron
 // subclasses torch's classes, and torch has moved them between modules.
 class MetadataReader {
   public:
@@ -185,7 +185,7 @@ class MetadataReader {
         return true;
     }
     // Checks that the chunks fill the tensor exactly. First sorts them by `begin`, so that each
-    // chunk is compared only with nearby chunks.
+    // chunk is compared with nearby chunks only.
     static Result<void> check_chunks(DcpTensor& tensor) {
         const Shape& shape = tensor.info.shape;
         std::int64_t held = 0;

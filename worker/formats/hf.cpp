@@ -36,8 +36,8 @@ constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
 
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 
-constexpr int kFoldersMax = 8;  // largest depth of folders that are searched for files of remote
-                                // code
+// largest depth of folders that are searched for files of remote code
+constexpr int kFoldersMax = 8;
 
 bool is_hidden(const fs::path& name) { return name.string().starts_with('.'); }
 
@@ -102,7 +102,7 @@ Result<Json> read_hf_config(const fs::path& directory) {
 }
 
 Result<HfWeights> find_hf_weights(const fs::path& directory) {
-    // try the formats in the order of preference of transformers
+    // try the formats in the order in which transformers prefers them
     for (const HfContainer& container : {kSafetensors, kTorchFiles}) {
         const std::string index = index_name(container);
         const std::string single = shard_name(container, 0, 1);
@@ -164,8 +164,8 @@ std::string index_text(const std::map<std::string, std::string>& weight_map,
 void set_dtype(Json& hf_config, tensor::DType dtype) {
     const char* const key = hf_config.contains("dtype") ? "dtype" : "torch_dtype";
     hf_config[key] = tensor::torch_name_of(dtype);
-    for (auto& [name, part] : hf_config.items())  // nested configs, such as text_config and
-                                                  // vision_config
+    // nested configs, such as text_config and vision_config
+    for (auto& [name, part] : hf_config.items())
         if (part.is_object() && part.value(key, Json()).is_string()) set_dtype(part, dtype);
 }
 

@@ -93,7 +93,7 @@ std::string mca_config_text(const McaConfig& config, tensor::DType dtype) {
     if (!json.contains("name_or_path")) json["name_or_path"] = "";
     json["tensor_model_parallel_size"] = layout.tp;
     json["pipeline_model_parallel_size"] = layout.pp;
-    // Write null for vpp 1. If the value is a number, ROLL looks for the key "model0".
+    // Write null for vpp 1, because ROLL looks for the key "model0" if the value is a number.
     json["virtual_pipeline_model_parallel_size"] = layout.vpp > 1 ? Json(layout.vpp) : Json();
     json["expert_model_parallel_size"] = layout.ep;
     json["expert_tensor_parallel_size"] = layout.expert_tp();

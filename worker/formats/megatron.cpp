@@ -224,15 +224,15 @@ Json native_of_args(const Json& args) {
         !is_true(args, "untie_embeddings_and_output_weights");
     if (!is_true(args, "group_query_attention"))
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-    const Json tokens = args.value("vocab_size", Json());  // number of tokens, without the padding
-                                                           // rows
+    // number of tokens, without the padding rows
+    const Json tokens = args.value("vocab_size", Json());
     const Json rows = args.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && tokens > 0 && (rows.is_null() || tokens <= rows))
         native["padded_vocab_size"] = tokens;
     if (is_true(args, "multi_latent_attention")) {
         native.erase("kv_channels");
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-        // with latent attention, the factor is in this argument and not in rope_scaling_factor
+        // with latent attention, this argument has the factor, not rope_scaling_factor
         if (args.contains("rotary_scaling_factor"))
             native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
     }

@@ -19,8 +19,8 @@ constexpr std::array<std::pair<const char*, const char*>, 8> kNames{
      {"mlp.linear_fc2.weight", "mlp.dense_4h_to_h.weight"},
      {"final_layernorm.weight", "final_layernorm.weight"}}};
 
-// Returns JSON as YAML. Changes only numbers with an exponent, because readers of YAML 1.1 need a
-// decimal point in such numbers.
+// Returns JSON as YAML. Only numbers with an exponent change: readers of YAML 1.1 need a decimal
+// point in them.
 std::string yaml_of(const Json& json) {
     static const std::regex bare("([:,\\[]\\s+-?[0-9]+)e");
     return std::regex_replace(json.dump(2), bare, "$1.0e") + "\n";

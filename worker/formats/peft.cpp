@@ -57,8 +57,8 @@ double pattern_or(const Json& config, const char* key, const std::string& module
     return otherwise;
 }
 
-// Fails for adapters whose initialization also changed the base model. Such an adapter belongs to
-// the changed base, but its files do not contain that base.
+// Fails for adapters whose initialization also changed the base model. Such an adapter needs the
+// changed base, which its files do not contain.
 Result<void> check_start(const Json& config) {
     const Json start = config.value("init_lora_weights", Json(true));
     if (!start.is_string()) return {};

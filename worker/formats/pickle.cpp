@@ -38,7 +38,7 @@ class PickleMachine {
         if (problem_.empty()) problem_ = what;
     }
 
-    // Input -------------------------------------------------------------------------------------
+    // Input: bytes of the pickle -----------------------------------------------------------------
     std::string_view take(std::uint64_t count) {
         if (count > in_.size() - at_) {
             wrong("is truncated");
@@ -90,8 +90,8 @@ class PickleMachine {
         stack_.push_back(static_cast<PickleId>(out_.nodes_.size() - 1));
     }
     void push(Kind kind) { push(of(kind)); }
-    // Pushes None, a boolean or a small number. All uses of the same value share one node. This is
-    // possible because these values are immutable.
+    // Pushes None, a boolean or a small number. All uses of a value share one node, because such
+    // values are immutable.
     void push_shared(Kind kind, std::size_t value) {
         PickleId& id = small_[kind == Kind::Int ? value : kSmallInts + value];
         if (id != kNoPickle) return stack_.push_back(id);
@@ -141,7 +141,7 @@ class PickleMachine {
         return items;
     }
     // Adds items to the container on top of the stack. If the top is a Call that makes a container
-    // (an OrderedDict or a subclass of list), adds the items to the Call's contents.
+    // (an OrderedDict or a subclass of list), the items become contents of the Call.
     void add_to_top(Kind kind, const std::vector<PickleId>& items) {
         PickleId target = pop();
         stack_.push_back(target);
@@ -360,7 +360,7 @@ const std::vector<PickleId>* Pickle::entries_of(PickleId id) const {
     if (node.kind == PickleKind::Dict) return &node.items;
     const PickleNode* arguments = arguments_of(id, "collections OrderedDict");
     if (arguments == nullptr || !arguments->items.empty()) return nullptr;
-    // an OrderedDict without items: return its arguments, which are empty
+    // An OrderedDict without items: return its arguments, which are empty, too.
     if (node.contents == kNoPickle) return &at(node.items[1]).items;
     return is(node.contents, PickleKind::Dict) ? &at(node.contents).items : nullptr;
 }

@@ -18,9 +18,9 @@ namespace roll::formats {
 // The kind of a node. Each comment names the field of PickleNode that holds the node's content.
 enum class PickleKind : std::uint8_t {
     None,
-    Bool,       // content in `integer`
-    Int,        // content in `integer`; a value beyond 64 bits is a Bytes node, encoded as in the
-                // pickle
+    Bool,  // content in `integer`
+    // content in `integer`; a value beyond 64 bits is a Bytes node, encoded as in the pickle
+    Int,
     Float,      // content in `number`
     Text,       // content in `text`, UTF-8
     Bytes,      // content in `text`
@@ -49,8 +49,8 @@ struct PickleNode {
 
 constexpr std::size_t kPickleBytesMax = 256U << 20U;
 constexpr std::size_t kPickleNodesMax = 16U << 20U;
-// The memory limit in bytes is the sum of a constant part and a part per byte of the pickle.
-// Pickles of checkpoints need about 25 times their size.
+// The memory limit is a constant number of bytes plus a number of bytes for each byte of the
+// pickle. Pickles of checkpoints need about 25 times their size.
 constexpr std::size_t kPickleMemoryMin = 16U << 20U;
 constexpr std::size_t kPickleMemoryPerByte = 32;
 

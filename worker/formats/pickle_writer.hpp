@@ -56,8 +56,8 @@ class PickleWriter {
     void fixed(T value) {
         out_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
-    // On the first call for the key `what`, writes a value with `make`. Later calls for this key
-    // write a reference to that value.
+    // Writes a value with `make` on the first call for the key `what`. Later calls for this key
+    // write a reference to the value.
     template <class Make>
     void once(const std::string& what, Make make);
 

@@ -111,7 +111,7 @@ Result<std::string> header_of(const std::string& name, std::uint64_t size) {
                   std::string("ustar\0"
                               "00",
                               8));
-    block.replace(148, 8, 8, ' ');  // while the checksum is computed, its own field holds spaces
+    block.replace(148, 8, 8, ' ');  // the checksum is computed with spaces in its own field
     std::uint64_t sum = 0;
     for (const char c : block) sum += static_cast<unsigned char>(c);
     put_octal(block, 148, 6, sum);

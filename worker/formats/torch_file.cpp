@@ -28,9 +28,9 @@ std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shap
 
 // Writing ---------------------------------------------------------------------------------------
 
-// Writes a nested dict of tensors. The keys of this dict begin at position `from` of the tensors'
-// names. `key` is the storage key of the first tensor. Requires that the tensors of each inner dict
-// are adjacent.
+// Writes a nested dict of tensors, whose keys begin at position `from` of the tensors' names. `key`
+// is the storage key of the first tensor. Requires that the tensors of each inner dict are
+// adjacent.
 void write_nested(PickleWriter& out, std::span<const tensor::TensorInfo> tensors, std::size_t from,
                   std::size_t key) {
     out.op(pickle_op::kEmptyDict);

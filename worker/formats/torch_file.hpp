@@ -78,9 +78,9 @@ struct TorchSection {
     bool nested = false;                  // true: a '/' in a name starts a nested dict
 };
 
-// A torch file that is written from front to back. For each member of `layout`, the header and the
-// content are written. The central directory follows at the end. Member 0 is the pickle. Member 1 +
-// i is tensor i. The last two members are `marks`.
+// A torch file that is written from front to back: for each member of `layout` its header and
+// content, then the central directory. Member 0 is the pickle, member 1 + i is tensor i, and the
+// last two members are `marks`.
 struct TorchImage {
     std::string pickle;
     std::array<std::string_view, 2> marks;

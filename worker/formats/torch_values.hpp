@@ -24,10 +24,10 @@ std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, Pickl
 // Returns true if torch has the type. write_tensor() requires such a type.
 bool is_torch_type(tensor::DType dtype);
 
-// Writes a contiguous tensor that fills the storage "data/KEY". The written call is
+// Writes a contiguous tensor that fills the storage "data/KEY", as a call of
 // torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()). If the type has
-// no storage class, writes a call of _rebuild_tensor_v3 with an untyped storage. The type is then
-// the last argument.
+// no storage class, calls _rebuild_tensor_v3 with an untyped storage and the type as the last
+// argument.
 void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t key);
 
 }  // namespace roll::formats

@@ -57,7 +57,7 @@ struct Directory {
     std::int64_t count = 0;
 };
 
-// Returns the value as a signed number. A value that no file size can reach becomes -1, which fails
+// Returns the value as a signed number. A value that no file size can reach becomes -1 and so fails
 // every range check.
 std::int64_t as_signed(std::uint64_t value) {
     return value > (std::uint64_t{1} << 62U) ? -1 : static_cast<std::int64_t>(value);
@@ -85,7 +85,7 @@ Result<Directory> find_directory(const Reader& in) {
     return directory;
 }
 
-// Reads the zip64 extra field. Its values replace the header fields that are too small for them.
+// Reads the zip64 extra field, whose values replace header fields that are too small for them.
 bool read_zip64(const Reader& in, std::int64_t extra, std::int64_t extra_size, ZipMember& member,
                 std::int64_t& stored_size, std::int64_t& header) {
     const std::int64_t end = extra + extra_size;

@@ -59,7 +59,7 @@ Shard empty_shard(const NativeTensor& tensor) {
 
 // Returns one rank's part of a tensor whose rows are cut into tp equal parts. Megatron 0.16 and
 // later cut the query, key and value tensor in this way if there are fewer key-value groups than
-// ranks; the ranks then gather the groups.
+// ranks. The ranks then gather the groups.
 Shard rows_of_rank(Shard whole, int tp, int rank) {
     const std::int64_t rows = whole.shape[0] / tp;
     const std::int64_t first = rank * rows;
@@ -77,8 +77,8 @@ Shard rows_of_rank(Shard whole, int tp, int rank) {
     return shard;
 }
 
-// Returns true if tp ranks can share the key-value groups of a Qkv tensor with `rows` rows. Then tp
-// / groups ranks share each group. `heads` is the number of all query heads.
+// Returns true if tp ranks can share the key-value groups of a Qkv tensor with `rows` rows, tp /
+// groups ranks for each group. `heads` is the number of all query heads.
 bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
@@ -217,8 +217,8 @@ bool is_first(const NativeTensor& tensor, const formats::McaLayout& layout,
     const int parts = tensor.expert ? etp : layout.tp;
     if (tensor.split == Split::None && rank.tp % parts != 0) return false;
     // A rank exists only if `rank.ep` and `rank.tp / etp` are equal modulo `common`
-    // (mca_has_rank()). Therefore, the first rank that holds a tensor outside the experts has ep =
-    // tp / etp % common, and the first rank that holds a tensor of an expert has tp / etp = ep %
+    // (mca_has_rank()). So the first rank that holds a tensor outside the experts has ep = tp /
+    // etp % common, and the first rank that holds a tensor of an expert has tp / etp = ep %
     // common.
     const int common = std::gcd(layout.tp / etp, layout.ep);
     return tensor.expert ? rank.tp / etp == rank.ep % common : rank.ep == rank.tp / etp % common;

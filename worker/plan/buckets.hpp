@@ -22,9 +22,9 @@ struct Bucket {
 std::vector<Bucket> cut_buckets(std::span<const std::int64_t> parameter_numels,
                                 std::int64_t bucket_numel);
 
-// Returns a bucket size in elements. With this size, the gradient has at least four buckets if the
-// sizes of the parameters allow it. The size is at most 2^23, because larger buckets use the
-// network no better.
+// Returns a bucket size in elements for which the gradient has at least four buckets, if the sizes
+// of the parameters allow it. The size is at most 2^23, because larger buckets make no better use
+// of the network.
 std::int64_t default_bucket_numel(std::span<const std::int64_t> parameter_numels);
 
 }  // namespace roll::plan

@@ -54,9 +54,9 @@ std::int64_t layer_parameters(const spec::ModelConfig& m) {
     return layer_products(m) + layer_magnitudes(m) + norms + biases;
 }
 
-// Numbers of rows of one micro-batch on one rank. `inner`: rows inside the attention and
-// feed-forward blocks. `outer`: rows between these blocks. The two numbers differ only with
-// sequence parallelism.
+// Numbers of rows of one micro-batch on one rank: `inner` inside the attention and
+// feed-forward blocks, `outer` between them. They differ only with sequence
+// parallelism.
 struct Rows {
     std::int64_t inner = 0, outer = 0;
 };
@@ -68,9 +68,9 @@ Rows rows_of(const spec::TrainSpec& spec, int tp) {
 }
 
 // Returns the sizes, in elements, of the values that a layer's forward saves for its backward and
-// that may be stored in the gradients' memory. The values are in the order of forward: q, k, v, the
-// attention output, the input of the second norm, gate and up, the input of the next layer.
-// `again`: the values that backward recomputes; forward does not save them.
+// that may be in the gradients' memory. They are in the order of forward: q, k, v, the attention
+// output, the input of the second norm, gate and up, the input of the next layer. `again` selects
+// the values that backward recomputes, which forward does not save.
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                       const LayerRecompute& again) {
     const std::int64_t attention = rows.inner * m.heads * m.head_dim;
@@ -86,9 +86,9 @@ std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& ro
     return saved;
 }
 
-// Returns the number of elements that a layer saves outside the gradients' memory. These are copies
-// of q, k and v if documents are kept apart (`segments`), and the inputs of qk-norms and
-// post-norms. If only the layer's input is saved, the output of a post-norm is saved as the next
+// Returns the number of elements that a layer saves outside the gradients' memory: copies of q, k
+// and v if documents are kept apart (`segments`), and the inputs of qk-norms and post-norms. If
+// only the layer's input is saved, this includes the output of a post-norm, which is the next
 // layer's input.
 std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                    const LayerRecompute& again) {
@@ -111,10 +111,10 @@ LayerRecompute layer_of(const Recomputed& all, std::int64_t layer) {
     return all.empty() ? LayerRecompute{} : all[static_cast<std::size_t>(layer)];
 }
 
-// Returns the largest number of elements that backward holds in addition to the elements that
-// forward saved. `outside`: for each layer, the elements that it saved and that its backward frees.
-// `workspace`: temporary elements of a layer's backward. The layers of a unit are recomputed
-// together.
+// Returns the largest number of elements that backward holds in addition to what forward saved.
+// `outside` has, for each layer, the elements that it saved and that its backward frees.
+// `workspace` is the number of temporary elements of a layer's backward. The layers of a unit are
+// recomputed together.
 std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
                             const Recomputed& all, const std::vector<std::int64_t>& outside,
                             std::int64_t workspace) {
@@ -155,8 +155,8 @@ double positions_seen(double length, double window) {
 struct LayerFlops {
     double qkv = 0, scores = 0, out = 0, gate_up = 0, down = 0;
 
-    // Returns the FLOPs of the parts that backward recomputes. Backward needs the output of the
-    // last product only if a norm follows it, or if the next layer belongs to the same unit.
+    // Returns the FLOPs of the parts that backward recomputes. The output of a layer's last product
+    // is needed only if a norm follows it, or if the next layer belongs to the same unit.
     double again(const LayerRecompute& kind, bool post_norms) const {
         const double attention = kind.attention() ? qkv + scores : 0;
         const double whole = kind.full() ? out : 0;
@@ -230,11 +230,11 @@ std::int64_t largest_unpacked(const spec::ModelConfig& m) {
     return most;
 }
 
-// Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, but at
-// most the size of the checkpoint buffer. One replica writes the stage's weights. The replicas
-// divide the `states` elements of the optimizer's state among them. If they share optimizer state,
-// each replica writes its own part. If not, the replica that writes the weights writes less of the
-// state. In a LoRA job, the first stage writes the adapter.
+// Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, at most
+// the size of the checkpoint buffer. One replica writes the stage's weights. The `states` elements
+// of the optimizer's state are divided among the replicas: if they share it, each writes its own
+// part; if not, the replica that writes the weights writes less of the state. In a LoRA job, the
+// first stage writes the adapter.
 std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                             const StagePart& part, std::int64_t count, std::int64_t states) {
     const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
@@ -294,8 +294,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             full += whole * (window > 0 ? std::min(window, whole) : whole);
         }
     }
-    // FLOPs per attention score: one product of a query and a key, and one product of a probability
-    // and a value
+    // FLOPs per attention score, for two products: of a query and a key, and of a probability and a
+    // value
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
     const double kept = 2.0 * static_cast<double>(frozen);
     return {3 * (2 * products + score * causal / tokens) - kept,
@@ -329,14 +329,14 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const bool is_lora = model.lora.is_set();
     bytes.main_weights = (is_lora ? owned.trained : owned.all) * (main - element);
     // On a CPU, the gradients of frozen parameters take no memory, because their pages are never
-    // written
+    // written.
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
     bytes.moments = owned.states * main;
     bytes.updated = owned.trained * main;
     bytes.exchange = std::max(owned.exchange, held.matrices) * main;
-    // Activations may use the gradients' memory only if a step has one micro-batch, because only
-    // the first micro-batch finds this memory free. They must not use it if there are frozen
-    // parameters, because the gradients of these must stay 0.
+    // Activations may be in the gradients' memory only if a step has one micro-batch, because only
+    // the first micro-batch of a step finds this memory free. With frozen parameters they may not,
+    // because the gradients of these must stay 0.
     const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
                        !held.on_gpu && part.chunks == 1;
     const std::int64_t layers = part.layers / part.chunks;  // layers per chunk
@@ -360,8 +360,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const bool fits = spare && room.take(layers, block).has_value();
     const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
     const std::int64_t loss = part.last ? head : 0;
-    // ATen's gelu allocates temporary tensors of the size of its input. If documents are kept
-    // apart, there is also a copy of q, k and v.
+    // ATen's gelu allocates temporary tensors of its input's size. If documents are kept apart, q,
+    // k and v are copied, too.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
@@ -392,7 +392,8 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
                                std::span<const StagePart> parts, const Recomputed& recompute) {
     const auto tokens = static_cast<double>(microbatch_tokens(spec));
     const auto sequences = tokens / static_cast<double>(spec.seq_length);
-    // The logits of answers are computed once more, for the log-probabilities before the gradient.
+    // The logits of answers are computed twice: for the log-probabilities, and later for the
+    // gradient.
     const double head_products = spec.data.has_answers() ? 4 : 3;
     const int tp = parts.empty() ? 1 : parts.front().tp;
     const spec::ModelConfig m = part_of(model, tp);

@@ -84,18 +84,18 @@ struct StagePart {
     int chunks = 1;
     bool first = true, last = true;    // `first`: has the embedding; `last`: has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
-    int tp = 1;                        // number of ranks that share the tensors of each layer
+    int tp = 1;  // number of ranks among which the tensors of each layer are split
     std::int64_t first_layer = 0;  // index of the stage's first layer if the stage has one chunk
 };
 // Returns the number of parameters on one rank of a stage, including the padding of the
 // vocabulary. A tied embedding counts on both the first and the last stage.
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
 
-// Returns the costs of one micro-batch on each stage of a pipeline. `parts` has one entry for
-// each chunk, in the order of forward. Times are proportional to the FLOPs of the matrix
-// products; the unit is the forward time of the mean number of layers per stage. The last stage's
-// forward includes the output layer's forward and backward, because the trainer computes them
-// together. `recompute` has an entry for each layer of the model; empty: everything is saved.
+// Returns the costs of one micro-batch on each stage of a pipeline. `parts` has one entry for each
+// chunk, in the order of forward. Times are FLOPs of the matrix products, in units of the forward
+// time of the mean number of layers per stage. The last stage's forward includes the output layer's
+// forward and backward, because the trainer computes them together. `recompute` has an entry for
+// each layer of the model; empty: everything is saved.
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts, const Recomputed& recompute = {});
 
@@ -107,8 +107,8 @@ struct Owned {
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // true: the rank stores gradients only for its own elements
     // The next fields are set if the ranks also share weights. `weights`: weights on the rank at
-    // the peak. `gathered`: weights in `weights` that other ranks send. `gathers` (per micro-batch)
-    // and `updates` (after the update): own weights that the rank sends to each other rank.
+    // the peak. `gathered`: the part of them that other ranks send. `gathers` (per micro-batch) and
+    // `updates` (after the update): own weights that the rank sends to each other rank.
     std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;
 };
 

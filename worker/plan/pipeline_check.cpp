@@ -35,7 +35,9 @@ std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
 struct Message {
     int rank, peer;
     bool is_send;
-    Op op;         // the sender's op that produced the tensor, or the receiver's op that needs it
+    // the op that the message is for: the sender's op that makes the tensor, or the receiver's op
+    // that needs it
+    Op op;
     int to_stage;  // stage that receives the message
     double issued = 0;
 
@@ -52,7 +54,7 @@ struct Message {
 };
 
 // Identifies one message queue of a rank: (rank, gradients, peer, is_send). A queue delivers its
-// messages one after another. With Transport::Lines::Channels, `peer` is -1.
+// messages one after the other. With Transport::Lines::Channels, `peer` is -1.
 using LineKey = std::tuple<int, bool, int, bool>;
 
 // Simulates the ranks' clocks and the messages between them.
@@ -134,9 +136,9 @@ class Simulation {
         transfer(message);
     }
 
-    // Delivers messages from the front of the queue of `message`, as long as the matching send or
-    // receive is at the front of the peer's queue. Then delivers the messages in the peers' queues
-    // that were waiting behind the delivered messages.
+    // Delivers messages from the front of `message`'s queue, as long as each one's matching send or
+    // receive is at the front of the peer's queue. Then delivers messages in the peers' queues that
+    // were waiting behind them.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);
@@ -244,7 +246,7 @@ class Simulation {
     Message blocker(const Message& message) const {
         const Message* const head = head_of(message);
         if (head != nullptr && !(head->is_send == message.is_send && head->op == message.op))
-            return *head;  // `message` waits for an earlier message in its queue
+            return *head;  // `message` must wait for an earlier message in its queue
         const Message* const other = head_of(counterpart(message));
         if (other != nullptr && !other->matches(message)) return *other;
         return awaited(message.peer);

@@ -45,8 +45,8 @@ struct ScheduleReport {
     // Largest number of micro-batches whose activations a rank holds at once, for each rank. A
     // micro-batch counts once for each chunk, from its forward to its weight-gradient pass.
     std::vector<int> live_max;
-    std::vector<std::int64_t> peak_bytes;  // peak bytes on each rank; counts the bytes given in
-                                           // Costs
+    // peak bytes on each rank; counts the bytes given in Costs
+    std::vector<std::int64_t> peak_bytes;
     std::vector<std::vector<double>> starts, ends;  // times of ops: [rank][op]
     std::vector<LinkUse> links;                     // ordered by `from`, `to` and `gradients`
     double makespan = 0;

@@ -74,7 +74,7 @@ std::vector<PipelineSchedule> candidates(int pp, int vp, int microbatches) {
         return {one_forward_one_backward(pp, microbatches), zero_bubble_h1(pp, microbatches)};
     }
     std::vector<PipelineSchedule> all;
-    // try only a few group sizes, because larger groups take more memory and are not faster
+    // try only a few group sizes: larger groups take more memory and are not faster
     constexpr std::size_t kGroups = 4;
     for (int group = pp; group <= microbatches && all.size() < kGroups; ++group)
         if (groups_fit(pp, microbatches, group))
@@ -87,8 +87,8 @@ std::vector<PipelineSchedule> candidates(int pp, int vp, int microbatches) {
 
 std::optional<std::size_t> fastest(const std::vector<PipelineSchedule>& schedules,
                                    const std::vector<Costs>& costs, std::int64_t limit) {
-    // Two times count as equal if their ratio is at least this number. Such times differ only by
-    // rounding.
+    // Two times count as equal if their ratio is at least this number, because they then differ
+    // only by rounding.
     constexpr double kEqual = 1 - 1e-9;
     std::optional<std::size_t> best;
     double shortest = 0;

@@ -17,8 +17,8 @@ Op nth(OpKind kind, int k, const PipelineSchedule& s, int group) {
 }
 
 // Returns the ops of one rank: `warmup` forwards, then pairs of a forward and a backward, then the
-// remaining backwards. The weight-gradient pass of a backward runs after the input-gradient passes
-// of the next `delay` backwards.
+// remaining backwards. The weight-gradient pass of a backward runs only after the input-gradient
+// passes of the next `delay` backwards.
 std::vector<Op> rank_ops(const PipelineSchedule& s, int group, int warmup, int delay) {
     const int total = s.microbatches * s.vp;
     warmup = std::min(warmup, total);
@@ -72,7 +72,7 @@ class RowOfV {
 
 std::vector<Op> zero_bubble_v_row(int pp, int rank, int microbatches) {
     // The order of ops in ZB-V needs at least 2 pp - 1 micro-batches. RowOfV leaves out the ops of
-    // micro-batches that do not exist.
+    // micro-batches beyond the real ones.
     const int all = std::max(2 * pp - 1, microbatches);
     RowOfV row(microbatches);
     for (int i = 0; i < 2 * (pp - rank) - 1; ++i) row.forward(0);

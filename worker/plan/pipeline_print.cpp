@@ -16,8 +16,8 @@ std::size_t longest_label(const PipelineSchedule& s) {
 }
 
 // Returns the length of the shortest op, which is the unit of the drawing. Ignores ops that are far
-// shorter than the mean, such as the ops of a chunk without layers. With such a short unit, the
-// drawing would become too long.
+// shorter than the mean, such as those of a chunk without layers, because the drawing would become
+// too long.
 double shortest_op(const ScheduleReport& report) {
     std::vector<double> times;
     for (std::size_t rank = 0; rank < report.starts.size(); ++rank)
@@ -42,8 +42,8 @@ struct Columns {
 };
 
 // Returns a rank's whole step as one line. Dashes fill the columns of an op that takes several
-// units. Ops that take almost no time are left out. The caller later wraps the line at each
-// multiple of `band` columns; no label crosses such a position.
+// units, and ops that take almost no time are left out. The caller wraps the line at each multiple
+// of `band` columns, which no label crosses.
 std::string rank_line(const std::vector<Op>& ops, const std::vector<double>& starts,
                       const std::vector<double>& ends, const Columns& columns) {
     std::string line;
@@ -115,8 +115,8 @@ std::string escaped(const std::string& title) {
 
 std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                        std::size_t width) {
-    constexpr std::size_t kBands = 4;  // if there are more bands (lines per rank), the middle ones
-                                       // are left out
+    // if there are more bands (lines per rank), the middle ones are left out
+    constexpr std::size_t kBands = 4;
     Columns columns{.cell = longest_label(schedule) + 1, .unit = shortest_op(report)};
     const std::size_t prefix = std::to_string(schedule.pp - 1).size(), cell = columns.cell;
     const std::size_t band = std::max<std::size_t>(1, (width - prefix - 2) / cell) * cell;

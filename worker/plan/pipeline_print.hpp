@@ -8,10 +8,10 @@
 
 namespace roll::plan {
 
-// Returns a table with one line per rank. The unit of time is the length of the shortest op. Each
-// unit is as wide as the longest label of an op. Lines have at most `width` columns. A longer step
-// continues on further lines below. The table leaves out the middle of a very long step, and the
-// ops that take almost no time.
+// Returns a table with one line per rank. The unit of time is the length of the shortest op, and
+// each unit is as wide as the longest label. Lines have at most `width` columns; a longer step
+// continues on further lines below. The table leaves out the middle of a very long step, and ops
+// that take almost no time.
 std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& report,
                        std::size_t width = 80);
 

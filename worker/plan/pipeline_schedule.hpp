@@ -31,9 +31,9 @@ struct Op {
     friend bool operator==(const Op&, const Op&) = default;
 };
 
-// The way in which stages are assigned to ranks. Example with pp 3 and vp 2: in Loop, rank 0 has
-// the stages 0 and 3; in V, it has the stages 0 and 5. In V, the first and the last stage are
-// therefore on rank 0.
+// How stages are assigned to ranks. Example with pp 3 and vp 2: in Loop, rank 0
+// has the stages 0 and 3; in V, it has the stages 0 and 5, the first and the
+// last.
 enum class Placement { Loop, V };
 
 struct Home {

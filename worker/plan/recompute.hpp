@@ -13,9 +13,9 @@ namespace roll::plan {
 
 struct LayerRecompute {
     spec::Recompute kind = spec::Recompute::None;  // never Auto
-    // Both are true, except inside a unit of several layers. If keeps_input is false, the preceding
-    // layer recomputes this layer's input. If keeps_output is false, this layer's output is not
-    // saved for the next layer.
+    // False only inside a unit of several layers. If keeps_input is false, the layer before
+    // recomputes this layer's input. If keeps_output is false, this layer's output is not saved for
+    // the next layer.
     bool keeps_input = true, keeps_output = true;
 
     bool attention() const;  // recomputes queries, keys, values and attention

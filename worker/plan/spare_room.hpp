@@ -28,9 +28,9 @@ class SpareRoom {
 
     void clear() { used_ = begin_; }
 
-    // Reserves `bytes` bytes for data of layer `layer`, after the blocks that were reserved before.
-    // Returns the block's offset, or nullopt if the block does not fit. If `layer` is the number of
-    // layers, the block is for the loss.
+    // Reserves `bytes` bytes for data of layer `layer`, behind the blocks reserved before. Returns
+    // the block's offset; nullopt if the block does not fit. If `layer` is the number of layers,
+    // the block is for the loss.
     std::optional<std::int64_t> take(std::int64_t layer, std::int64_t bytes) {
         const std::int64_t place = (used_ + kAlignment - 1) / kAlignment * kAlignment;
         if (layer > layers_ || place + bytes > begin_ + layer * layer_bytes_) return std::nullopt;

@@ -26,8 +26,8 @@ struct AddedToken {
     bool rstrip = false;       // true: a match includes the white space after the token
     bool normalized = false;
     bool special = false;
-    std::string spelling = {};  // text to search for; it is `content`, in normalized form if
-                                // `normalized` is true
+    // text to search for; it is `content`, in normalized form if `normalized` is true
+    std::string spelling = {};
 };
 
 // Finds added tokens in a text. AddedTokens has two finders: one for the raw text, and one for the

@@ -42,8 +42,8 @@ const Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
 void Bpe::encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const {
     if (!cut_at_spaces_) return encode_part(word, work, out);
     while (!word.empty()) {
-        // Cut before each U+2581 that follows another character, because no token contains such a
-        // place.
+        // No token contains a U+2581 behind another character, so cut before each such
+        // U+2581.
         std::size_t cut = 0;
         while (word.substr(cut).starts_with(kVisibleSpace)) cut += kVisibleSpace.size();
         cut = std::min(word.find(kVisibleSpace, cut), word.size());
@@ -111,9 +111,9 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// Handles a symbol that the vocabulary lacks: writes its byte tokens, or counts it in `unknown`. As
-// in the tokenizers package, the byte tokens are written before the unknown symbols that were
-// counted earlier.
+// Handles a symbol that the vocabulary lacks: writes its byte tokens, or counts it in `unknown`.
+// Byte tokens are written before unknown symbols that were counted earlier, as in the tokenizers
+// package.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };
@@ -180,7 +180,7 @@ void Bpe::merge_long(BpeWork& work) const {
         heap.pop_back();
         auto& left = symbols[top.place];
         const Merge* merge = merge_of(top.place);
-        // the entry is outdated, because one of its symbols was merged after the entry was added
+        // the entry is outdated: one of its symbols was merged after the entry was made
         if (merge == nullptr || merge->id != top.id) continue;
         auto& right = symbols[left.next];
         left.id = top.id;

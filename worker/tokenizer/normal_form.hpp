@@ -25,8 +25,8 @@ class Composer {
 
     struct Parts {
         char32_t first = 0;
-        char32_t second = 0;  // second character of the decomposition; 0 if the decomposition is
-                              // only `first`
+        // second character of the decomposition; 0 if the decomposition is only `first`
+        char32_t second = 0;
     };
     std::unordered_map<char32_t, Parts> parts_;
     // composed characters by the pair of their parts; the key is first << 32 | second

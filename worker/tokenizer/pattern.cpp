@@ -34,7 +34,7 @@ bool Pattern::take(const CharacterSet& set, const char*& at) const {
     return true;
 }
 
-// Matches as many characters of the set as possible. Then gives them up one by one until the rest
+// Matches as many characters of the set as possible, then gives them up one by one until the rest
 // of the expression matches.
 const char* Pattern::run_set(const PatternNode& node, const char* at, const char* end) const {
     const CharacterSet& set = sets_[node.set];

@@ -11,7 +11,7 @@ namespace {
 constexpr int kDepthMax = 32;
 constexpr std::uint32_t kMany = 0xFFFFFFFF;
 constexpr std::uint32_t kCountMax = 1000;
-// limit on the number of groups, because each group may double the time of a failed match
+// limit on the number of groups: each group may double the time of a failed match
 constexpr int kGroupsMax = 16;
 
 // Characters that the tokenizers package treats as word characters in \w, but not in [\w].

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kByteLevelExpression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Returns how many of the first `head` bytes of a text are at offset `begin` or later.
+// Returns how many of a text's first `head` bytes are at offset `begin` or later.
 std::size_t rest_of(std::size_t head, std::size_t begin) { return head - std::min(head, begin); }
 
 }  // namespace

@@ -93,8 +93,8 @@ std::string Precompiled::apply(std::string_view text) const {
         return found.has_value();
     };
     while (!text.empty()) {
-        // Skip Unicode's cluster rules for most texts: two printable ASCII characters are never in
-        // one cluster.
+        // Two printable ASCII characters are never in one cluster, so most texts do not need
+        // Unicode's cluster rules.
         const bool plain = is_plain(text[0]) && (text.size() == 1 || is_plain(text[1]));
         const std::size_t size = plain ? 1 : cluster_size(text);
         std::string_view cluster = text.substr(0, size);

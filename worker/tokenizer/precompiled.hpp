@@ -25,14 +25,14 @@ class Precompiled {
     // not found, each of its characters is looked up. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
-    // Returns the number of bytes at the beginning of apply(text) that come from the first
-    // character of the text. The replacement of this character may be several words. Returns 1 if
-    // the character was replaced as part of a cluster.
+    // Returns the number of bytes at the beginning of apply(text) that come from the text's first
+    // character. Its replacement may be several words. Returns 1 if the character was replaced as
+    // part of a cluster.
     std::size_t head(std::string_view text) const;
 
   private:
-    // Returns the replacement of the shortest prefix of the text that is in the trie. Returns
-    // nullopt if no prefix is in the trie.
+    // Returns the replacement of the shortest prefix of the text that is in the trie, or nullopt if
+    // the trie has no prefix of the text.
     std::optional<std::string_view> find(std::string_view text) const;
 
     std::vector<std::uint32_t> trie_;

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::uint32_t kLookedAt = 4096;
 
-// Returns a token's text. Incomplete characters in it are replaced, because tokenizers decode them
-// differently.
+// Returns a token's text. Replaces incomplete characters in the text, because tokenizers decode
+// such characters differently.
 std::string text_of(const Tokenizer& tokenizer, std::uint32_t id) {
     return replace_broken(tokenizer.decode(std::span(&id, 1)));
 }

@@ -8,12 +8,12 @@
 namespace roll::tokenizer {
 
 struct IdsCompared {
-    std::uint32_t looked_at = 0;  // number of compared ids: all ids, or some thousands at equal
-                                  // distances
-    std::uint32_t differ = 0;     // number of compared ids whose texts differ
+    // number of compared ids: all ids, or some thousands at equal distances
+    std::uint32_t looked_at = 0;
+    std::uint32_t differ = 0;  // number of compared ids whose texts differ
 
-    // Returns true if at most a tenth of the compared ids differ. Two versions of the same
-    // vocabulary may have some different ids, because tokens are sometimes renamed on purpose.
+    // Returns true if at most a tenth of the compared ids differ. A few different ids are normal
+    // between two versions of one vocabulary, because a new version may rename tokens.
     bool of_one_vocabulary() const { return 10 * differ <= looked_at; }
 };
 

@@ -27,7 +27,7 @@ Result<void> refuse_if_set(JsonReader& reader, const char* key) {
 
 class Tokenizer::Impl {
   public:
-    // The buffers that one call of encode() uses. They are kept for later calls.
+    // The buffers that a call of encode() uses. Later calls use the same buffers.
     struct Workspace {
         ModelWork model;
         PreTokenizer::Scratch scratch;
@@ -73,8 +73,8 @@ class Tokenizer::Impl {
     std::vector<std::uint32_t> special_ids_ = {};
 
     mutable std::mutex mutex_;
-    // Workspaces that no call is using now. Their number is at most the largest number of calls
-    // that ran at the same time.
+    // Workspaces that no call is using now. There are never more workspaces than calls that have
+    // run at the same time.
     mutable std::vector<std::unique_ptr<Workspace>> idle_;
 };
 

@@ -6,16 +6,16 @@
 
 namespace roll::tokenizer {
 
-// Runs of code points with the same value. Each entry is (first code point) << 8 | value. A run
-// ends where the next run begins.
+// Runs of code points with the same value. An entry is (first code point) << 8 | value. A run ends
+// where the next run begins.
 extern const std::uint32_t kCategoryRuns[];  // value: general category, in the order of Category
 extern const std::size_t kCategoryRuns_size;
 extern const std::uint32_t kCombiningRuns[];  // value: canonical combining class
 extern const std::size_t kCombiningRuns_size;
 
-// Canonical decompositions. Each entry is flag << 63 | code point << 42 | first << 21 | second.
-// `flag` is 1 if the two parts compose back to the code point. `second` is 0 if the decomposition
-// is a single character.
+// Canonical decompositions. An entry is flag << 63 | code point << 42 | first << 21 | second.
+// `flag` is 1 if composing the two parts gives the code point again. `second` is 0 if the
+// decomposition is a single character.
 extern const std::uint64_t kDecompositions[];
 extern const std::size_t kDecompositions_size;
 

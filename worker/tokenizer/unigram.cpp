@@ -9,7 +9,7 @@
 namespace roll::tokenizer {
 namespace {
 
-// the score of an unknown token is the lowest score minus this number, as in SentencePiece
+// an unknown token's score is the lowest score minus this number, as in SentencePiece
 constexpr double kUnknownPenalty = 10;
 
 tl::unexpected<Error> refuse_unigram(const std::string& what) {
@@ -54,8 +54,8 @@ Result<Unigram> Unigram::parse(const Json& json) {
     return model;
 }
 
-// Finds the best path to each position in the word. If a token starts at a position that has a
-// path, the token extends this path to the token's end.
+// Finds the best path to each position in the word. A token that starts at a position with a path
+// makes a path to the token's end.
 void Unigram::find_best(std::string_view word, UnigramWork& work) const {
     work.ends_.assign(word.size() + 1, {});
     work.ends_[0].start = 0;

@@ -7,8 +7,8 @@
 namespace roll::core {
 namespace {
 
-// Returns how many more allocations the queue's GPU-hours allow. The GPU-hours of ended
-// allocations, and the full time of the `alive` allocations, are subtracted first.
+// Returns how many more allocations the queue's GPU-hours allow, after the GPU-hours of ended
+// allocations and the full time of the `alive` allocations are subtracted.
 int affordable(const AllocationQueue& queue, int alive) {
     const spec::PilotQueue& spec = queue.spec;
     const std::int64_t each = spec.time.count() * spec.nodes * spec.gpus;

@@ -14,8 +14,8 @@ int most_alive(const AllocationQueue& queue, int alive);
 // Counts of the allocations that one queue has and may still request.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
-    // True if the queue must not request an allocation now, because it backs off after a failure,
-    // or because no worker of its first allocation has connected yet.
+    // True if the queue must not request an allocation now: it backs off after a failure, or it
+    // waits for a worker of its first allocation.
     bool later = false;
     int orders = 0;  // number of allocations that may be requested now
     int alive = 0;

@@ -125,9 +125,9 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
         const int count = (missing + spec.nodes - 1) / spec.nodes;
         if (!offers(spec, wanted) || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
-        // True if no request of the queue waits for its grant. Only then may a gang exceed the
-        // queue's `backlog`, the maximum number of waiting requests. Without this exception, the
-        // nodes for a gang wider than the backlog would never be requested.
+        // True if none of the queue's requests waits for its grant. Only then may a gang exceed the
+        // queue's `backlog`, the maximum number of waiting requests. A gang that needs more
+        // requests than that would otherwise never get its nodes.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -149,9 +149,9 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
                                      }) >= found->second;
 }
 
-// Returns whether the nodes of a batch would be used enough. It suffices that the GPUs, the CPU
-// slots, the CPUs or the memory are used enough, because jobs that use all of one resource may
-// leave the other resources unusable.
+// Returns whether the nodes of a batch would be used enough. One of GPUs, CPU slots, CPUs and
+// memory must be used enough, because jobs that use all of one resource may leave the others
+// unusable.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);
@@ -212,9 +212,9 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
 
 namespace {
 
-// Plans the ready jobs in queue order, within the users' limits. Once a job cannot be served, skips
-// the rest of its group, whose jobs are equal. The cost therefore depends on what can be served,
-// not on the number of jobs.
+// Plans the ready jobs in queue order, within the users' limits. If a job cannot be served, skips
+// the other jobs of its group, which are equal to it. The cost therefore depends on the jobs that
+// are served, not on the number of jobs.
 void serve_ready(const State& state, Time now, Planner& planner) {
     Limits limits(state, now);
     Queue queue(state, now, limits);
@@ -233,8 +233,8 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 }  // namespace
 
 // If an allocation request is not worthwhile, worthwhile() lowers the maximum number of such
-// requests in `quotas`. The next round then plans all jobs again, because the jobs of this request
-// may need a different one. The loop ends because each further round lowers a maximum.
+// requests in `quotas`. The next round plans all jobs again, because the jobs of that request may
+// need another one. Each further round lowers a maximum, so the loop ends.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

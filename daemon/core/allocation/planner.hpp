@@ -35,16 +35,16 @@ class Planner {
         for (const auto& [name, queue] : state.queues) add_budget(name, queue);
     }
 
-    // Plans one job. If `orders` is true, requests the missing nodes. Otherwise only keeps existing
-    // nodes in use for the job. Returns false if the job can be served neither now nor later. In
-    // that case no equal job can be served either.
+    // Plans one job. If `orders` is true, requests the missing nodes; otherwise only keeps existing
+    // nodes in use for the job. Returns false if neither this job nor an equal one can be served
+    // now or later.
     bool serve(const spec::Resources& wanted, bool orders) {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
-        // The gang cannot be completed now. If the live workers could hold the gang once they are
-        // free, the gang keeps the free workers in use and waits for the busy ones. The gang takes
-        // no requested nodes: other jobs need these nodes and would otherwise request more.
+        // The gang cannot be completed now. If the live workers could hold it once they are free,
+        // the gang keeps the free workers in use and waits for the busy ones. It takes no requested
+        // nodes, because other jobs need them and would request more nodes instead.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -54,8 +54,8 @@ class Planner {
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
     // Returns whether the nodes of all requests to queues with `min_utilization` would be used
-    // enough. Otherwise, limits such requests in `quotas` to the number whose nodes would be used
-    // enough.
+    // enough. If not, lowers the number of such requests in `quotas` to the number whose nodes
+    // would be used enough.
     bool worthwhile(OrderQuota& quotas) const;
 
   private:

@@ -90,7 +90,7 @@ void on(State& s, const AllocationEnded& e) {
         queue.not_before = e.at + kBackoffFirst * (1 << doublings);
         if (!queue.paused) queue.reason = e.reason;
     }
-    // `granted_at` is also set if Slurm requeued the allocation after the grant.
+    // `granted_at` is set even if Slurm requeued the allocation after the grant.
     if (allocation.granted_at != Time{}) {
         const Time until = std::min(e.at, allocation.ends_at);
         const auto used = std::chrono::ceil<std::chrono::seconds>(until - allocation.granted_at);

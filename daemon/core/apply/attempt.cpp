@@ -13,7 +13,7 @@ namespace roll::core {
 namespace {
 
 // Returns how well a member's outcome explains the failure of its attempt; higher is better. A
-// member that rolld stopped, or that lost a peer, scores lower than a member that failed by itself.
+// member that failed by itself scores higher than a member that rolld stopped or that lost a peer.
 int blame(Outcome outcome, int exit_code) {
     constexpr int kExitPeerLost = 76;  // exit status of a rank that lost a peer (docs/internals.md)
     switch (outcome) {

@@ -15,7 +15,7 @@ constexpr std::size_t kFaultsMax = 64;
 // a silent worker counts as lost.
 constexpr auto kSameTime = std::chrono::seconds(60);
 
-// Returns whether the worker is draining or its allocation is being released.
+// Returns whether the worker was leaving: it was draining, or its allocation was being released.
 bool was_to_go(const State& state, const Worker& worker) {
     const auto a = state.allocations.find(worker.allocation);
     return worker.draining || (a != state.allocations.end() && a->second.releasing);

@@ -6,8 +6,8 @@
 namespace roll::core {
 
 // Records a fault of the machine that is blamed when the job's current attempt ends as an infra
-// failure. Ignores machines that were draining or being released, lost workers (see note_loss())
-// and outputs that could not be written (kExitRefused).
+// failure. Does nothing for a machine that was draining or being released, for a lost worker (see
+// note_loss()), or for an output that could not be written (kExitRefused).
 void note_fault(State& state, JobId id, Time at);
 
 // Records a fault of the machine of a lost worker, just before the worker is erased. Ignores a

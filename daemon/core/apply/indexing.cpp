@@ -19,8 +19,8 @@ Group group_of(const Job& job) {
     return group;
 }
 
-// Returns the job's time in Index::deadlines. For a queued job, this is the last time at which it
-// may start. For a running job, it is the time until which the job may run.
+// Returns the job's time in Index::deadlines: for a queued job the last time at which it may start,
+// for a running job the time until which it may run.
 Time last_instant(const Job& job) {
     const bool queued = job.phase == JobPhase::Queued;
     return *job.spec.deadline - (queued ? job.spec.shortest_time() : std::chrono::seconds(0));
@@ -153,7 +153,7 @@ static void file_anew(State& state, const std::set<JobId>& ids) {
 }
 
 // Adds the job to the index. If the job has ended, also updates its dependents, because its outcome
-// decides whether they may start. Dependents of an array are updated only once the condition on the
+// decides whether they may start. Updates dependents on an array only once the condition on the
 // array is decided.
 void file(State& state, JobId id) {
     const std::vector<JobId> tasks = tasks_at(state, id);

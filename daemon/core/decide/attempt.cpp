@@ -40,8 +40,8 @@ Result<Events> on(const State& s, const MemberExited& in, Time) {
         s, {in.attempt, in.worker, in.outcome, in.exit_code, in.reason, in.matched, in.usage});
 }
 
-// Handles a member that should run on the worker but is missing from the worker's heartbeats. A
-// member that was never up may not have received its start command, so the command is repeated.
+// Handles a member that should run on the worker but is missing from the worker's heartbeats. If
+// the member was never up, its start command may have been lost, so the command is repeated.
 Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     const Place* place = member(s, in.attempt, in.worker);
     if (place == nullptr) return Events{};
@@ -54,9 +54,9 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
         s, {in.attempt, in.worker, Outcome::Infra, 1, "the worker no longer runs the attempt"});
 }
 
-// Records a checkpoint. Ignores a checkpoint at or before the newest step of the same attempt.
-// Checkpoints of older attempts at the new checkpoint's step or later are replaced. Such older
-// checkpoints must be unusable: otherwise the current attempt would have started from one of them.
+// Records a checkpoint. Ignores a checkpoint that is not newer than the newest step of the same
+// attempt. Checkpoints of older attempts at this step or later are removed: they must be unusable,
+// because the current attempt would otherwise have started from one of them.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

@@ -71,9 +71,9 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
 
 // Handles Slurm's report that the node of a silent worker is down.
 //
-// The report may be wrong: the node's processes may run until their lease and fence end. Members of
-// training jobs on the node end at once. Two attempts of a training job at the same time do no
-// harm, because each names its output by its token, and only the output of the current attempt
+// The report may be wrong, and the node's processes may then run until lease and fence end. Members
+// of training jobs on the node end at once: two attempts of a training job may run at the same
+// time, because each names its output by its token, and only the output of the current attempt
 // counts. Other jobs wait until the worker is lost. The worker is drained, so that it gets no new
 // work even if its heartbeats arrive again.
 Result<Events> on(const State& s, const NodeDown& in, Time) {

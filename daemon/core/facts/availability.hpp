@@ -15,7 +15,7 @@ bool takes_work(const State& state, const Worker& worker, bool excluded = false)
 // allocation.
 std::optional<Time> leaves_at(const State& state, const Worker& worker);
 
-// Returns whether a job that starts now can use its whole time limit before `leaves`.
+// Returns whether a job that starts now can use its full time limit before `leaves`.
 bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& wanted, Time now);
 
 // Returns whether the worker could hold a member of a job with `wanted` if nothing else ran there.

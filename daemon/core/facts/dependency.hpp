@@ -29,12 +29,12 @@ bool may_change(const State& state, const spec::After& after, const Index& index
 // happens only after its end.
 bool is_open(const State& state, JobId id);
 
-// Returns the worst result of the job's dependencies. Never is worse than Not, and Not is worse
-// than Yes.
+// Returns the worst result of the job's dependencies. From best to worst, the results are Yes, Not
+// and Never.
 Held dependencies(const State& state, const Job& job, const Index& index);
 
 // Returns whether one of the dependencies leads to `wanted`, directly or through other jobs. An
-// open group counts as waiting for the jobs in the group.
+// open group depends on the jobs in it.
 bool lead_to(const State& state, const std::vector<spec::After>& afters, JobId wanted);
 
 // Returns the first dependency of the job that can no longer be met; nullptr if there is none.

@@ -1,5 +1,5 @@
-// Estimates how long a training job takes to save, from its past checkpoints. If a job must have
-// ended by a certain time, rolld stops the job earlier by this estimate.
+// Estimates from past checkpoints how long a training job takes to save. rolld stops a job that
+// must end by a certain time earlier by this estimate.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // Keeps a job off the nodes where it failed (Job::avoid) if other nodes could hold the job, even if
-// these other nodes are busy now. Without this rule, jobs would often get a node on which
-// everything fails, because such a node is often free.
+// these are busy now. A node on which everything fails is often free, so jobs would otherwise often
+// get such a node.
 #pragma once
 
 #include <set>
@@ -13,9 +13,9 @@ namespace roll::core {
 // Returns the workers on nodes that the job avoids.
 std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
-// Returns the workers that the job must not use: all avoided workers if one of the variants with
-// the indices `shapes` fits on the other workers, else none. `all` is the whole capacity of all
-// workers, not only the free capacity: it does not matter whether the other workers are busy now.
+// Returns the workers that the job must not use: all avoided workers if one of the variants
+// `shapes` (indices) fits on the other workers, else none. `all` is the whole capacity of all
+// workers, because it does not matter whether the other workers are busy now.
 std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,
                                      const std::vector<int>& shapes);
 

@@ -24,23 +24,23 @@ struct FreeSlots {
     std::string segment{};        // network segment; empty: unknown
     // how long jobs may stay on the worker; nullopt: no limit
     std::optional<std::chrono::milliseconds> left{};
-    std::int64_t memory = 0;  // free bytes
+    std::int64_t memory = 0;  // free memory in bytes
     int cpus = 0;
 };
 using Capacity = std::map<WorkerId, FreeSlots>;
 
 bool fits(const spec::Resources& wanted, const FreeSlots& free);
 
-// Returns the whole capacity of the workers that take jobs and are not quiet (their heartbeats
-// arrive).
+// Returns the whole capacity of the workers that take jobs and whose heartbeats
+// arrive.
 Capacity all_capacity(const State& state, Time now);
-// Returns the whole capacity of the workers that take jobs, even if they are quiet. If `excluded`
-// is true, includes the workers of excluded machines.
+// Returns the whole capacity of the workers that take jobs, even if their heartbeats are missing.
+// If `excluded` is true, includes the workers of excluded machines.
 Capacity known_capacity(const State& state, Time now, bool excluded = false);
 
-// Returns the capacity that no attempt holds. An attempt holds all of its places until its last
-// member has ended. Otherwise the gang's next attempt could start while members of this attempt
-// still run.
+// Returns the capacity that no attempt holds. An attempt holds all its places until its last
+// member has ended; otherwise the gang's next attempt could start beside members that still
+// run.
 Capacity free_capacity(const State& state, Time now);
 
 void take(Capacity& capacity, const std::vector<Place>& places);

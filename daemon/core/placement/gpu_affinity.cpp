@@ -23,9 +23,9 @@ std::vector<int> part_of_a_gpu(const FreeSlots& free, int percent) {
     return {best};
 }
 
-// Returns `count` whole GPUs. If some NUMA nodes have enough free GPUs, uses the node among them
-// with the fewest free GPUs. Otherwise uses several nodes, starting with the nodes with the most
-// free GPUs.
+// Returns `count` whole GPUs. Takes them from one NUMA node if possible; of several possible nodes,
+// uses the one with the fewest free GPUs. Otherwise uses several nodes, those with the most free
+// GPUs first.
 std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
@@ -54,9 +54,10 @@ std::vector<int> whole_gpus(const FreeSlots& free, int count) {
 // slots of a free GPU stay free.
 std::vector<int> slots_near(const FreeSlots& free, const std::vector<int>& gpus, int count) {
     ROLL_CHECK(count <= std::ssize(free.slots));
-    std::map<int, int> seen;  // by GPU: number of slots seen so far
-    // Sort key of a slot. First: whether the GPU near the slot was not chosen. Second: the slot's
-    // position among the slots of a chosen GPU, or the free share of another GPU. Third: the slot.
+    std::map<int, int> seen;  // number of slots seen so far, by GPU
+    // Sort key of a slot. First, slots near the chosen GPUs come before all others. Second, the
+    // slot's position among the slots of a chosen GPU, or the free share of another GPU. Third, the
+    // slot.
     std::vector<std::tuple<bool, int, int>> order;
     for (const int slot : free.slots) {
         const int near = gpu_near(slot, free);

@@ -74,7 +74,7 @@ namespace {
 template <class Sum>
 std::optional<Excess> over(const std::string& who, const std::string& path, const Sum& sum,
                            const spec::Quota& quota, const spec::Resources& wanted) {
-    // Values are in hundredths of a slot or GPU, because a job may use a share of a GPU.
+    // Count in hundredths of a slot or GPU, because a job may use a share of a GPU.
     const auto check = [&](const std::optional<int>& most, int borrow, std::int64_t now,
                            std::int64_t more, const char* what,
                            const char* key) -> std::optional<Excess> {
@@ -133,7 +133,7 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
                 spec::policy_of(policy, job.user).quota, wanted);
 }
 
-// Returns the decayed use of an account or user, divided by its share. Running jobs are charged in
+// Returns the decayed use of an account or user, divided by its share. Charges running jobs in
 // advance, so that a user who has just received many resources waits.
 std::int64_t Limits::score(const Sum& sum, int share) const {
     const std::chrono::milliseconds ahead =

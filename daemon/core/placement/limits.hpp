@@ -18,8 +18,8 @@ struct Excess {
     std::string why;   // one sentence about the excess
     // Setting in rolld.yaml, e.g. "accounts.lab.gpus"; empty if raising the setting does not help.
     std::string setting;
-    // The change to make if the job exceeds the limit even with nothing else running; empty if the
-    // job can start once other jobs end.
+    // The change that would let the job start if it exceeds the limit even with nothing else
+    // running; empty if the job can start once other jobs end.
     std::string remedy{};
 };
 
@@ -40,12 +40,12 @@ class Limits {
 
     // Returns whether an account of the running job borrows, that is, uses more than its own quota.
     bool borrows(const Job& job) const;
-    // Returns whether the job would borrow in every variant in which it may start now: an account
-    // of the job would then use more than its own quota. False if no variant may start now.
+    // Returns whether every variant in which the job may start now would make one of its accounts
+    // exceed its own quota (borrow). False if no variant may start now.
     bool would_borrow(const Job& job) const;
-    // Returns whether the job would stay within the quota of its nearest account without borrowing.
-    // The nearest account is the first one with a quota among the job's account and its ancestors.
-    // False if no account has a quota.
+    // Returns whether the job would not borrow from its nearest account with a
+    // quota, among the job's account and its ancestors. False if no account has a
+    // quota.
     bool owns(const Job& job) const;
 
   private:
@@ -72,7 +72,7 @@ class Limits {
 std::vector<int> allowed_variants(const Job& job, const Limits& limits, Time now);
 
 // Returns the limit on the number of jobs that `count` more jobs of this user would exceed; nullopt
-// if none.
+// if there is none.
 std::optional<Excess> too_many_jobs(const State& state, const User& user, int count);
 
 // Returns `account` and its ancestors, the topmost last.

@@ -19,7 +19,7 @@ namespace roll::core {
 //   `starve_after`.
 struct QueueOrder {
     bool fresh = true;  // true if the job has waited for less than `starve_after`
-    // time since which the job is ready, if it has waited for `starve_after`; else unset
+    // time since which the job is ready, if it has waited for `starve_after`; otherwise unset
     Time since{};
     bool borrows = false;
     std::int64_t low_priority = 0;

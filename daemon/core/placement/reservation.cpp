@@ -62,8 +62,8 @@ bool Reservation::ends_before(const spec::Resources& later, Time now) const {
     return at_ && later.time.count() > 0 && now + later.time + kBackfillSlack <= *at_;
 }
 
-// Returns whether the worker could no longer hold a member of the first job if it also held a
-// member of the job `later`.
+// Returns whether the first job could not use the worker any more if the worker also held a member
+// of the job `later`.
 bool Reservation::costs(WorkerId worker, const spec::Resources& later) const {
     if (!fitting_.contains(worker)) return false;
     if (!at_) return true;

@@ -17,7 +17,7 @@
 
 namespace roll::core {
 
-// Time that a backfilled attempt is assumed to need beyond its limit, to start, to save and to
+// Time that a backfilled attempt is assumed to need in addition to its limit, to start, save and
 // stop.
 inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
 
@@ -39,8 +39,8 @@ class Reservation {
     // Returns the latest time at which the first job starts; nullopt if that time is unknown.
     std::optional<Time> at() const { return at_; }
 
-    // Returns places in `free` for a later job that starts now; empty if the later job does not fit
-    // or would delay the first job.
+    // Returns places in `free` for a job that starts now behind the first job; empty if it does not
+    // fit or would delay the first job.
     std::vector<Place> places_beside(const spec::Resources& later, const Capacity& free, Time now,
                                      std::set<WorkerId> avoid);
     // Records that a later job was given `places`.
@@ -57,8 +57,8 @@ class Reservation {
     std::set<WorkerId> fitting_{};
 };
 
-// Returns when the job's attempt ends at the latest, without the time for stopping. nullopt if the
-// attempt has no limit or is already stopping.
+// Returns the latest time at which the job's attempt ends, without the time for stopping; nullopt
+// if the attempt has no limit or is already stopping.
 std::optional<Time> latest_end(const Job& job, Time now);
 // Like latest_end() above, for an attempt with the time limit `limit` that began at `began`.
 std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,

@@ -7,8 +7,8 @@
 namespace roll::core {
 namespace {
 
-// Returns the event that ends a group. Looks only at jobs with higher ids, because the jobs of a
-// group are submitted after the group itself.
+// Returns the event that ends a group. The jobs of a group are submitted after the group, so only
+// jobs with higher ids are visited.
 Event end_of(const State& state, JobId id, Time now) {
     int all = 0;
     int bad = 0;

@@ -20,7 +20,7 @@ bool may_be_ordered(const State& state, const spec::Resources& wanted) {
     });
 }
 
-// Finds the excluded machines that must be used again because some ready job fits nowhere else.
+// Finds the excluded machines that must be used again because a ready job fits nowhere else.
 class Needed {
   public:
     Needed(const State& state, Time now)

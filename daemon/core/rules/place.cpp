@@ -18,8 +18,9 @@ class Placer {
           free_(free_capacity(state, now)),
           limits_(state, now) {}
 
-    // Starts jobs until a pass over the queue starts no job. Repeats the pass because each start
-    // changes shares and quotas. Returns the reservation of the first job that must wait.
+    // Starts jobs, pass by pass over the queue, until a pass starts none. A further pass is needed
+    // because each start changes shares and quotas. Returns the reservation of the first job that
+    // must wait.
     std::optional<Promise> promise() {
         run();
         if (!first_) return std::nullopt;
@@ -54,8 +55,8 @@ class Placer {
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
-            // The other jobs of this group are equal and do not fit either. But if the job was kept
-            // off workers that it avoids, another job of the group may fit on those workers.
+            // The other jobs of this group are equal, so they do not fit either. An exception is a
+            // job that avoids workers: another job of its group may fit on those workers.
             if (forbidden.empty()) queue.drop();
             if (first_) continue;
             const Capacity others = forbidden.empty() ? Capacity{} : without(all_, forbidden);

@@ -61,7 +61,7 @@ std::vector<JobId> victims_for(const State& state, const Job& first, Time now,
     return victims;
 }
 
-// Computes whether the first waiting job would fit if some attempts were stopped.
+// Computes whether the first waiting job would fit if given attempts were stopped.
 class Without {
   public:
     Without(const State& state, const Job& first, Time now)

@@ -19,7 +19,7 @@
 namespace roll::core {
 
 // Returns the rules in the order in which a turn runs them. Rules that end jobs come first, so that
-// exports and dependent jobs are queued or started in the same turn.
+// the same turn can queue exports and start dependent jobs.
 std::span<const Rule> rules() {
     static constexpr std::array kRules = {
         Rule{end_lost_members},     Rule{release_allocations}, Rule{hand_over_jobs},

@@ -8,8 +8,8 @@
 namespace roll::core {
 
 // A rule derives events from State. Each file of this folder has one rule, or a few rules about the
-// same thing. A turn runs the rules in order. Each rule sees the State that the previous rules have
-// produced. The turn repeats this until no rule returns events.
+// same subject. A turn runs the rules in order, and each rule sees the State that the rules before
+// it have produced. The turn repeats all rules until none returns events.
 using Rule = Events (*)(const State& state, Time now);
 std::span<const Rule> rules();
 

@@ -13,7 +13,7 @@ namespace {
 // Class of an attempt's end. Each class has its own number of retries.
 enum class Class { Infra, App, Timeout, Preempted, Yielded, Final };
 
-// Returns the end of the back-off after the `failures`-th failure of one class.
+// Returns the end of the back-off after failure number `failures` of one class.
 Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     ROLL_CHECK(failures > 0);
     auto wait = retry.backoff;
@@ -21,9 +21,9 @@ Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
 }
 
-// Returns the node that the job must avoid from now on; empty if there is none. The job must avoid
-// the blamed node in three cases: a rule of on_exit or on_log requires it, an earlier attempt also
-// ended there with an infra failure, or a check of the node failed.
+// Returns the node that the job must avoid from now on; empty if there is none. This is the blamed
+// node if a rule of on_exit or on_log says so, if an earlier attempt ended there with an infra
+// failure, too, or if a check of the node failed.
 std::string node_to_avoid(const Job& job, Outcome outcome) {
     const std::string& node = job.attempt->blamed;
     if (exit_policy_of(job, outcome) == spec::OnExit::AvoidNode) return node;
@@ -36,8 +36,8 @@ std::string node_to_avoid(const Job& job, Outcome outcome) {
 }
 
 // Returns whether the job ended because its output could not be written: disk full, quota,
-// read-only volume, no permission. A retry would also fail. False for a command, whose exit code
-// may be equal to kExitRefused by chance.
+// read-only volume, no permission. A retry would fail, too. Returns false for a command, whose exit
+// code may equal kExitRefused by chance.
 bool is_output_refused(const Job& job) {
     return job.attempt->exit_code == kExitRefused && job.spec.kind != spec::JobKind::Command;
 }

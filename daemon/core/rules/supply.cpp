@@ -8,8 +8,8 @@
 namespace roll::core {
 namespace {
 
-// Allocations stay in use for jobs that become due within this time, which is longer than any
-// back-off of a job.
+// Allocations stay in use for jobs that become due within this time, which exceeds every back-off
+// of a job.
 constexpr auto kSoon = std::chrono::minutes(5);
 
 // Returns the allocations in which some attempt holds resources.

@@ -24,14 +24,14 @@ struct AllocationQueue {
     // requests one allocation at a time.
     bool proven = false;
     int failures = 0;              // number of requests that failed in a row
-    Time not_before{};             // after a failure: rolld makes no request before this time
+    Time not_before{};             // rolld makes no request before this time, after a failure
     std::int64_t gpu_seconds = 0;  // GPU time that the queue's ended allocations used, in seconds
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 
-// Phases: Ordered (requested) -> Pending -> Granted -> erased. An allocation that Slurm requeues
-// becomes Pending again. rolld then releases it, because Slurm lets a requeued job start only after
-// two minutes. A new request has no such delay.
+// Phases: Ordered (requested) -> Pending -> Granted -> erased. If Slurm requeues an allocation, it
+// becomes Pending again, and rolld releases it: Slurm starts a requeued job only after two minutes,
+// but a new request at once.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {

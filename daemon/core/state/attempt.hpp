@@ -46,9 +46,9 @@ struct Attempt {
     int variant = 0;                   // index of the job's resource variant, see JobSpec::shape()
     Time placed_at{};
     std::optional<Time> started_at{};
-    // The failure that decides the attempt's outcome, kept until every member has ended. A member
-    // that failed by itself takes precedence over a member that rolld stopped or that ended because
-    // it lost a peer.
+    // The failure that decides the attempt's outcome; it is kept until every member has ended. A
+    // member that failed by itself takes precedence over a member that rolld stopped or that lost a
+    // peer.
     std::optional<Outcome> outcome{};
     std::string blamed{};     // node of the member whose failure decides the outcome
     std::set<int> matched{};  // indices of the retry.on_log patterns that any member's log matched
@@ -85,7 +85,7 @@ struct EndedAttempt {
 struct Checkpoint {
     std::int64_t step = 0;
     Token token;
-    std::string directory;    // absolute path
+    std::string directory;    // absolute path of the checkpoint
     std::uint64_t asked = 0;  // number of the user's request for this checkpoint; 0: not requested
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };

@@ -15,13 +15,13 @@ namespace roll::core {
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
-    // no job ever had this number or a higher number, not even a job missing in the restored backup
+    // no job had this number or a higher one, not even a job that the restored backup lacks
     std::uint64_t next_job = 0;
 };
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
     JobId cron{};  // the cron job that queued this job; 0: none
 };
-struct ExportQueued { JobId parent; JobId job; };                        // `job`, which was submitted just before, exports `parent`
+struct ExportQueued { JobId parent; JobId job; };                        // `job`, which was submitted just before this event, exports `parent`
 struct JobHeld { JobId job; bool held = true; std::string by{}; };
 struct JobPriorityChanged { JobId job; int priority = 0; std::string by{}; };
 struct JobBeginChanged { JobId job; Time begin{}; Time at{}; std::string by{}; };
@@ -61,7 +61,7 @@ struct WorkerJoined {
 struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts, no allocation is requested
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: heartbeats arrive again
-struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job
+struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started it, too
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
 struct MachineForgiven { std::string machine; std::string by{}; };                          // the exclusion expired, or a user ended it

@@ -1,6 +1,6 @@
-// Indexes over State, which apply() maintains (indexing.hpp). The rules iterate them instead of all
-// jobs. The cost of a turn therefore depends on the number of open and changed jobs, not on the
-// size of State.
+// Indexes over State, maintained by apply() (indexing.hpp). The rules visit them instead of all
+// jobs, so the cost of a turn depends on the number of open and changed jobs, not on the size of
+// State.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@
 
 namespace roll::core {
 
-// Key of queued jobs that are equal for placement: if the first job of a group does not fit, no job
-// of the group fits.
+// Key of queued jobs that are equal for placement: if one job of a group does not fit, none
+// fits.
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};
-    JobId array{};  // first job of the array that all jobs of the group are in; 0: none
+    JobId array{};  // the array of all jobs of the group, as the id of its first job; 0: none
     std::string account{};
     std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;
@@ -51,9 +51,9 @@ struct ReadyJobs {
 
 // The progress of a dependency condition on all jobs of an array.
 struct AllOf {
-    int left = 0;               // number of jobs whose end is still needed to decide the condition
-    int failed = 0;             // number of jobs that can no longer meet the condition
-    Time met{};                 // latest time at which a job met the condition
+    int left = 0;    // number of jobs that must still end before the condition is decided
+    int failed = 0;  // number of jobs that can no longer meet the condition
+    Time met{};      // latest time at which a job met the condition
     std::set<JobId> waiting{};  // jobs that depend on this condition
     friend bool operator==(const AllOf&, const AllOf&) = default;
 };
@@ -74,15 +74,15 @@ struct Index {
     std::set<JobId> doomed;  // queued jobs that must be cancelled
     // Jobs that ended well and whose export is not queued yet.
     std::set<JobId> to_export;
-    // key: a job that has not ended; value: the jobs that wait for it
+    // maps a job that has not ended to the jobs that wait for it
     std::map<JobId, std::set<JobId>> dependents;
-    // Key: an open group; value: its jobs that have not ended.
+    // Maps an open group to its jobs that have not ended.
     std::map<JobId, std::set<JobId>> inside;
     std::set<JobId> closed;                      // closed groups that have not ended
     std::map<JobId, int> array_running;          // number of running jobs, by the array's first job
     std::map<JobId, Tasks> arrays;               // counts of an array, by its first job
     std::map<std::string, WorkerId> by_session;  // all workers, by session
-    // Key: a worker; value: the jobs whose attempt holds resources of the worker.
+    // Maps a worker to the jobs whose attempt holds resources of the worker.
     std::map<WorkerId, std::set<JobId>> by_worker;
     friend bool operator==(const Index&, const Index&) = default;
 };

@@ -50,8 +50,8 @@ struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // the w
 struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory;
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
-// `token` is the token of the attempt that wrote the checkpoint. `attempt` is the attempt that
-// reports the deletion.
+// `token`: the attempt that wrote the checkpoint. `attempt`: the attempt that reports its
+// deletion.
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
@@ -64,7 +64,7 @@ struct OrderSeen {                                                      // a row
     std::optional<Time> began{}; std::optional<Time> ends{};
 };
 struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm no longer knows the job of the allocation request
-struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: change of the wall clock
+struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: step of the wall clock; 0: none
 // clang-format on
 
 using Input =

@@ -1,5 +1,5 @@
-// The current state of rolld: exactly the result of applying the ledger's events. Nothing in it
-// comes from a clock, a socket or a random source.
+// The current state of rolld: exactly what the events in the ledger result in. Nothing in it comes
+// from a clock, a socket or a random source.
 //
 // Containers are ordered (std::map), so that every iteration over State is deterministic.
 #pragma once
@@ -50,7 +50,7 @@ struct Job {
     int app_failures = 0;
     int timeouts = 0;
     int preemptions = 0;
-    // step of the job's newest checkpoint when the last attempt ended
+    // step of the job's newest checkpoint at the end of the last attempt
     std::int64_t best_step = 0;
     int stalled = 0;                 // number of consecutive failures without a newer checkpoint
     std::set<std::string> avoid{};   // nodes to avoid after an on_exit rule or two failures there
@@ -78,7 +78,7 @@ struct Worker {
     int slots = 0;
     int gpus = 0;
     bool draining = false;  // true if the worker gets no new work
-    // true if no heartbeat of the worker has arrived lately, or since rolld's start; a quiet worker
+    // true if no heartbeat of the worker arrived lately, or since rolld started; a quiet worker
     // gets no new work
     bool quiet = false;
     Time joined_at{};

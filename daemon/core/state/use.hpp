@@ -18,7 +18,7 @@ struct Use {
     // GPUs x ms of ended attempts; an attempt counts at most its time limit.
     std::int64_t gpu_ms = 0;
     std::int64_t gpu_ms_due = 0;  // GPUs x time limit in ms of the attempts that hold GPUs now
-    std::int64_t decayed = 0;     // fair-share use (weight x ms), decayed until `at`
+    std::int64_t decayed = 0;     // fair-share use (weight x ms), decayed up to the time `at`
     Time at{};
     friend bool operator==(const Use&, const Use&) = default;
 };
@@ -36,7 +36,7 @@ std::int64_t use_at(const Use& use, Time now, std::chrono::seconds half_life);
 void change(Use& use, const spec::Resources& resources, int sign, Time at,
             std::chrono::seconds half_life);
 
-// Returns the GPUs x milliseconds that an attempt is charged for holding `resources` for the time
+// Returns the GPUs x milliseconds for which an attempt is charged if it held `resources` for
 // `held`.
 std::int64_t gpu_ms(const spec::Resources& resources, std::chrono::milliseconds held);
 

@@ -73,7 +73,7 @@ TEST(Template, AValueThatIsLargeOnceWrittenIsRefused) {
               "run: line 1: a value makes more than 16 MiB of text");
     EXPECT_EQ(rendered(twice + "{{ n.l }}"), "run: line 1: a value makes more than 16 MiB of text");
     EXPECT_EQ(rendered(twice + "{{ n.l == n.k }}"),
-              "run: line 1: two values take over a million comparisons");
+              "run: line 1: comparing two values takes more than a million comparisons");
 }
 
 TEST(Template, TellsTheGivenTime) {

@@ -117,8 +117,8 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    // Only the first answer to a heartbeat may lower the attempts' bounds. rolld also sends answers
-    // that no heartbeat asked for; these repeat an old sequence number.
+    // Only the first answer to a heartbeat may lower the attempts' bounds. Answers that rolld sends
+    // without a heartbeat repeat an old sequence number.
     const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
     if (sent != sent_.end() && first) {
         renewed_ = answer.sequence;
@@ -239,7 +239,7 @@ void AgentCore::on_clock(Instant now) {
     for (auto& [key, attempt] : attempts_) {
         if (!attempt.gone) check_clock(attempt, now);
     }
-    // Forget heartbeats older than lease + fence, because no answer to them can renew a bound.
+    // Forget heartbeats older than lease + fence. An answer to them can no longer lower a bound.
     const Instant useless = now - rules_.lease - rules_.fence;
     while (!sent_.empty() && sent_.begin()->second < useless) sent_.erase(sent_.begin());
 }
@@ -260,12 +260,12 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     if (graceless || settled) kill_processes(attempt);
 }
 
-// Stops an attempt that hangs. The stop counts as an infrastructure failure, because the cause of
-// the hang is not known yet.
+// Stops an attempt that hangs. This counts as an infra failure, because the cause is not
+// known.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    // Before the first step only rank 0 reports activity. So only the first node can tell whether
-    // the attempt hangs.
+    // Before the first step, only rank 0 reports activity, so only the first node can
+    // judge.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
     std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;
@@ -376,7 +376,7 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
             effects_.push_back(HeartbeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
-            // accept a repeated save request
+            // allow the client to repeat the save request
             if (staged.asked == attempt->asked) attempt->asked = 0;
         }
     }
@@ -422,7 +422,7 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
 }
 
 // Ends an attempt once its staged checkpoints have their final names, because rolld forgets an
-// attempt that has ended. While rolld cannot be reached, the renames wait for its next answer.
+// attempt that has ended. If rolld cannot be reached, the renames wait for its next answer.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
     publish(attempt, now);
@@ -450,8 +450,8 @@ void AgentCore::leash(const Attempt& attempt) {
                                 attempt.bound.killed_at(rules_)});
 }
 
-// Returns true if the bound of every attempt is below the lease. Ignores attempts that are not
-// current any more (fenced or superseded), so that these attempts do not affect the other attempts.
+// Returns true if the bound of every attempt is below the lease. Ignores attempts that are no
+// longer current (fenced or superseded), which must not affect the others.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

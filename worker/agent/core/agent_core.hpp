@@ -79,9 +79,9 @@ class AgentCore {
     // Asks every attempt to save a checkpoint and stop. Starts no more attempts.
     void on_drain(Instant now);
 
-    // Builds the next heartbeat, which the caller must send at once. `now` must be the send time,
-    // because the bounds of the attempts are computed from the send time of the heartbeat that
-    // rolld answers.
+    // Builds the next heartbeat, which the caller must send at once. `now` must be the send
+    // time: the attempts' bounds are computed from the send time of the heartbeat that rolld
+    // answers.
     protocol::Heartbeat heartbeat(Instant now);
 
     // Returns the path of the beacon if it must be read now, else an empty text. Returns the path
@@ -91,9 +91,9 @@ class AgentCore {
     bool idle() const;  // returns true if no attempt has a process
     // Returns the number of attempts that each heartbeat lists.
     std::size_t running() const { return attempts_.size(); }
-    // Returns true if no attempt is left and every end is acknowledged. If draining, also requires
-    // that rolld has acknowledged the drain or cannot be reached. The drain must be acknowledged,
-    // because otherwise rolld would not know of the drain and would wait until the lease expires.
+    // Returns true if no attempt is left and every end is acknowledged. While draining, rolld must
+    // also have acknowledged the drain, or be unreachable: a rolld that does not know of the drain
+    // would wait until the lease expires.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 

@@ -98,8 +98,8 @@ bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const 
     // Ticks of different incarnations (starts of rolld) cannot be compared; SilenceBound::looked()
     // handles looks that show another incarnation.
     if (look.incarnation != incarnation) return true;
-    // Compare only with the answer to a heartbeat that was sent before the look ended. The answer
-    // to a later heartbeat may have a counter that the look could not show yet.
+    // Compare only with an answer to a heartbeat that was sent before the look ended. A later
+    // answer may have a counter that the look could not show yet.
     const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.contact;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
     const auto late = static_cast<std::uint64_t>(delay / rules.tick) + 1;

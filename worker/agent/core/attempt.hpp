@@ -19,7 +19,7 @@ struct StopRules {
     Millis grace{30000};  // time between the request to stop and SIGKILL
     // time from the request to save a checkpoint and stop until SIGKILL
     Millis checkpoint_grace{300000};
-    // time that the ranks have to report the cause, counted from the lost peer or the hang
+    // time that ranks have to report the cause of a lost peer or a hang
     Millis settle{5000};
 };
 
@@ -93,8 +93,8 @@ void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
 // Stores the attempt's resource usage. `usage` does not contain GPU time, which this function adds.
 void note_usage(Attempt& attempt, const Usage& usage);
 
-// Returns true if the attempt has made no progress for half of the allowed time. The stacks of its
-// ranks are then dumped, before the attempt is stopped as hung.
+// Returns true if the attempt has made no progress for half of the allowed time. Its ranks must
+// then write their stacks, before the attempt is stopped as hung.
 bool seems_hung(const Attempt& attempt, Instant now);
 
 // Returns the attempt's entry in a heartbeat.
@@ -108,8 +108,8 @@ Ending ending_of(const Attempt& attempt);
 int programs_of(const protocol::StartOrder& order);
 
 // Decides whether a look at the beacon (rolld's file with its tick counter) may be trusted. While
-// rolld answers, compares each look with rolld's answers. If a look shows a counter that is older
-// than the volume's delay allows, no look is trusted until rolld is restarted.
+// rolld answers, each look is compared with the answers. If a look shows a counter that is older
+// than the volume's delay can explain, no look is trusted until rolld is restarted.
 struct BeaconTrust {
     std::uint64_t incarnation = 0;
     std::uint64_t answered = 0;  // beacon counter in the last answer

@@ -21,7 +21,7 @@ void SilenceBound::answered(Instant sent, std::int64_t counted, std::uint64_t in
 void SilenceBound::looked(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const bool newer = look.incarnation > incarnation_;
-    // rolld's previous incarnation (start) may have reassigned the job before that incarnation
+    // The previous incarnation (start) of rolld may have reassigned the job before it
     // ended.
     if (newer && at(look.ended) >= rules.lease + rules.fence) return;
     if (newer) {  // count ticks from the start of the new incarnation

@@ -47,8 +47,8 @@ class SilenceBound {
     Instant lease_ends(const LeaseRules& rules) const { return silent_since_ + rules.lease; }
     Instant killed_at(const LeaseRules& rules) const { return lease_ends(rules) + rules.fence; }
 
-    // Lowers the bound after an answer that names the attempt. The result depends on when the
-    // heartbeat was sent, not on when the answer arrived.
+    // Lowers the bound after an answer that names the attempt. The new bound counts from the time
+    // when the heartbeat was sent, not from the time when the answer arrived.
     void answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                   std::uint64_t counter, const LeaseRules& rules);
 
@@ -59,8 +59,8 @@ class SilenceBound {
     void looked(const Look& look, const LeaseRules& rules);
 
     // Updates the bound after a look at a beacon that is not trusted. Never lowers the bound.
-    // Raises the bound if the look shows more ticks than this machine's clock has measured, because
-    // the clock then stood still while rolld counted silence.
+    // Raises it if the look shows more ticks than this machine's clock has measured: the clock then
+    // stood still while rolld counted silence.
     void doubted(const Look& look, const LeaseRules& rules);
 
   private:

@@ -1,5 +1,5 @@
-// The attempts that were started on this node. None of them may start here again, even if rolld
-// restores an older ledger in which the attempt has not started yet.
+// The attempts that were started on this node. They must not start here again, even if rolld
+// restores an older ledger in which they have not started yet.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ struct ExitStatus {
 };
 
 enum class StopCause {
-    Asked,       // rolld ordered the stop
+    Asked,       // rolld ordered to stop the attempt
     Fenced,      // rolld reported that the attempt is not current
     Superseded,  // a later attempt of the job arrived
     LeaseLost,   // the bound (lease.hpp) reached the lease
@@ -28,13 +28,13 @@ enum class StopCause {
 };
 
 struct Ending {
-    // true if the program is the job's own command; Roll then distinguishes only exit status 0 from
-    // every other exit
+    // true if the program is the job's own command: every exit status but 0 then means
+    // failure
     bool command = false;
     // exit of each local rank; nullopt: the exit was not seen
     std::vector<std::optional<ExitStatus>> exits;
     std::vector<std::string> failures{};  // failure that each local rank reported; empty: none
-    std::optional<int> first_failed{};    // local rank that was the first to fail by itself
+    std::optional<int> first_failed{};    // local rank that failed by itself before any other
     int first_rank = 0;                   // global rank of this node's first rank
     std::optional<StopCause> stopped{};
     std::string stop_reason{};

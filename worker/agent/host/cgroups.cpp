@@ -50,7 +50,7 @@ std::optional<std::int64_t> number_after(const fs::path& file, std::string_view 
 
 }  // namespace
 
-// A line of mountinfo is "ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [FIELD...] - TYPE SOURCE
+// A line of mountinfo: "ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [FIELD...] - TYPE SOURCE
 // OPTIONS".
 std::vector<fs::path> own_cgroups(std::string_view controller, const fs::path& proc) {
     const std::string own = path_in(controller, proc);

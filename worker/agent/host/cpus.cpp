@@ -72,8 +72,8 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
         parse_number<int>(value_of(environment, "SLURM_CPUS_PER_TASK")).value_or(on_node);
     const std::string binding = value_of(environment, "ROLL_CPU_BINDING");
     if (on_node < 1) return {usable, binding == "slots"};
-    // The process is also bound if it has all CPUs of the node: with --exclusive, Slurm gives all
-    // CPUs to the allocation, regardless of the number that was granted to one task.
+    // A process with all CPUs of the node is bound, too: with --exclusive, Slurm gives the
+    // allocation all CPUs, whatever number was granted to one task.
     const bool bound = usable == on_node || usable == of_task;
     const bool own = bound && binding != "none";
     return {own ? usable : std::clamp(of_task, 1, usable), own};

@@ -1,9 +1,9 @@
 // Assigns a node's CPUs to slots. All functions except machine_cpus() are pure.
 //
-// A worker pins its programs only if no other process was granted the worker's CPUs. This is the
-// case if the worker's affinity holds exactly as many CPUs as Slurm granted. On a shared node where
-// Slurm does not limit the affinity, two workers would pin to the same CPUs. In that case the grant
-// only sets the number of threads.
+// A worker pins its programs only if no other process was granted its CPUs, which is the case if
+// its affinity holds exactly as many CPUs as Slurm granted. On a shared node where Slurm does not
+// limit the affinity, two workers would pin to the same CPUs, so there the grant only sets the
+// number of threads.
 #pragma once
 
 #include <filesystem>
@@ -49,8 +49,8 @@ std::vector<int> numa_of_gpus(const std::vector<Cpu>& cpus,
                               const std::vector<std::vector<int>>& near_gpus);
 
 // Divides `cpus` into equal shares, one per slot. Keeps the threads of a core, and CPUs of one NUMA
-// node, in one share, and prefers CPUs near the slot's GPU. Slot s of S slots uses GPU s * G / S of
-// G GPUs. `near_gpus` holds the CPUs near each GPU (empty if unknown). Returns an empty list if
+// node, in one share, and prefers CPUs near the slot's GPU. Of S slots and G GPUs, slot s uses GPU
+// s * G / S. `near_gpus` holds the CPUs near each GPU (empty if unknown). Returns an empty list if
 // there are fewer CPUs than slots.
 std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int slots,
                                          const std::vector<std::vector<int>>& near_gpus);

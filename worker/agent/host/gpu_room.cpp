@@ -9,8 +9,8 @@ namespace {
 
 std::string mib(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-// Returns a process's name. Returns an empty string if the process has ended, or if this process
-// runs in another PID namespace. Inside a namespace, the driver's process ids are not the ids in
+// Returns a process's name. Returns "" if the process has ended, or if this
+// process is in another PID namespace, where the driver's process ids do not match
 // /proc.
 std::string program_of(std::int64_t pid) {
     if (::getpid() == 1) return {};

@@ -7,7 +7,7 @@ namespace roll::agent {
 
 GpuWatch::GpuWatch(std::function<std::vector<int>()> meter) : seen_(std::make_shared<Seen>()) {
     if (!meter) return;
-    // The thread is detached, not joined, because a driver call may never return.
+    // Detach the thread, because a driver call may never return.
     std::thread([meter = std::move(meter), watched = std::weak_ptr(seen_)] {
         constexpr std::chrono::seconds kBetween{2};
         for (; !watched.expired(); std::this_thread::sleep_for(kBetween)) {

@@ -22,8 +22,8 @@ std::vector<std::string> links_up(const fs::path& sys) {
     std::vector<std::string> up;
     std::error_code error;
     for (const fs::path& link : entries(sys / "class/net")) {
-        // Only interfaces of a hardware device have this entry; bridges, tunnels and loopback do
-        // not.
+        // Bridges, tunnels and loopback have no hardware device, and so lack this
+        // entry.
         const bool device = fs::exists(link / "device", error);
         if (device && read_file(link / "operstate").value_or("").starts_with("up"))
             up.push_back(link.filename());

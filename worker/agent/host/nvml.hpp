@@ -12,8 +12,8 @@ namespace roll::agent {
 // Returns the number of GPUs. Returns 0 without the library or a driver.
 int count_gpus();
 
-// Returns the CPUs near each GPU; the entry of a GPU is empty if its CPUs are unknown. `names` are
-// as in CUDA_VISIBLE_DEVICES: indices, UUIDs or MIG instances.
+// Returns the CPUs near each GPU; a GPU's entry is empty if its CPUs are unknown. `names` are
+// CUDA's names, as in CUDA_VISIBLE_DEVICES: indices, UUIDs or MIG instances.
 std::vector<std::vector<int>> cpus_near_gpus(const std::vector<std::string>& names);
 
 // Returns the bytes in use on each GPU or MIG instance; 0 if the use is unknown.

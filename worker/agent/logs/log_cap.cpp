@@ -9,8 +9,8 @@
 
 namespace roll::agent {
 
-// After a cut, the program's next output is appended to the remaining bytes, because the log is
-// opened in append mode.
+// The log is opened in append mode, so the program's next output follows the remaining
+// bytes.
 bool cap_log(const std::string& file, std::int64_t bytes_max) {
     struct stat info {};
     if (bytes_max <= 0 || ::stat(file.c_str(), &info) != 0 || info.st_size <= bytes_max)

@@ -79,7 +79,7 @@ void LogPipe::begin(short revents) {
     thread_ = std::thread([this] { copied_ = copy(); });
 }
 
-// Waits for the copying thread. If no thread was started, this function copies what is left in the
+// Waits for the copying thread. If there is none, copies what is left in the
 // pipe.
 Result<void> LogPipe::finish() {
     if (thread_.joinable()) {

@@ -17,7 +17,7 @@ std::string slurm_name(const std::string& node, bool pilot) {
     return pilot && numbered ? node.substr(0, end) : node;
 }
 
-// Returns the same number for each node as Slurm writes it: "4(x2)".
+// Returns the same number for each node in Slurm's notation: "4(x2)".
 std::string on_each(int number, int nodes) {
     return std::to_string(number) + (nodes > 1 ? "(x" + std::to_string(nodes) + ")" : "");
 }

@@ -111,9 +111,9 @@ Result<CommandDocument> read_command(const Json& document) {
     return result;
 }
 
-// With `cleanup`, the shell stays the parent of the program and survives SIGTERM. Without
-// `cleanup`, the program replaces the shell (exec). `wait` returns early when a signal arrives, so
-// it is repeated until the program has ended.
+// With `cleanup`, the shell stays the parent of the program and survives SIGTERM; otherwise the
+// program replaces the shell (exec). A signal makes `wait` return early, so it is repeated until
+// the program has ended.
 std::vector<std::string> shell_words(const CommandDocument& document, bool forwards_sigterm) {
     constexpr const char* kForward =
         "exec 9<&0\n\"$@\" <&9 9<&- &\nchild=$!\n"

@@ -20,7 +20,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// in the order in which `auto` chooses
+// the order in which `auto` chooses a runtime
 constexpr std::array<const char*, 3> kRuntimes = {"podman", "apptainer", "enroot"};
 
 constexpr Millis kRemoveTime{20000};
@@ -52,7 +52,8 @@ Bind bind_of(const std::string& text) {
 
 // Returns all binds. A bind of the job file replaces the default bind at the same target.
 std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
-    std::map<std::string, Bind> binds;  // by target: a directory comes before what is inside
+    // sorted by target, so that a directory comes before what is inside it
+    std::map<std::string, Bind> binds;
     for (const std::string& given : {place.output, place.directory}) {
         const std::string directory = without_slash(given);
         binds[directory] = {directory, directory};
@@ -79,7 +80,7 @@ std::set<std::string> names_of(const std::map<std::string, std::string>& environ
 }
 
 // Returns whether a variable of this name changes what a runtime itself does, such as where it
-// keeps its images. A runtime must run with the value of roll-worker.
+// keeps its images. Such a variable must have the value of roll-worker.
 bool configures_runtime(const std::string& name) {
     constexpr std::array<std::string_view, 7> kNames = {"HOME",
                                                         "PATH",
@@ -94,9 +95,9 @@ bool configures_runtime(const std::string& name) {
                                [&](std::string_view start) { return name.starts_with(start); });
 }
 
-// Returns an option for each variable that a container gets. Only the names of variables are on the
-// command line, because values may be secrets; the runtime takes the values from its environment.
-// The exceptions are the variables that configure the runtime.
+// Returns an option for each variable that a container gets. The command line has only the names of
+// variables, because values may be secrets; the runtime takes the values from its own environment.
+// Variables that configure the runtime are an exception.
 Words environment_options(const std::map<std::string, std::string>& environment) {
     Words words;
     for (const std::string& name : names_of(environment)) {
@@ -116,9 +117,9 @@ void keep_runtime_apart(std::vector<std::string>& variables) {
 // Returns the label that marks the containers of a roll-worker.
 std::string label_of(const std::string& session) { return "roll.worker=" + session; }
 
-// Returns a command that removes containers by running `words`, repeatedly if it fails: while
-// Podman has not noticed that the processes of a container were killed, it refuses to remove the
-// container.
+// Returns a command that removes containers by running `words`. Repeats them if they fail:
+// Podman refuses to remove a container until it has noticed that the container's processes were
+// killed.
 Words removal(const Words& words) {
     constexpr const char* kRepeat = "for i in 1 2 3 4 5 6; do \"$@\" && exit; sleep 1; done";
     Words result = {"/bin/sh", "-c", kRepeat, "roll"};
@@ -126,9 +127,9 @@ Words removal(const Words& words) {
     return result;
 }
 
-// Without --cgroups=disabled the container would leave the cgroups that limit the attempt. Podman
-// requires a PID namespace then, and process 1 of such a namespace ignores SIGTERM by default;
-// --init makes the command another process.
+// --cgroups=disabled keeps the container in the cgroups that limit the attempt. Podman then
+// requires a PID namespace, whose process 1 ignores SIGTERM by default. With --init, the command is
+// not process 1.
 Words podman(const Container& container, const ContainerPlace& place,
              const std::map<std::string, std::string>& environment, const LaunchSite& site) {
     Words words = {"run",
@@ -165,7 +166,7 @@ Words podman_exec(const std::string& path, const Container& container, const Con
     return words;
 }
 
-// Apptainer hands on the whole environment except PATH and LD_LIBRARY_PATH.
+// Apptainer passes on the whole environment except PATH and LD_LIBRARY_PATH.
 Words apptainer(const Container& container, const ContainerPlace& place) {
     Words words = {"exec"};
     if (place.gpus) words.emplace_back("--nv");

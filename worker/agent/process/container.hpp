@@ -25,7 +25,7 @@ Result<Container> read_container(const Json& json);
 // Returns the path of each container runtime in the directories of `path`, a value of PATH.
 std::map<std::string, std::string> find_runtimes(const std::string& path);
 
-// Returns the name of the runtime that runs the container; empty if this node has none that fits.
+// Returns the name of the runtime that runs the container; empty if this node has no suitable one.
 std::string runtime_of(const Container& container, const LaunchSite& site);
 
 // One process of an attempt that runs in a container
@@ -33,7 +33,7 @@ struct ContainerPlace {
     std::string name;       // name of the container, unique on the node
     std::string output;     // output directory of the job
     std::string directory;  // working directory of the job
-    bool gpus = false;      // the attempt has GPUs
+    bool gpus = false;      // true: the attempt has GPUs
 };
 
 // Makes the program that was added to the plan last run in the container, with the variables

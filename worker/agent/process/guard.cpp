@@ -61,8 +61,8 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     return plan.gang ? meeting_.open(*plan.gang) : Result<void>();
 }
 
-// Returns the descriptor for a program's output. Roll's own programs get the log itself, so that
-// their output survives a killed guard; other programs get a pipe.
+// Returns the descriptor for a program's output. Roll's own programs write to the log itself, so
+// that their output survives a killed guard. Other programs write to a pipe.
 Result<io::Descriptor> Guard::output_of(const std::string& log, bool own) {
     if (own) return open_log(log);
     ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(log, log_bytes_max_));
@@ -174,8 +174,8 @@ void Guard::fail_as(const Verdict& verdict) {
     killing_ = true;
 }
 
-// Fails the attempt because an output cannot be written (full, read-only, quota, permission). This
-// is the job's own fault.
+// Fails the attempt because an output cannot be written (full, read-only, quota, permission). The
+// failure counts as the job's own.
 void Guard::fail_preparing(const Error& error) {
     if (error.code == ErrorCode::Unavailable) return fail_as({Infra, 1, error.message});
     if (error.code == ErrorCode::Refused)
@@ -183,9 +183,9 @@ void Guard::fail_preparing(const Error& error) {
     fail_as({Invalid, protocol::kExitInvalid, error.message});
 }
 
-// Fails the attempt. If the job's own program cannot be run at all, the outcome is Invalid,
-// because this would recur. Any other error may not recur on another node or later, so the outcome
-// is Infra and the attempt is retried.
+// Fails the attempt. If the job's own program cannot be run at all, a retry would fail, too, so the
+// outcome is Invalid. Any other error may not happen on another node or later, so the outcome is
+// Infra and the attempt is retried.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
     const bool cannot_run =
@@ -195,7 +195,7 @@ void Guard::fail_with(const Error& error, bool own_programs) {
 }
 
 void Guard::read_orders() {
-    if (!talk_.fill()) killing_ = true;  // kill the attempt, because roll-worker has ended
+    if (!talk_.fill()) killing_ = true;  // roll-worker has ended, so kill the attempt
     obey_all();
 }
 
@@ -252,8 +252,8 @@ void Guard::kill_round() {
         if (process.state != 'Z') ::kill(process.pid, SIGKILL);
 }
 
-// Reaps the processes that have ended. The resource usage of a process includes the children for
-// which it has waited. The guard itself reaps the other children.
+// Reaps the processes that have ended. The usage of a process includes the children that it has
+// waited for itself. The guard reaps all other children.
 void Guard::reap() {
     for (;;) {
         siginfo_t ended{};
@@ -286,7 +286,7 @@ void Guard::take_end(pid_t pid, int status) {
         check_end_ = status == 0 ? "" : how + std::to_string(number);
     }
     const auto program = std::ranges::find(programs_, pid);
-    // not a program, but an orphan that this guard inherited as a subreaper
+    // not a program, but an orphan that became a child of this guard
     if (program == programs_.end()) return;
     *program = 0;
     const auto index = program - programs_.begin();
@@ -300,7 +300,7 @@ void Guard::take_end(pid_t pid, int status) {
               std::to_string(number));
 }
 
-// Ends the attempt if it has used more memory than its limit. This is the job's own failure.
+// Ends the attempt if it has used more memory than its limit. The failure counts as the job's own.
 void Guard::watch_memory() {
     if (!started_at_ || out_of_memory_) return;
     const auto reason = memory_.look(boot_now());
@@ -329,9 +329,9 @@ void Guard::run_after(const Program& program) {
     }
 }
 
-// Finishes copying the logs. If the copying failed and the program failed too, the error of the
-// copying becomes the reason, because the program may have failed only because it could not write
-// its log.
+// Finishes copying the logs. If both the copying and the program failed, the error of the copying
+// becomes the reason, because the program may have failed only because it could not write its
+// log.
 void Guard::finish_logs() {
     for (const auto& pipe : pipes_)
         if (const auto copied = pipe->finish(); !copied && failed_) fail_preparing(copied.error());
@@ -381,7 +381,7 @@ void Guard::run(const GuardPlan& plan) {
         while (io::next_signal(signals_)) continue;
         reap();
         watch_memory();
-        obey_all();  // read orders again, because some may have arrived together with the plan
+        obey_all();  // Some orders may have arrived together with the plan, so read orders again.
         advance(plan);
         open_shells();
         cap_logs(plan);
@@ -405,8 +405,8 @@ void Guard::run(const GuardPlan& plan) {
     tell_usage();
 }
 
-// Waits for a signal, output or an order. Does not wait for orders while killing, because no order
-// matters then.
+// Waits for a signal, output or an order. While killing, ignores orders, because none matters any
+// more.
 void Guard::wait() {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});
@@ -424,7 +424,7 @@ int run_guard() {
     io::become_subreaper();
     const bool has_reaper = ::fcntl(kGuardReaper, F_SETFD, FD_CLOEXEC) == 0;
     const io::Descriptor reaper(has_reaper ? kGuardReaper : -1);
-    // Queue the signals, because only SIGKILL may end a guard before its attempt ends.
+    // Queue the signals: before its attempt ends, only SIGKILL may end a guard.
     const io::Descriptor signals =
         io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
                            SIGTSTP, SIGTTIN, SIGTTOU});

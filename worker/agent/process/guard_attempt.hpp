@@ -91,7 +91,7 @@ class Guard {
     std::size_t checked_ = 0;  // number of checks that have passed
     pid_t check_ = 0;          // process id of the running check
     Instant check_until_{};
-    // Failure of the check that has just finished; "" if that check passed
+    // Result of the check that has just finished: "" if it passed, else its failure
     std::optional<std::string> check_end_{};
     GangMeeting meeting_{};
     Instant capped_{};

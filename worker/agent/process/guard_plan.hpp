@@ -27,8 +27,8 @@ struct Program {
     std::vector<int> cpus{};  // CPUs to bind the program to; empty: no binding
     std::string error_log{};  // path of the log for stderr; empty: `log`
     std::string link{};       // path of a link to `log` that is created; empty: none
-    // Words before a command that make it run in the program's container; empty: no container. The
-    // word kTerminalOption is left out if the command gets no terminal
+    // Words that run a command in the program's container, put before the command; empty: no
+    // container. If the command gets no terminal, the word kTerminalOption is left out
     std::vector<std::string> enter{};
     friend bool operator==(const Program&, const Program&) = default;
 };
@@ -37,8 +37,8 @@ struct Program {
 struct NodeCheck {
     Program program;
     int timeout_seconds = 60;
-    // True if the site set this check; false if the job did. If a site's check fails, the machine
-    // is at fault
+    // True if the site set this check, false if the job did. A failed check of the site is the
+    // machine's fault
     bool site = false;
     friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
 };
@@ -60,8 +60,8 @@ struct GuardPlan {
     std::vector<std::string> directories;
     std::string launch_file;  // path of the launch file; empty: none is written
     std::string launch;
-    // True for Roll's own programs: they write their logs directly, and failing to run one is not
-    // the job's fault. The log of any other program is created at its first output.
+    // True for Roll's own programs: they write their logs directly, and a failure to run one is not
+    // the job's fault. For any other program, the log is created at its first output.
     bool own_programs = true;
     std::vector<NodeCheck> checks{};
     std::vector<Program> programs;

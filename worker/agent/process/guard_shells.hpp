@@ -37,11 +37,12 @@ class GuardShells {
     void hang_up_all(Instant now);
     void kill_overdue(Instant now);
 
-    // Returns true if `pid` is one of the programs. `status` is from wait(). `attempt_ends`: the
-    // program ends because its attempt ends.
+    // Returns true if `pid` is one of the programs. `status` is from wait(). `attempt_ends` says
+    // that the program ends because its attempt ends.
     bool take_end(pid_t pid, int status, bool attempt_ends);
 
-    // An attempt whose terminal owns it ends with the program of this terminal.
+    // Returns true if a terminal owns the attempt and its program still runs. The attempt ends with
+    // this program.
     bool owner_runs() const { return owner_ != 0; }
     std::optional<int> owner_status() const { return owner_status_; }
 

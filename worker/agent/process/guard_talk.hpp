@@ -24,9 +24,9 @@ struct Talk {
 
     // Reads from the socket. Returns false if roll-worker has ended.
     bool fill();
-    // Buffers `line` until flush(). The guard flushes before it waits, so that several lines wake
-    // roll-worker once.
-    // Sends one line. A newline in `line` becomes a space, because each line is a message.
+    // Buffers `line` until flush(). The guard flushes before it waits, so that several lines
+    // wake roll-worker only once. A newline in `line` becomes a space, because each line is a
+    // message.
     void say(std::string line) {
         std::ranges::replace(line, '\n', ' ');
         unsaid += line + '\n';
@@ -42,7 +42,7 @@ struct ShellOrder {
 // Splits the order and removes its descriptors from `talk`.
 ShellOrder take_shell_order(const std::string& line, Talk& talk);
 
-// Returns the next plan, or nullopt if roll-worker has ended. Skips orders for the previous
+// Returns the next plan; nullopt if roll-worker has ended. Skips orders for the previous
 // attempt.
 std::optional<GuardPlan> next_plan(Talk& talk);
 

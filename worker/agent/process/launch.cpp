@@ -44,8 +44,8 @@ std::string visible_devices(const std::vector<int>& gpus, const std::vector<std:
     return result;
 }
 
-// Returns how much memory of each GPU may be in use before the programs start. This is half a GiB
-// more than when the worker started, because monitoring tools may have contexts on the GPU.
+// Returns how much memory of each GPU may be in use before the programs start: half a GiB more than
+// at the worker's start, because monitoring tools may have opened the GPU since.
 std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& site) {
     constexpr std::int64_t kSlackBytes = 512LL << 20;
     std::vector<GpuRoom> room;
@@ -71,8 +71,8 @@ void add_gpu_share(int percent, const LaunchSite& site, Environment& environment
     add("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
 }
 
-// Makes waiting OpenMP threads sleep soon. On shared cores, threads that spin would occupy the
-// cores of the threads that they wait for.
+// Makes waiting OpenMP threads sleep soon. Threads that spin would take the cores from the very
+// threads that they wait for.
 void let_waiting_threads_sleep(const LaunchSite& site, Environment& environment) {
     if (is_set(site.environment, "GOMP_SPINCOUNT") || is_set(site.environment, "OMP_WAIT_POLICY"))
         return;
@@ -174,8 +174,8 @@ Environment gang_environment(const protocol::StartOrder& order, int local_rank) 
             {"ROLL_HOSTFILE", host_file_of(order)}};
 }
 
-// Plans where the processes of a gang meet. The file names have the attempt's nonce, so that files
-// of an earlier job with the same output directory are not mistaken for files of this attempt.
+// Plans where the processes of a gang meet. The file names contain the attempt's nonce, so that
+// files of an earlier job in the same output directory are not mistaken for this attempt's.
 Gang gang_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Gang gang;
     gang.first = order.node_rank == 0;
@@ -260,8 +260,8 @@ std::vector<std::string> patterns_of(const Json& document) {
     return patterns;
 }
 
-// Returns the command of the check `builtin`, which is part of roll-worker. The site's check tests
-// only the machine; the job's check also tests the job's output directory.
+// Returns the command of the check `builtin`, a part of roll-worker. The site's check tests only
+// the machine, and the job's check also the job's output directory.
 std::vector<std::string> builtin_check(const protocol::StartOrder& order, const LaunchSite& site,
                                        bool is_site) {
     const bool gpus = is_site || !order.gpus.empty();
@@ -325,7 +325,7 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
         if (check.program.arguments.empty())
             return fail(ErrorCode::InvalidArgument, "the job's check.command is empty");
     }
-    // a copy, because the checks do not get the variables that are added for the programs
+    // a copy: the checks do not get the variables that are added for the programs below
     Environment environment = common;
     for (const auto& [name, value] : order.secrets) environment[name] = value;
     if (order.kind == "command") {

@@ -58,8 +58,8 @@ bool delegate(const fs::path& wall, const std::string& controller) {
                set(group / "cgroup.subtree_control", "+" + controller).has_value();
     };
     if (!enable(own)) {
-        // The kernel refuses to enable a controller while processes are in the cgroup. Move this
-        // process, in case it is the only one there.
+        // The kernel refuses to enable a controller while the cgroup has processes. Move this
+        // process, which may be the only one there.
         const fs::path leaf = wall.string() + ".worker";
         const std::string self = std::to_string(::getpid());
         if (!make(leaf) || !set(leaf / "cgroup.procs", self)) return false;
@@ -72,8 +72,8 @@ bool delegate(const fs::path& wall, const std::string& controller) {
     return enable(wall);
 }
 
-// Makes the cgroup of v1 that holds the attempts' cgroups, and tests whether a limit can be set in
-// it. Returns an empty path if this host does not allow it.
+// Makes the cgroup of v1 that holds the attempts' cgroups, and tests whether limits can be set in
+// it. Returns an empty path if they cannot.
 fs::path make_v1(const std::string& controller, const std::string& session, const fs::path& proc) {
     const auto [file, value] = controller == "memory"
                                    ? std::pair("memory.limit_in_bytes", "67108864")

@@ -30,10 +30,11 @@ class Limiter {
     Limiter() = default;
 
     // Finds the controllers that roll-worker may use. `wall` is the cgroup v2 of its attempts, or
-    // empty; `session` names the cgroups of v1. In cgroup v2, only a cgroup without processes can
-    // limit the cgroups below it. roll-worker may therefore have to move to a cgroup of its own.
-    // Call this function before any child is started. `proc` is the directory with the files cgroup
-    // and mountinfo of this process.
+    // empty; `session` names the cgroups of v1. `proc` is the directory with the files cgroup and
+    // mountinfo of this process.
+    //
+    // In cgroup v2, only a cgroup without processes can limit the cgroups below it, so roll-worker
+    // may have to move to a cgroup of its own. Call this function before any child is started.
     static Limiter choose(const std::filesystem::path& wall, const std::string& session,
                           const std::filesystem::path& proc = "/proc/self");
 

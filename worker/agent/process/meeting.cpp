@@ -27,8 +27,8 @@ int first_port() {
     const std::string range = read_file("/proc/sys/net/ipv4/ip_local_port_range").value_or("");
     const int lowest = std::atoi(range.c_str());
     constexpr int kUnprivileged = 1024;
-    // If the kernel's range leaves too few ports below it, take the highest ports, above its usual
-    // range.
+    // If too few ports are left below the kernel's range, take the highest ports, which are above
+    // its usual range.
     return lowest >= kUnprivileged + kPorts ? lowest - kPorts : 65535 - kPorts;
 }
 
@@ -50,7 +50,7 @@ io::Descriptor reserve(int port) {
 template <class Address>
 bool can_bind(Address address, int family) {
     const io::Descriptor probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // Without IPv6, no IPv6 socket can be made, and the port counts as free.
+    // Without IPv6, no IPv6 socket can be made; count the port as free.
     if (!probe) return family == AF_INET6;
     const int alone = 1;
     if (family == AF_INET6)

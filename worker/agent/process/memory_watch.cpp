@@ -15,8 +15,9 @@ namespace roll::agent {
 namespace {
 
 constexpr Millis kBetweenLooks{1000};
-// Determines the time between looks if a cgroup enforces a limit. A program that fills memory at 5
-// GB/s fills at most half of its limit between two looks.
+// Rate at which memory is assumed to grow, from which the time between looks follows if a cgroup
+// enforces the limit: a program that fills memory at 5 GB/s fills at most half of its limit between
+// two looks.
 constexpr std::int64_t kBytesPerMilli = 10'000'000;
 constexpr std::int64_t kMillisLeast = 5;
 constexpr std::int64_t kMillisMost = 100;
@@ -71,7 +72,7 @@ std::int64_t MemoryWatch::measure(bool proportional) {
     }
     if (largest.pid > 0) {
         largest.name = name_of_process(largest.pid);
-        // The name is empty if the process has ended meanwhile.
+        // The process may have ended meanwhile. Its name is then empty.
         if (!largest.name.empty()) largest_ = std::move(largest);
     }
     return sum;
@@ -81,8 +82,8 @@ bool MemoryWatch::was_killed() const {
     return !limit_.cgroup.empty() && kills_for_memory(limit_.cgroup) > 0;
 }
 
-// Resident memory counts a shared page once for each process, so it is only an upper bound. An
-// exact measurement takes long for large processes. It is made only if the bound is above the
+// Resident memory counts a shared page once for each process, so it is only an upper bound, and an
+// exact measurement takes long for large processes. Measure exactly only if the bound is above the
 // limit, or well above the bound at the highest measurement so far.
 std::optional<std::string> MemoryWatch::look(Instant now) {
     if (was_killed()) {
@@ -91,8 +92,8 @@ std::optional<std::string> MemoryWatch::look(Instant now) {
         return reason(used);
     }
     if (now - looked_ < interval()) return std::nullopt;
-    // If the kernel enforces the limit, a look is needed only for the peak, and for the name of the
-    // largest process once the limit is near.
+    // If the kernel enforces the limit, a look serves only to find the peak and, near the limit,
+    // the name of the largest process.
     const bool enforced = !limit_.cgroup.empty();
     const bool calm = enforced && used_memory(limit_.cgroup) < limit_.bytes / 2;
     if (calm && now - looked_ < kBetweenLooks) return std::nullopt;
@@ -112,8 +113,8 @@ void MemoryWatch::note_ended(pid_t pid, std::int64_t peak, const std::string& na
 }
 
 std::string MemoryWatch::reason(std::int64_t used) const {
-    // A killed process that is much larger than the largest process of the last look has grown
-    // since then.
+    // If the killed process is much larger than the largest process of the last look, it has grown
+    // since.
     const bool unseen = killed_.bytes / 4 > largest_.bytes;
     const Process& process = unseen ? killed_ : largest_;
     const std::string limit = spec::size_text(limit_.bytes);
@@ -122,7 +123,7 @@ std::string MemoryWatch::reason(std::int64_t used) const {
     const auto unit = limit.substr(limit.find(' '));
     if (text.ends_with(unit)) text.resize(text.size() - unit.size());
     text = fmt::format("out of memory: used {} of {}", text, limit);
-    // Name no small process: the process to blame has then never been seen.
+    // If only small processes were seen, name none: the process to blame was never seen.
     if (process.bytes < used / 8) return text;
     return text + fmt::format(" ({}, pid {})", process.name, process.pid);
 }

@@ -1,6 +1,6 @@
 // Watches the memory of an attempt's processes. Records the peak, and detects when the attempt uses
 // more than its limit. If a cgroup enforces the limit, the kernel kills a process, and the watch
-// detects this and names the process. Otherwise the watch itself compares the memory with the
+// notices this and names the process. Otherwise the watch itself compares the memory with the
 // limit.
 #pragma once
 
@@ -30,14 +30,14 @@ class MemoryWatch {
     // Returns the longest time until the next look.
     Millis interval() const;
 
-    // Takes a look if it is due. Returns "out of memory: used 3.9 of 4 GiB (python3, pid 123)" if
-    // the attempt has used more than its limit, else nullopt. The text names no process if the
-    // process was never seen. Call it after each wait.
+    // Takes a look if it is due. If the attempt has used more than its limit, returns "out of
+    // memory: used 3.9 of 4 GiB (python3, pid 123)", else nullopt. The text names no process that
+    // was never seen. Call this function after each wait.
     std::optional<std::string> look(Instant now);
 
-    // Records a process that has ended and its peak memory in bytes, which includes its children.
-    // `name` is the name of a process that SIGKILL has ended, because the kernel may have sent this
-    // signal. It is empty for any other process.
+    // Records a process that has ended, and its peak memory in bytes, which includes its
+    // children. `name` is its name if SIGKILL ended it (the kernel may have sent this signal),
+    // else empty.
     void note_ended(pid_t pid, std::int64_t peak, const std::string& name);
 
     // Returns the peak memory in bytes. This is the highest sum over all processes at a look, or

@@ -26,8 +26,8 @@ void say(int descriptor, const std::string& line) {
 }  // namespace
 
 // Starts the reaper if it does not run. Guards that were started earlier hold the pipe of the
-// previous reaper, so the new reaper gets no line from them. The new reaper finds the processes of
-// those guards through the run directory.
+// previous reaper, so the new one gets no line from them. It finds their processes through the run
+// directory.
 void Reaper::keep(Instant now) {
     if (arguments_.empty() || now - started_ < kBetweenStarts) return;
     if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0) return;
@@ -61,8 +61,8 @@ static void take_line(const std::string& line, LastWords& words) {
     if (what == "clean" && text >> guard.pid >> guard.started) words.clean.insert(guard);
 }
 
-// Waits until roll-worker and all guards have ended. Waits at most kPatience after roll-worker's
-// end: a guard that is stopped by SIGSTOP keeps the pipe open, and the reaper kills it afterwards.
+// Waits until roll-worker and all guards have ended, but at most kPatience after roll-worker's end.
+// A guard that SIGSTOP has stopped keeps the pipe open; the reaper kills it afterwards.
 LastWords await_last_words(int descriptor) {
     constexpr Millis kPatience{3000};
     const pid_t worker = ::getppid();

@@ -21,8 +21,8 @@
 namespace roll::agent {
 namespace {
 
-// Time for a guard to end after its roll-worker has ended. Usually this takes milliseconds. A guard
-// that is stopped by a signal or hangs is killed after this time.
+// Time that a guard has to end after its roll-worker has ended, which usually takes milliseconds.
+// After this time, the guard counts as stopped or hung and is killed.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
 constexpr std::int64_t kJournalBytesMax = 4 << 20;
@@ -53,8 +53,8 @@ void kill_and_wait(const std::vector<io::ProcessInfo>& processes) {
         io::wait_ended(process.pid, process.started, kKillTime);
 }
 
-// Kills the attempt's processes. Repeats this until no process is found, because a process may fork
-// while it is killed.
+// Kills the attempt's processes, repeatedly until none is found, because a process may fork while
+// it is killed.
 void kill_all_of_attempt(const std::string& session, const AttemptKey& key) {
     for (int round = 0; round < 10; ++round) {
         const auto processes = processes_of_attempt(session, key);
@@ -232,9 +232,9 @@ WallKind RunDirectory::wall_of(const Record& record) const {
     return found == walls_.end() ? WallKind::Marks : found->kind;
 }
 
-// Ends the processes of an attempt. First ends the guard, with all processes below it. Then finds
-// remaining processes by their environment, even in other sessions or with another parent. A guard
-// that is process 1 of a PID namespace ends after all others in the namespace.
+// Ends the processes of an attempt: first the guard with all processes below it, then processes
+// that are found by their environment, even in other sessions or with another parent. A guard that
+// is process 1 of a PID namespace ends after all others in the namespace.
 void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
     if (record.boot != boot_) return;
     if (record.guard > 0 && !io::wait_ended(record.guard, record.guard_started, kGuardTime)) {
@@ -325,8 +325,8 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
-    // If no record is left, write the "forget" line now: otherwise it would wait for the next
-    // write, which may come much later.
+    // If no record is left, write the "forget" line now. It would otherwise wait for the next
+    // write, which may be much later.
     if (records_.empty()) static_cast<void>(append(""));
 }
 

@@ -61,8 +61,8 @@ class RunDirectory {
     // Returns the sessions of the roll-workers that started the recorded attempts.
     std::set<std::string> sessions() const;
 
-    // Returns true if no process of any attempt can be left. `clean` has the guards that reported
-    // that no process is left below them. Requires that end_leftovers() was called.
+    // Returns true if certainly no process of any attempt is left. `clean` lists the guards that
+    // reported that no process is left below them. Requires that end_leftovers() was called.
     bool nothing_left(const std::set<ProcessName>& clean) const;
 
     // Records how the processes of this roll-worker's attempts are confined. Call it once, before
@@ -77,8 +77,8 @@ class RunDirectory {
     Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 
-    // Removes this directory unless reports are pending. Call it for a worker whose name is never
-    // used again.
+    // Removes this directory unless reports are pending. Call it for a worker whose name will never
+    // be used again.
     void remove();
 
     // Kills the attempt's processes that outlived its guard.
@@ -129,7 +129,7 @@ class RunDirectory {
     std::string boot_;
     std::map<AttemptKey, Record> records_{};
     std::vector<Built> walls_{};
-    io::Descriptor file_{};  // the journal
+    io::Descriptor file_{};  // the file with the journal
     std::int64_t bytes_ = 0;
     // "forget" lines that the next write includes; if roll-worker dies before that write, the next
     // roll-worker reports these ends again

@@ -62,9 +62,9 @@ void tell_program(const io::Descriptor& to, std::string& unsent, const std::stri
     write_on(to, unsent);
 }
 
-// Sends `line` with the descriptors `all`. A message carries a limited number of descriptors. A
-// longer list is therefore sent in several messages. The text of each message but the last is a
-// blank, which JSON skips.
+// Sends `line` with the descriptors `all`. A message carries a limited number of descriptors,
+// so a longer list needs several messages. All but the last have a blank as text, which JSON
+// skips.
 Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
                        std::string& unsent) {
     ssize_t sent = 0;
@@ -200,7 +200,7 @@ void Supervisor::order(const AttemptKey& key, const std::string& line) {
     const auto found = guarded_.find(key);
     if (found == guarded_.end()) return;
     GuardProcess& guard = found->second.guard;
-    // no limit on the unsent text, because an order to kill must not be dropped
+    // The unsent text has no limit, because an order to kill must not be dropped.
     guard.unsent += line;
     write_on(guard.socket, guard.unsent);
 }
@@ -332,8 +332,8 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
     }
 }
 
-// Ends the processes that roll-worker inherited from a killed guard, because roll-worker is a
-// subreaper. These are all children of roll-worker except the guards and the reaper.
+// Ends the processes that roll-worker inherited from a killed guard as a subreaper: all children of
+// roll-worker except the guards and the reaper.
 void Supervisor::end_orphans() {
     std::set<pid_t> ours(leaving_.begin(), leaving_.end());
     ours.insert(reaper_.pid());
@@ -353,7 +353,8 @@ void Supervisor::end_orphans() {
     }
 }
 
-// Starts a program that the attempt's killed guard cannot run any more. Does not wait for its end.
+// Starts a program that the attempt's guard cannot run any more, because it was killed. Does not
+// wait for its end.
 void Supervisor::run_after(const Program& program) {
     io::Spawn spawn;
     spawn.arguments = program.arguments;

@@ -72,8 +72,8 @@ class Supervisor {
     void add_polled(std::vector<pollfd>& polled) const;
     // Returns the events since the last call. Call it after each wait and when a child has ended.
     std::vector<ProcessEvent> collect();
-    // Starts an idle guard if there is none and another attempt may start, and keeps the reaper
-    // running. Call it when there is time.
+    // Starts an idle guard if there is none and another attempt may start. Keeps the reaper
+    // running. Call it when there is nothing more urgent to do.
     void stand_by();
     // Ends the reaper. Requires that no attempt has a process and that none will start.
     void dismiss_reaper() { reaper_.dismiss(); }

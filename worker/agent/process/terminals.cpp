@@ -18,8 +18,8 @@ constexpr Millis kBurst = 16 * kFrameTime;
 constexpr std::size_t kFrameBytes = 32 << 10;
 constexpr std::size_t kTakenStep = protocol::kTerminalWindow / 4;
 constexpr Millis kIdle{500};
-// Time for output that is still on its way in the kernel when a program has ended, and for which
-// the stream stays open because other processes hold it
+// Time for which a stream stays open after its program has ended: for output that is still in the
+// kernel, and if other processes hold the stream
 constexpr Millis kLastOutput{200};
 
 void make_nonblocking(int fd) { ::fcntl(fd, F_SETFL, O_NONBLOCK); }
@@ -172,7 +172,7 @@ bool Terminals::read_output(std::uint64_t id, Terminal& terminal, io::Descriptor
             if (n < 0 && errno == EINTR) continue;
             empty = n <= 0;
             if (n > 0) size += static_cast<std::size_t>(n);
-            // a terminal that no process has open gives EIO
+            // reading a terminal that no process has open gives EIO
             if (n == 0 || (n < 0 && errno != EAGAIN)) from.reset();
         }
         if (size > 0) {

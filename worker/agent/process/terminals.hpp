@@ -2,8 +2,8 @@
 // between rolld's messages and the programs that the guards run. Never blocks.
 //
 // Output is read only while rolld grants room for it, and all terminals together send at most
-// kFramesPerSecond messages, so that a program with much output does not load rolld. A terminal
-// without a sign of life of its client for protocol::kTerminalPatience is ended.
+// kFramesPerSecond messages, so that much output does not load rolld. A terminal ends if its client
+// shows no sign of life for protocol::kTerminalPatience.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ class Terminals {
 
     std::map<std::uint64_t, Terminal> terminals_{};
     std::vector<protocol::TerminalNews> news_{};
-    Instant next_frame_{};  // time at which the next message keeps the average rate
+    Instant next_frame_{};  // earliest time of the next message that keeps to the average rate
 };
 
 }  // namespace roll::agent

@@ -162,8 +162,8 @@ class StepServer {
     }
 
   private:
-    // Starts the tasks of the new steps. A step has no file until its srun has written the file. If
-    // the srun was killed before it wrote the file, the step never gets one.
+    // Starts the tasks of the new steps. A step gets its file only when its srun writes it, and
+    // never if the srun was killed before.
     void start_new() {
         for (int number = next_; path_exists(step_folder(folder_, number)); ++number) {
             if (started_.contains(number)) continue;

@@ -231,7 +231,7 @@ class StepRun {
                                   std::to_string(++passed_) + " " + std::to_string(number)));
     }
 
-    // Passes on the signal of sbatch's --signal once the signal is due.
+    // Passes on the signal of sbatch's --signal when it is due.
     void look_for_signal() {
         if (signalled_) return;
         const auto text = read_file(signal_file(folder_));

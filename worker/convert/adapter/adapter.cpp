@@ -18,7 +18,7 @@ using formats::LoraModule;
 
 std::int64_t bytes_of(tensor::DType dtype) { return tensor::bits_of(dtype) / 8; }
 
-// A matrix that is assembled from copies. Elements to which nothing is copied are zero.
+// A matrix that is assembled from copies. All other elements are zero.
 class Block {
   public:
     Block(tensor::DType dtype, std::int64_t rows, std::int64_t columns)

@@ -1,12 +1,12 @@
-// LoRA adapters of a native (Megatron) model. A fused native tensor (linear_qkv, linear_fc1) has
-// one LoRA. In PEFT, each HuggingFace module of the fused tensor has its own LoRA. Adapters are
-// held in memory completely, because they are small.
+// LoRA adapters of a native (Megatron) model. A fused native tensor (linear_qkv, linear_fc1)
+// has one LoRA, while PEFT has a LoRA for each HuggingFace module of the fused tensor.
+// Adapters are small and are held in memory completely.
 //
-// The product B A of a fused tensor has a single A. If PEFT's modules have different A's, or if
-// some modules have no LoRA, the fused A stacks the A's of the modules by rows. The rank of the
-// fused A is then the sum of the modules' ranks. In the fused B, each module has its own columns.
-// In all other columns, the module's rows are zero. The reader drops columns of zeros, so both
-// directions are exact.
+// The LoRA of a fused tensor has a single A. If PEFT's modules have different A's, or if
+// some modules have no LoRA, the fused A stacks the modules' A's by rows, and its rank is
+// the sum of the modules' ranks. In the fused B, each module has its own columns; its rows
+// are zero in all other columns. The reader drops columns of zeros, so both directions are
+// exact.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 namespace roll::convert {
 
 // Opens the config and the tensor names of the adapters' base model, but not its tensors. Looks in
-// `base_directory` if it is given, else in `config` if it is given. If neither is given, looks in
-// the adapters' directory, and in the base model's directory, which the adapters' config names.
+// `base_directory` if it is given, else in `config` if it is given, else in the adapters' directory
+// and in the base model's directory that the adapters' config names.
 Result<Source> open_base(const std::filesystem::path& base_directory,
                          const std::filesystem::path& config, const std::filesystem::path& adapters,
                          const families::Families& families);
@@ -36,12 +36,12 @@ Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& b
 
 // The LoRA parameters of one native module. adapter_config.json stores them.
 struct NativeLora {
-    // such as "decoder.layers.0.self_attention.linear_qkv"; layers are counted over the whole model
+    // a name such as "decoder.layers.0.mlp.linear_fc1"; layers are counted over the model
     std::string module;
     std::int64_t lora_rank = 0;
     double scale = 0;
-    bool parameter = false;  // true: `module` is the name of a parameter in target_parameters, and
-                             // not of a module
+    // true: `module` is the name of a parameter in target_parameters, and not of a module
+    bool parameter = false;
 };
 
 struct NativeAdapter {

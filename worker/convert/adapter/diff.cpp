@@ -13,7 +13,7 @@ namespace {
 using formats::Adapter;
 using formats::LoraModule;
 
-// Tolerance for scales. It is needed because configs store alpha as a decimal number.
+// Tolerance for scales, because configs store alpha as a decimal number.
 constexpr double kScaleRounding = 1e-9;
 
 // Compares the scales of modules that both adapters have.

@@ -18,8 +18,8 @@ constexpr const char* kInner = ".base_layer";
 
 // One of the two tensors that stack a layer's experts, and the native tensors of these experts.
 struct Stack {
-    std::string stem;       // name without the parameter's name, such as
-                            // "model.layers.0.mlp.experts"
+    // name without the parameter's name, such as "model.layers.0.mlp.experts"
+    std::string stem;
     std::string parameter;  // "gate_up_proj" or "down_proj"
     std::vector<const NativeTensor*> experts;
     bool alternates = false;  // true: rows of gate and up alternate
@@ -215,8 +215,8 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            // PEFT nests the two modules of one stem; the module of the previous stack is the inner
-            // one
+            // PEFT nests the two modules of one stem: the module of the previous stack is inside
+            // this one.
             if (stack.stem == stem) result_.stacked.back().module += kInner;
             stem = stack.stem;
             join(stack);

@@ -89,8 +89,8 @@ class NativeReader {
         return std::make_shared<const TorchFile>(std::move(file));
     }
 
-    // Finds the tensors that have LoRA, and their LoRA ranks. For this, lists all LoRA tensors that
-    // the model could have, and looks for them in the files.
+    // Finds the tensors that have LoRA, and their LoRA ranks: lists all LoRA tensors that the model
+    // could have, and looks for them in the files.
     Result<void> look() {
         Source all;
         // maps the name of a HuggingFace module in `all` to the name of its native tensor
@@ -136,8 +136,8 @@ class NativeReader {
         return {};
     }
 
-    // Does the same as look(), but for a distributed checkpoint: uses its metadata. A key of such a
-    // checkpoint holds either one layer or all layers.
+    // Does the same as look(), but from the metadata of a distributed checkpoint, where a key holds
+    // either one layer or all layers.
     void look(const formats::DcpMetadata& metadata) {
         std::map<std::string, const Shape*> shapes;
         for (const formats::DcpTensor& tensor : metadata.tensors)
@@ -157,8 +157,8 @@ class NativeReader {
         }
     }
 
-    // Lists in source_ the tensors that look() found; the reader then expects exactly these
-    // tensors.
+    // Lists in source_ exactly the tensors that look() found, which the reader then
+    // expects.
     void expect() {
         source_.directory = directory_;
         source_.family = base_.family;

@@ -16,7 +16,7 @@ Result<std::vector<OpenedAdapter>> open_adapters(const std::filesystem::path& di
         if (!base && place.native) return tl::unexpected(base.error());
         ROLL_TRY(formats::Adapter adapter, open_adapter(place, base ? *base : Source()));
         adapter.modules.insert(adapter.modules.end(), adapter.stacked.begin(),
-                               // stacked modules exist only if the base is unknown
+                               // adapters have stacked modules only if the base is unknown
                                adapter.stacked.end());
         adapter.stacked.clear();
         opened.push_back({place, std::move(adapter)});

@@ -14,7 +14,7 @@ struct BitsWeight {
     const std::byte* codes = nullptr;  // nf4: two codes a byte, the first in the high half
     std::int64_t columns = 0;
     std::int64_t block = 0;     // elements per scale; 0: 8-bit codes, and `scales` has one per row
-    std::vector<float> scales;  // of blocks or rows
+    std::vector<float> scales;  // scales of the blocks or rows
     std::array<float, 16> map{};  // values of the 4-bit codes
 };
 

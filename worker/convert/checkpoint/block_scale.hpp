@@ -1,6 +1,6 @@
-// 8-bit weights with one scale per block, in the form in which DeepSeek publishes them. The scales
-// of tensor NAME are in the tensor NAME_scale_inv. A weight is the product of the 8-bit value and
-// the scale, in fp32.
+// 8-bit weights with one scale per block, as DeepSeek publishes them. The scales of tensor NAME
+// are in the tensor NAME_scale_inv. A weight is the 8-bit value times the scale, computed in
+// fp32.
 #pragma once
 
 #include <cstdint>

@@ -48,8 +48,8 @@ Result<void> use_mca_config(Source& source, const fs::path& directory,
     ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
     for (const auto& [key, value] : source.config.native.items())
         if (!value.is_null()) native[key] = value;
-    // Drop the rows beyond vocab_size, because Roll added them to pad the vocabulary. ROLL's
-    // checkpoints have no vocab_size; all their rows are tokens.
+    // Drop the rows beyond vocab_size, which Roll added as padding. ROLL's checkpoints have no
+    // vocab_size; all their rows are tokens.
     const Json tokens = native.value("vocab_size", Json());
     const Json rows = native.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && rows.is_number_integer() && tokens > 0 && tokens < rows) {
@@ -132,7 +132,7 @@ Result<void> open_with_config(Source& source, const families::Families& families
     std::vector<Source> fits;
     std::string names;
     for (Source& choice : sources_by_arguments(source, families, given.string(), args, reason)) {
-        // be strict, because missing tensors show that the checkpoint belongs to another family
+        // Be strict: missing tensors show that the checkpoint belongs to another family.
         if (!is_family) choice.matching.strictness = Strictness::RaiseAll;
         const auto done = read(choice);
         if (!done) reason = done.error().message;

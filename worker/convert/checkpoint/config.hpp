@@ -35,16 +35,16 @@ Result<void> find_config(Source& source, const families::Families& families,
 
 // Calls find_config(), then `read`. If there is no config, or if `given` is the name of a family,
 // derives the config from `args`, the arguments of the run that wrote the checkpoint. If `given` is
-// empty, tries all families. Exactly one family must agree with the arguments, and `read` must find
-// the tensors of this family.
+// empty, tries all families. Exactly one family must agree with the arguments, and its tensors must
+// be the ones that `read` finds.
 Result<void> open_with_config(Source& source, const families::Families& families,
                               const std::vector<std::filesystem::path>& places,
                               const std::filesystem::path& given, const Json& args,
                               const std::function<Result<void>(Source&)>& read);
 
-// Lists every tensor of the model, from the native config. `has_mtp`: the checkpoint has
-// multi-token prediction layers. The config alone does not tell this, because transformers keeps
-// the number of these layers even in the config of a model without them.
+// Lists every tensor of the model, from the native config. `has_mtp` says whether the checkpoint
+// has multi-token prediction layers. The config alone does not tell, because transformers keeps
+// their number even in the config of a model without them.
 Result<void> use_tensors(Source& source, bool has_mtp);
 
 }  // namespace roll::convert

@@ -38,8 +38,8 @@ struct Tiles {
     std::int64_t to_stride = kColumns;
 };
 
-// Computes to = (from + left * right * scale) * row_scale. The sums of a tile stay in registers
-// until all terms are added. Each element is read once and written once.
+// Computes to = (from + left * right * scale) * row_scale. A tile's sums stay in registers until
+// all terms are added, so each element is read and written once.
 template <class Element>
 ROLL_VECTORIZED void change_tiles(const Tiles& of, const std::byte* from, std::byte* to) {
     using Bits = typename Element::Bits;
@@ -52,7 +52,7 @@ ROLL_VECTORIZED void change_tiles(const Tiles& of, const std::byte* from, std::b
                 for (std::int64_t j = 0; j < kColumns; ++j)
                     sums[i][j] += of.left[i * of.lora_rank + k] * right[j];
         for (std::int64_t i = 0; i < kRows; ++i) {
-            Bits row[kColumns];  // the row is read before it is written, because `from` may be `to`
+            Bits row[kColumns];  // read the row before writing it, because `from` may be `to`
             std::memcpy(row, from + (i * of.from_stride + tile * kColumns) * kSize, sizeof row);
             const float row_scale = of.row_scale[static_cast<std::size_t>(i)];
             for (std::int64_t j = 0; j < kColumns; ++j)
@@ -148,7 +148,7 @@ void change_box(const Delta& delta, const ChangedBox& box, const BoxSource& from
     }
 }
 
-// Returns true if all elements are finite. In infinities and NaNs, all exponent bits are set.
+// Returns true if all elements are finite: in infinities and NaNs, all exponent bits are set.
 template <class Word>
 ROLL_VECTORIZED bool no_full_exponent(const std::byte* elements, std::size_t bytes, Word exponent) {
     unsigned found = 0;

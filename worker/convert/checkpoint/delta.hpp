@@ -51,7 +51,7 @@ bool is_changed_in_place(tensor::DType dtype);
 void apply(const Delta& delta, const ChangedBox& box, tensor::DType dtype, const BoxSource& from,
            std::byte* to);
 
-// Returns true if all elements are finite. A merge may exceed the range of the tensor's type.
+// Returns true if all elements are finite; a merge may exceed the range of the tensor's type.
 // Requires a castable type.
 bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 

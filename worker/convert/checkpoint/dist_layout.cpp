@@ -105,8 +105,8 @@ std::string grouped(const std::string& name, std::int64_t expert) {
                : result.replace(at, infix.size(), ".experts.") + std::to_string(expert);
 }
 
-// Adds a key for each layer and expert, and separate keys for gate and up. Megatron does the same
-// for singleton_local_shards and fsdp_dtensor.
+// Adds a key for each layer and expert, and separate keys for gate and up, as Megatron does for
+// singleton_local_shards and fsdp_dtensor.
 Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
     std::vector<std::pair<std::string, NativeTensor>> parts = halves_of(tensor);
     parts.emplace_back("", tensor);
@@ -213,8 +213,8 @@ Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native,
     std::set<std::string> done;
     for (const NativeTensor& tensor : native) {
         std::string key = tensor.expert ? without_expert(tensor.name, *tensor.expert) : tensor.name;
-        // Without TransformerEngine, the norm of a MoE layer has the name that the norm of a dense
-        // layer has with TransformerEngine.
+        // The same name stands for the norm of a MoE layer without TransformerEngine, and for the
+        // norm of a dense layer with TransformerEngine.
         if (config.local_names && key.ends_with(".pre_mlp_layernorm.weight"))
             key = transformer_engine_spelling(key);
         if (tensor.stage == families::Stage::Layer && !per_layer) {

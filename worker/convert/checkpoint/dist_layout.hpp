@@ -22,10 +22,10 @@ struct DistTensor {
     std::vector<Stored> parts;  // the parts, row-major over `stacked`
 };
 
-// All keys that a checkpoint may have. Some keys are alternatives: a key for all layers and a key
-// per layer, or the different spellings of a norm's name. A checkpoint has only one of the
-// alternatives. With `singletons`, dist_keys() also adds one key per expert, in all of Megatron's
-// spellings, and separate keys for gate and up.
+// All keys that a checkpoint may have, including alternatives: a key for all layers or a key
+// per layer, and different spellings of a norm's name. With `singletons`, dist_keys() also
+// adds one key per expert, in all of Megatron's spellings, and separate keys for gate and
+// up.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
                            bool singletons);
@@ -40,7 +40,7 @@ Result<std::vector<Stored>> dist_layout(const std::vector<families::NativeTensor
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);
 
-// Like dist_layout(), but for checkpoints of Megatron's FSDP (fsdp_dtensor). They have one key per
+// Like dist_layout(), but for checkpoints of Megatron's FSDP (fsdp_dtensor), which have one key per
 // tensor, layer and expert, and separate keys for gate and up.
 Result<std::vector<Stored>> fsdp_layout(const std::vector<families::NativeTensor>& native,
                                         const Model& model, const formats::McaConfig& config,

@@ -1,5 +1,5 @@
-// Splits ranges of the flattened elements of a tensor into boxes (blocks that have a range in each
-// dimension). Used for checkpoints that store flattened parameters.
+// Splits ranges of a tensor's flattened elements into boxes (blocks with a range in each
+// dimension), for checkpoints that store flattened parameters.
 #pragma once
 
 #include <cstdint>

@@ -35,9 +35,9 @@ std::string transformer_engine_spelling(const std::string& name);
 std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);
 
-// Convert a tensor's name between Megatron versions. older_spelling() returns the name before
-// Megatron 0.17, newer_spelling() the name since 0.17. Megatron 0.17 renamed the layer inside a
-// multi-token prediction module. Roll writes the older name by default.
+// Convert a tensor's name between Megatron versions. Megatron 0.17 renamed the layer inside a
+// multi-token prediction module: older_spelling() returns the name before, newer_spelling() the
+// name since. Roll writes the older name by default.
 std::string older_spelling(const std::string& name);
 std::string newer_spelling(const std::string& name);
 

@@ -38,9 +38,9 @@ struct Piece {
     double add = 0;  // stored value = HuggingFace value + add
 };
 
-// The way in which a stored tensor is computed. Copies: its pieces are copied. Blocks and Scales:
-// its only piece is a weight, which is quantized (quantize.hpp). With Blocks, the stored tensor has
-// the 8-bit values; with Scales, it has the scales.
+// How a stored tensor is computed. Copies: its pieces are copied. Blocks and Scales: its only piece
+// is a weight that is quantized (quantize.hpp); Blocks makes the 8-bit values, and Scales the
+// scales.
 enum class Making { Copies, Blocks, Scales };
 
 // A tensor in the form in which a checkpoint stores it: its place, and its parts of the model.
@@ -51,9 +51,9 @@ struct Stored {
     Shape shape;
     std::vector<Piece> pieces;
     bool optional = false;  // true: a copy that not all writers store, so it may be absent
-    // For a chunk of a larger tensor (torch_dist): `whole` is the shape of the larger tensor, and
-    // `origin` is the chunk's place in it. Both have leading dims that `shape` omits. Along these
-    // dims, the chunk has size 1. For other tensors, both are empty.
+    // For a chunk of a larger tensor (torch_dist): the shape of the larger tensor, and the chunk's
+    // place in it. Both have leading dims that `shape` omits, along which the chunk has size 1. For
+    // other tensors, both are empty.
     Shape whole = {};
     Shape origin = {};
     Making making = Making::Copies;

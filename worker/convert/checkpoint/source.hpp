@@ -56,8 +56,8 @@ struct Matching {
 struct Storage {
     // objects that keep the memory alive
     std::vector<std::shared_ptr<const void>> files;
-    std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar archive, by
-                                                                 // name
+    // files inside a tar archive, by name
+    std::map<std::string, std::span<const std::byte>> archived;
     bool mapped = false;  // true: `files` are mapped, so their pages can be released
 };
 

@@ -25,8 +25,8 @@ constexpr std::array<Mode, 8> kModes{{
 }};
 
 const Mode& mode_of(Strictness strictness) {
-    return kModes[static_cast<std::size_t>(strictness)];  // kModes has the order of the enum
-                                                          // Strictness
+    // kModes has the order of the enum Strictness
+    return kModes[static_cast<std::size_t>(strictness)];
 }
 
 }  // namespace

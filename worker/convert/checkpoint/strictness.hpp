@@ -1,6 +1,6 @@
-// Handles differences between the tensors of a checkpoint and its model. Modes and terms are from
-// Megatron (StrictHandling). An "unexpected" tensor is a tensor of the model that the checkpoint
-// lacks. A "missing" tensor is a tensor of the checkpoint that the model does not have.
+// Handles differences between the tensors of a checkpoint and its model. Modes and terms are
+// Megatron's (StrictHandling). An "unexpected" tensor is in the model, but not in the checkpoint. A
+// "missing" tensor is in the checkpoint, but not in the model.
 #pragma once
 
 #include <string>
@@ -26,9 +26,9 @@ const char* name_of(Strictness strictness);
 // Parses the name of a mode. Fails with InvalidArgument; the message lists the modes.
 Result<Strictness> parse_strictness(const std::string& name);
 
-// Return true if a conversion continues despite a difference. allows_unexpected(): the model has a
-// tensor that the checkpoint lacks. allows_missing(): the checkpoint has a tensor that the model
-// lacks. PyTorch uses these two words with the opposite meanings.
+// Return true if a conversion continues despite a difference. allows_unexpected(): the checkpoint
+// lacks a tensor of the model. allows_missing(): the model lacks a tensor of the checkpoint.
+// PyTorch uses the two words the other way round.
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 

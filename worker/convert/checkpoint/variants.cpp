@@ -51,8 +51,8 @@ Result<void> select_packed(Source& source) {
 Result<void> settle_packed(Source& source, const Shapes& found) {
     if (source.family->packed.empty()) return {};
     ROLL_TRY(const auto packed, known_packed(source));
-    // First find the conditions that are impossible for the shape of some tensor. The shape of
-    // another tensor may fit two conditions, and this step may exclude one of them.
+    // First find the conditions that the shape of some tensor rules out. The shape of another
+    // tensor may fit two conditions, one of which may be ruled out here.
     std::set<std::string> fails;
     for (const families::PackedTensor& one : packed) {
         const auto there = found.find(one.name);
@@ -120,7 +120,7 @@ Result<void> settle_copies(Source& source, const std::set<std::string>& found) {
     for (const families::CopiedTensor& copy : copies)
         if (!copy.condition.empty() && found.contains(copy.name))
             source.config.native[copy.condition] = true;
-    // Put copies last: if several tensors hold the same part of the model, the first of them is
+    // Put copies last: of several tensors with the same part of the model, the first one is
     // read.
     std::stable_partition(source.tensors.begin(), source.tensors.end(),
                           [](const SourceTensor& one) { return !one.stored.optional; });

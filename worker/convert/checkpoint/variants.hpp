@@ -50,8 +50,8 @@ std::optional<TiedOutput> tied_output(const Source& source);
 // the model lacks the original of a copy.
 Result<void> select_copies(Source& source);
 
-// From the tensor names in `found`, sets the fields of the native config that tell which copies
-// exist. Then calls select_copies().
+// Sets the fields of the native config that tell which copies exist, from the tensor names in
+// `found`. Then calls select_copies().
 Result<void> settle_copies(Source& source, const std::set<std::string>& found);
 
 // Add to the model those tensors of `found` that the family lists as carried (copied unchanged).

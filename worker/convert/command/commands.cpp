@@ -31,8 +31,8 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-// Returns true if the environment allows replicas to differ. The variable is one of ROLL's
-// variables.
+// Returns true if the environment allows replicas to differ, by a variable of
+// ROLL.
 bool replicas_may_differ() {
     const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: no threads yet
     return variable != nullptr && std::string_view(variable) == "0";

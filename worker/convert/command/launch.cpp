@@ -24,10 +24,10 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
     return environment.choose(newest_first, spec.best);
 }
 
-// Returns true if the target may be overwritten. The target may be overwritten if the job allows
-// it. It may also be overwritten from the second attempt on, because an earlier attempt may have
-// finished the target and died before rolld recorded the success. A target that exists before the
-// first attempt belongs to the user.
+// Returns true if the target may be overwritten: if the job allows it, or from the second
+// attempt on, because an earlier attempt may have finished the target and died before
+// rolld recorded the success. A target that exists before the first attempt belongs to the
+// user.
 Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch& launch) {
     if (spec.overwrite || launch.node_rank > 0 || launch.attempt.token.attempt > 1) return true;
     std::error_code error;
@@ -36,8 +36,8 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
     return false;
 }
 
-// Changes a request whose source is an adapter. The changed request merges the adapter into the
-// base model that the adapter's config names, after the adapters below it.
+// Changes a request whose source is an adapter into a merge: into the base model that the adapter's
+// config names, after the adapters below this one.
 Result<void> merge_into_base(Request& request) {
     ROLL_TRY(const Json config, formats::read_adapter_config(request.source));
     const Json base = config.value("base_model_name_or_path", Json());

@@ -19,8 +19,8 @@
 
 namespace {
 
-// Returns true if a stop signal has arrived. The stop signals are blocked and remain pending, so
-// that the conversion can poll for them between windows.
+// Returns true if a stop signal has arrived. Stop signals are blocked and stay pending, so that the
+// conversion can ask for them between windows.
 bool stop_is_pending() {
     sigset_t pending;
     ::sigpending(&pending);
@@ -35,8 +35,8 @@ void block_stop_signals() {
     ::sigprocmask(SIG_BLOCK, &stops, nullptr);
 }
 
-// Sends a line to the worker. If no worker started the program, descriptor 3 is closed and the line
-// is lost.
+// Sends a line to the worker. If no worker started this program, descriptor 3 is closed, and the
+// line is lost.
 void report(const std::string& line) {
     const std::string text = line + "\n";
     const ssize_t written = ::write(roll::protocol::kReportDescriptor, text.data(), text.size());
@@ -86,7 +86,7 @@ roll::Result<void> check_manifest(const std::filesystem::path& directory) {
 int run(int argc, char** argv) {
     block_stop_signals();
     roll::survive_failed_reads();
-    // ignore the signal, so that a write beyond `ulimit -f` fails with EFBIG instead
+    // ignore the signal; a write beyond `ulimit -f` then fails with EFBIG
     ::signal(SIGXFSZ, SIG_IGN);
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto command = roll::convert::parse_command_line(arguments);

@@ -23,7 +23,7 @@ Result<std::vector<std::byte>> tensor_bytes(const Source& source, const TargetTe
     return bytes;
 }
 
-// Maps an element to an integer. The integers have the same order as the values, so that adjacent
+// Maps an element to an integer such that integers and values have the same order and neighbouring
 // values differ by 1. +0 and -0 map to the same integer.
 std::int64_t ordered(const std::byte* element, std::size_t size) {
     std::uint64_t bits = 0;
@@ -61,9 +61,9 @@ void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, t
     difference.max_rel = largest > 0 ? difference.max_abs / largest : 0;
 }
 
-// Returns the tolerance for tensors to which native files add a constant. The tolerance is above 0,
-// because both adding and subtracting the constant round the value. It is large enough for values
-// up to 2.
+// Returns the tolerance for tensors to which native files add a constant, because
+// both adding and subtracting the constant round the value. It suffices for values up
+// to 2.
 double rounding_of(tensor::DType dtype) {
     switch (dtype) {
         case tensor::DType::BF16: return std::ldexp(1, -7);

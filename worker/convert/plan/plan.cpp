@@ -119,8 +119,8 @@ Result<void> check_whole_bytes(const Source& source, const TargetTensor& target)
         const tensor::StridedView& view = source.tensors[copy.source].view;
         const std::int64_t bits = tensor::bits_of(view.info.dtype);
         if (bits >= 8) continue;
-        const std::size_t last = copy.size.size() - 1;  // index of the last dim; not used for
-                                                        // scalars
+        // index of the last dim; not used for scalars
+        const std::size_t last = copy.size.size() - 1;
         const auto whole = [&](std::int64_t elements) { return elements * bits % 8 == 0; };
         if (!copy.size.empty() && copy.source_placing.axis(last) == last &&
             copy.target_placing.axis(last) == last && copy.source_placing.step(last) == 1 &&
@@ -163,9 +163,9 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
     return keeps_fp32 ? tensor::DType::F32 : *dtype;
 }
 
-// Returns the type of a target's 8-bit values or of their scales. If the source has the tensor in
-// 8-bit blocks and no adapter changes it, returns the source's type. Otherwise returns F8_E4M3 for
-// values, and F32 for scales.
+// Returns the type of a target's 8-bit values or of their scales: the source's type if the source
+// has the tensor in 8-bit blocks and no adapter changes it. Otherwise F8_E4M3 for values, and F32
+// for scales.
 tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
     const Copy& weight = target.copies.front();
     const auto known = source.overlay.scales.find(weight.hf);
@@ -197,9 +197,9 @@ std::string place_of(const Stored& stored) {
            (stored.file.empty() ? "" : " ") + stored.name;
 }
 
-// Finds the target tensors that need a tensor which the checkpoint lacks. Lists these target
-// tensors in the plan as left out, and returns their places (place_of()). If one chunk of a tensor
-// is left out, all chunks of the tensor are left out, because a part of a tensor is useless.
+// Finds the target tensors that need a tensor which the checkpoint lacks. Lists them in the plan as
+// left out, and returns their places (place_of()). If one chunk of a tensor is left out, all its
+// chunks are, because a part of a tensor is useless.
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;
@@ -241,7 +241,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        // take the tensor out of the layout, to free the layout's memory while the plan grows
+        // take the tensor out of the layout, whose memory then shrinks as the plan grows
         const Stored stored = std::move(one);
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());

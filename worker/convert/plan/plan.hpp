@@ -46,9 +46,9 @@ struct TargetFile {
     std::string path;                         // path relative to the target's directory
     std::vector<tensor::TensorInfo> tensors;  // shapes as stored, including leading dims
     std::vector<std::string> sections;        // sections[i]: Stored::section of tensors[i]
-    Json args = nullptr;                      // the run's arguments, for the file of a Megatron
-                                              // rank
-    int megatron_version = 3;                 // checkpoint_version, for the file of a Megatron rank
+    // the run's arguments, for the file of a Megatron rank
+    Json args = nullptr;
+    int megatron_version = 3;  // checkpoint_version, for the file of a Megatron rank
 };
 
 // Two blocks of source tensors that hold the same part of the model and must be bitwise equal.
@@ -66,11 +66,11 @@ struct Plan {
     std::vector<Comparison> comparisons;
     // target tensors that are not written, because the source lacks a part of them
     std::vector<std::string> left_out;
-    std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
-    std::int64_t bytes = 0;                    // size of the target's tensors in bytes
-    std::int64_t parameters = 0;               // number of the model's parameters
-    tensor::DType dtype = tensor::DType::F32;  // the data type that has the most bytes in the
-                                               // target
+    std::set<std::string> left_out_hf;  // names of the HuggingFace tensors in left_out
+    std::int64_t bytes = 0;             // size of the target's tensors in bytes
+    std::int64_t parameters = 0;        // number of the model's parameters
+    // the data type that has the most bytes in the target
+    tensor::DType dtype = tensor::DType::F32;
 };
 
 // Plans the tensors that `layout` lists. Casts every floating-point tensor to `dtype`; if `dtype`

@@ -21,8 +21,8 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 // Returns the quantization_config that describes the target's 8-bit weights.
 Json quantization_of(const Source& source, const Plan& plan);
 
-// Passes a tensor of 8-bit values or of scales to `write`, like gather_copies(). If the source has
-// 8-bit blocks and no adapter changes the tensor, copies the blocks. Otherwise quantizes like
+// Passes a tensor of 8-bit values or of scales to `write`, like gather_copies(). Copies the blocks
+// if the source has 8-bit blocks and no adapter changes the tensor. Otherwise quantizes like
 // transformers (Fp8Quantize): multiplies each block in fp32 by 448 / (largest magnitude in the
 // block) and rounds to nearest even. The scale is the inverse of this factor.
 Result<void> gather_blocks(const Source& source, const TargetTensor& target, const Window& write);

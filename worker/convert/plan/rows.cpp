@@ -62,8 +62,8 @@ void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t
     }
 }
 
-// Copies the last two dims in tiles that fit into the cache. Used for transposed copies, in which
-// one of these dims is contiguous in the source, and the other dim is contiguous in the target.
+// Copies the last two dims in tiles that fit into the cache. Used for transposed copies: one of the
+// dims is contiguous in the source, the other in the target.
 template <class Element>
 void move_tiles(const Move& move, std::size_t dim, const std::byte* from, std::byte* to) {
     constexpr std::int64_t kTile = 32;
@@ -112,7 +112,7 @@ void carry_out(const Move& move) {
         run *= move.size[dim - 1];
         --dim;
     }
-    // A dim of size 1 needs no loop. Therefore its stride does not matter.
+    // A dim of size 1 needs no loop, so its stride does not matter.
     move_dims(move, 0, dim, run, 0, 0);
 }
 
@@ -134,9 +134,9 @@ void release(const Source& source, const SourceTensor& tensor) {
     release_pages({view.first, static_cast<std::size_t>(bytes_of(view.info.dtype, last + 1))});
 }
 
-// Clips `copy` to rows [begin, end) of its target, and makes the row numbers relative to `begin`.
-// Returns false if nothing is left. If the rows have a step s, only every s-th row belongs to the
-// copy.
+// Clips `copy` to rows [begin, end) of its target, and makes the row numbers relative to
+// `begin`. Returns false if nothing is left. If the rows have a step s, the copy has only every
+// s-th row.
 bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
     if (copy.target_begin.empty()) return true;
     const std::int64_t place = copy.target_begin[0];
@@ -246,7 +246,7 @@ Result<void> check_merged(const TargetTensor& target, std::span<const std::byte>
                                         name_of(target.info.dtype));
 }
 
-// Returns the number of rows to compute at a time. This number of rows fits into the processor's
+// Returns the number of rows that are computed at a time, so that they fit into the processor's
 // cache.
 std::int64_t cached_rows(const TargetTensor& target) {
     constexpr std::int64_t kCached = std::int64_t{1} << 15U;  // number of elements
@@ -362,7 +362,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    // no tensor has this number, so the stored values are compared without an adapter's changes
+    // no tensor has this number, so stored values are compared without the changes of an adapter
     constexpr int kNoTensor = -1;
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {

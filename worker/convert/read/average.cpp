@@ -74,8 +74,8 @@ void copy_box(const StoredBox& box, const tensor::TensorView& from, const Shape&
     }
 }
 
-// Returns the whole average of a weight. If one stored tensor is the whole, this is a view of its
-// mapped file; `in_memory` is then false.
+// Returns the whole average of a weight. If one stored tensor holds it, the result is a view of
+// that tensor's mapped file, and `in_memory` is false.
 Result<tensor::StridedView> whole_average(StateFiles& files, const StoredParameter& stored,
                                           const std::string& name, Source& source,
                                           bool& in_memory) {

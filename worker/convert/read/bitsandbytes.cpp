@@ -32,7 +32,8 @@ class Parts {
 
     bool has(std::string_view ending) const { return all_.contains(weight_ + std::string(ending)); }
 
-    // Returns the bytes of a contiguous tensor of `dtype`; of `count` elements unless that is < 0.
+    // Returns the bytes of a contiguous tensor of `dtype`. If `count` is not negative, the tensor
+    // must have this number of elements.
     Result<std::span<const std::byte>> bytes(std::string_view ending, tensor::DType dtype,
                                              std::int64_t count) const {
         const std::string name = weight_ + std::string(ending);
@@ -182,7 +183,7 @@ Result<void> BitsTensors::attach(
         const std::size_t before = source.tensors.size();
         ROLL_TRY_VOID(add(file, whole));
         if (source.tensors.size() == before) continue;
-        source.tensors.back().in_memory = true;  // its pages are not those of `whole`
+        source.tensors.back().in_memory = true;  // the decoded bytes are not pages of a file
         for (const Piece& piece : source.tensors.back().stored.pieces)
             source.overlay.bits.emplace(piece.hf, decoded.weight);
     }

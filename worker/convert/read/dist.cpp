@@ -155,8 +155,8 @@ class DistOpener {
     }
 
     // Returns true if this tensor is not read because optimizer state is requested. A buffer has no
-    // optimizer state. If the request is kMainWeights (the fp32 copies of the weights), the buffer
-    // itself is read. For any other state, the buffer is left out.
+    // optimizer state: with kMainWeights (the fp32 copies of the weights), the buffer itself is
+    // read, and with any other state it is left out.
     bool is_held(const std::string& name) const {
         return !source_.state.empty() && (source_.state != kMainWeights || held_.contains(name));
     }
@@ -335,9 +335,9 @@ Result<Format> dist_format(const fs::path& directory) {
 
 namespace {
 
-// Returns the run's arguments from common.pt. Newer writers do not write this file. If it is
-// missing, returns the arguments from an object of the checkpoint. Returns null if there are no
-// arguments, or if their form is unknown.
+// Returns the run's arguments from common.pt or, because newer writers do not write this file,
+// from an object of the checkpoint. Returns null if there are no arguments, or if their form is
+// unknown.
 Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata& metadata) {
     const auto args_of = [](const Result<formats::TorchFile>& file) -> Result<Json> {
         if (!file) return Json();
@@ -361,8 +361,8 @@ Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata
     return Json();
 }
 
-// Looks in the checkpoint for information that the config lacks: the packing of experts, and which
-// of the family's carried tensors (copied unchanged) exist.
+// Looks in the checkpoint for what the config does not tell: the packing of experts, and which of
+// the family's carried tensors (copied unchanged) exist.
 Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata) {
     if (source.family->packed.empty() && source.family->carried.empty()) return {};
     ROLL_TRY(const DistKeys keys, expected_keys(source, metadata));

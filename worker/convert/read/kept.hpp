@@ -1,5 +1,5 @@
 // Keeps tensors that Megatron cannot name. In HuggingFace files, a multi-token prediction layer has
-// copies of the embedding and the output layer. A copy may differ from its original. An mca
+// its own copies of the embedding and the output layer, which may differ from the originals. An mca
 // checkpoint stores such copies in kKeptFile, beside the files that Megatron reads.
 #pragma once
 

@@ -32,9 +32,9 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
     return {};
 }
 
-// Reads the sections of a rank's file. ROLL names the only section "model0" instead of "model" if
-// one virtual stage is explicitly requested. If only one section is expected, either name is
-// therefore accepted.
+// Reads the sections of a rank's file. If only one section is expected, it may be named
+// "model" or "model0": ROLL uses the second name if one virtual stage is requested
+// explicitly.
 Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& path,
                            const std::string& file, const std::vector<std::string>& sections) {
     ROLL_TRY(auto opened, formats::TorchFile::open(path));

@@ -69,8 +69,8 @@ Result<void> check_args(const Source& source, const Json& args) {
     return {};
 }
 
-// Returns an attention tensor in the form of version 1. In that version, the rows of a head are
-// interleaved (q, k, v, q, k, v, ...). The result therefore has one strided tensor for each of q, k
+// Returns an attention tensor in the form of version 1, in which the rows of a head are
+// interleaved (q, k, v, q, k, v, ...). The result therefore has one strided tensor each for q, k
 // and v.
 std::vector<Stored> interleaved(const Stored& qkv) {
     std::vector<Stored> parts(kInterleaved.size(), qkv);

@@ -14,7 +14,7 @@ using formats::PickleId;
 using formats::TorchFile;
 
 constexpr std::size_t kDepthMax = 8;
-// limit on the number of names; nested references in a small file can stand for very many names
+// maximum number of names; nested references in a small file could stand for very many
 constexpr std::size_t kNamesMax = 1'000'000;
 
 bool is_vocabulary(const families::NativeTensor& tensor) {

@@ -45,8 +45,8 @@ class Workers {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? stopped() : check_mapped_reads();
     }
-    // Handles the result `equal` of comparing a replica. If the replica differs and hooks_.differs
-    // is set, passes the difference to hooks_.differs and returns success. Otherwise returns
+    // Handles the result `equal` of comparing a replica. If the replica differs and
+    // hooks_.differs is set, reports the difference to it and returns success. Otherwise returns
     // `equal`.
     Result<void> judge(const Result<void>& equal) {
         if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
@@ -75,9 +75,9 @@ class Workers {
     std::int64_t done_ = 0;
 };
 
-// The target's files while they are written. A file is created together with its first tensor. The
-// thread that writes the last tensor of a file then syncs the file; meanwhile, the other threads
-// continue. Therefore only a few files are open at a time, and the disk stays busy.
+// The target's files while they are written. A file is created with its first tensor. The thread
+// that writes its last tensor syncs it, while the other threads continue. So few files are open at
+// a time, and the disk stays busy.
 class OpenFiles {
   public:
     OpenFiles(const Plan& plan, const fs::path& directory, const Run& run)

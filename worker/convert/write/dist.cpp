@@ -59,9 +59,9 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
     return metadata;
 }
 
-// Returns the names of the modules' extra states. With every layout, Megatron requires an extra
-// state for each module that may have one. Megatron ignores superfluous extra states. An empty
-// state has the value None.
+// Returns the names of the modules' extra states. Megatron requires an extra state for each module
+// that may have one in some layout, and ignores superfluous ones. An empty state has the value
+// None.
 std::set<std::string> extra_states(const Plan& plan) {
     std::set<std::string> names;
     for (const TargetTensor& target : plan.tensors) {

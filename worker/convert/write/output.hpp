@@ -29,8 +29,8 @@ struct Output {
     std::int64_t vocab_divisor = 0;
     // checkpoint version of a Megatron target; 0 to 2: a version before Megatron core
     int megatron_version = 3;
-    bool newer_mtp_names = false;  // true: write "mtp_model_layer", Megatron's name since version
-                                   // 0.17
+    // true: write "mtp_model_layer", Megatron's name since version 0.17
+    bool newer_mtp_names = false;
     // type of the weights; nullopt: unchanged; F8E4M3: 8-bit blocks with scales
     std::optional<tensor::DType> dtype = {};
     std::int64_t shard_bytes = kShardBytes;
@@ -83,8 +83,8 @@ struct Report {
     std::int64_t disk_free = -1;  // free bytes on the target's disk; -1: unknown
     // the error with which the conversion would fail; only a dry run sets it
     std::optional<Error> refusal = {};
-    std::vector<std::string> kept = {};  // names of the tensors in kKeptFile, which Megatron does
-                                         // not read
+    // names of the tensors in kKeptFile, which Megatron does not read
+    std::vector<std::string> kept = {};
 };
 
 }  // namespace roll::convert

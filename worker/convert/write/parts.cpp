@@ -51,7 +51,7 @@ Result<void> write_note(const fs::path& path, const Note& note) {
                                            .dump());
 }
 
-// Reads another process's note. Returns nullopt if the file is missing or belongs to another run.
+// Reads another process's note; nullopt if the file is missing or belongs to another run.
 std::optional<Note> read_note(const fs::path& path, const std::string& run) {
     const auto text = read_file(path);
     if (!text) return std::nullopt;
@@ -174,7 +174,7 @@ class Meeting::Speaker {
         return note_;
     }
 
-    // Writes the note. Does not hold `mutex_` while writing, so that a slow disk never blocks the
+    // Writes the note. Does not hold `mutex_` meanwhile, so that a slow disk never blocks the
     // working threads. Returns true if this note is the last one; process 0 may then remove the
     // files.
     bool speak() {

@@ -1,4 +1,4 @@
-// The device on which a rank computes, and the communicator for the tensors on that device.
+// The device on which a rank computes, and the communicator for the tensors on this device.
 #pragma once
 
 #include <functional>

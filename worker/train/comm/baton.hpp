@@ -1,5 +1,5 @@
-// Lets several threads run one at a time. The thread that has the baton runs. A thread that passes
-// the baton on gives the condition for which it waits. The next thread is drawn from the threads
+// Lets several threads run one at a time: only the thread that has the baton runs. To pass on the
+// baton, a thread gives the condition for which it waits. The next thread is drawn from the threads
 // whose condition holds, with random numbers from the seed. Therefore, a run can be repeated
 // exactly from its seed, and a deadlock is found immediately.
 #pragma once
@@ -33,7 +33,7 @@ class Baton {
     void leave(int thread);
 
     // Passes the baton to other threads. Returns when is_ready() is true and this thread has the
-    // baton again. `what` names what the thread waits for.
+    // baton again. `what` says in words what the thread waits for.
     void pass(int thread, const std::string& what, const std::function<bool()>& is_ready);
 
   private:

@@ -12,12 +12,12 @@ using Clock = std::chrono::steady_clock;
 // A rank counts as not responding if it publishes nothing during this number of periods.
 constexpr std::int64_t kLookPeriods = 3;
 
-// Longest time that explain() blocks, in addition to ten publishing periods. The limit is needed
-// because the store may not respond.
+// Longest time that explain() blocks, in addition to ten publishing periods. Without a limit,
+// explain() would block forever if the store does not respond.
 constexpr std::chrono::seconds kExplainingMax{60};
 
 // Returns the name of the sequence in which a transfer is numbered. All collectives of a group form
-// one sequence. All messages with the same Site from one rank to another form a sequence, too.
+// one sequence. The messages with the same Site from one rank to another also form a sequence.
 // `own` is this rank's number in the group.
 std::string sequence_of(const Transfer& transfer, int own) {
     if (transfer.is_collective()) return "";
@@ -44,8 +44,9 @@ std::int64_t seconds(Clock::duration time) {
     return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
-// Returns the part of the explanation that says why rank `rank` does not take part in a transfer;
-// "" if the rank is not at fault. `before` and `after`: two successive publications of the rank.
+// Returns the reason why rank `rank` does not take part in a transfer, as a part of the
+// explanation; "" if the rank is not at fault. `before` and `after`: two successive publications of
+// the rank.
 template <class Seen>
 std::string fault(const Flight& flight, int rank, const Seen& before, const Seen& after) {
     const std::string name = "; rank " + std::to_string(rank);
@@ -93,7 +94,7 @@ FlightRecorder::Id FlightRecorder::issued(const std::string& group, const Transf
                   .bytes = transfer.payload().nbytes(),
                   .issued = Clock::now()};
     flight.seq = own.next[flight.sequence]++;
-    // A send counts as done immediately, because no rank waits until it is complete.
+    // Mark a send as done immediately, because no rank waits for the end of a send.
     if (transfer.kind == Transfer::Kind::Send) flight.done = flight.issued;
     flights_.push_back(std::move(flight));
     if (flights_.size() > kKept) {
@@ -176,8 +177,8 @@ void FlightRecorder::run() {
     } while (!changed_.wait_for(lock, options_.period, [this] { return is_stopping_; }));
 }
 
-// If a transfer has waited too long, reads the publications of the other ranks. Explains the
-// transfer after reading them for the second time.
+// If a transfer has waited too long, reads the publications of the other ranks. After the second
+// reading, explains the transfer.
 void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
     if (explained_ && explained_->first != waits_) {
         explained_.reset();

@@ -3,8 +3,8 @@
 //
 // A separate thread regularly publishes how many collectives the rank has issued in each group, how
 // many messages it has sent, and which transfers are not done. If the rank waits for a transfer
-// longer than RecorderOptions::patience, the thread reads the publications of the other ranks.
-// Later, it reads them again to see which ranks still publish, and then explains the transfer.
+// longer than RecorderOptions::patience, the thread reads the publications of the other ranks
+// twice. The second reading shows which ranks still publish. Then the thread explains the transfer.
 #pragma once
 
 #include <chrono>
@@ -60,7 +60,7 @@ class FlightRecorder {
     FlightRecorder(const FlightRecorder&) = delete;
     FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-    // Registers a group. `ranks` are the numbers of the group's ranks in the job.
+    // Registers a group. `ranks` are the numbers that the group's ranks have in the job.
     void join(const std::string& group, const std::vector<int>& ranks);
     Id issued(const std::string& group, const Transfer& transfer);
     void waits(Id id);  // records that the rank begins to wait for the transfer
@@ -83,7 +83,7 @@ class FlightRecorder {
     struct Seen {               // a publication of another rank about the sequence of a transfer
         std::int64_t next = 0;  // number of that rank's next transfer in the sequence
         std::int64_t beat = 0;
-        std::string waits;     // the transfer for which that rank waits; empty if none
+        std::string waits;     // the transfer for which that rank waits; empty if there is none
         std::string issued{};  // that rank's transfer with the same number, if it is not done
     };
     struct Look {
@@ -102,7 +102,7 @@ class FlightRecorder {
 
     const Board board_;
     const RecorderOptions options_;
-    mutable std::mutex mutex_;  // guards the members below
+    mutable std::mutex mutex_;  // guards the members that follow
     std::condition_variable changed_;
     bool is_stopping_ = false;
     std::map<std::string, Group> groups_;

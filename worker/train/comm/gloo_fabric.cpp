@@ -1,6 +1,6 @@
-// This file is compiled with installed Gloo headers that are older than the Gloo inside LibTorch.
-// The headers suffice to compile the header of ProcessGroupGloo. But this file must not call or
-// instantiate anything that they declare.
+// The installed Gloo headers, with which this file is compiled, are older than the Gloo inside
+// LibTorch. They suffice to compile the header of ProcessGroupGloo. But this file must not call or
+// instantiate anything that the headers declare.
 #include "worker/train/comm/gloo_fabric.hpp"
 
 #include <chrono>
@@ -22,8 +22,8 @@
 namespace roll::train {
 namespace {
 
-// Runs a call into c10d. If it fails, throws PeerLost, because every failure means that a peer
-// cannot be reached.
+// Calls c10d. If the call fails, throws PeerLost, because every failure means that a peer cannot be
+// reached.
 template <class Call>
 auto reaching_peers(const std::string& what, const Call& call) {
     try {
@@ -36,8 +36,8 @@ auto reaching_peers(const std::string& what, const Call& call) {
 
 using Work = c10::intrusive_ptr<c10d::Work>;
 
-// Holds the tensors of sends until they are sent. A thread waits for each send, because c10d
-// tells that a send is complete only to a caller that waits for it.
+// Holds the tensors of sends until they are sent. One thread waits for each send, because only a
+// caller that waits learns from c10d that a send is complete.
 class Sends {
   public:
     Sends() : thread_([this] { release_all(); }) {}
@@ -76,7 +76,7 @@ class Sends {
         }
     }
 
-    // Waits without a limit: if the peer does not receive, the training thread reports it.
+    // Waits without a limit. If the peer does not receive, the training thread reports that.
     static bool is_sent(c10d::Work& work) {
         try {
             return work.wait(std::chrono::hours(24 * 365));
@@ -87,7 +87,7 @@ class Sends {
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<Work> works_;  // oldest first
+    std::deque<Work> works_;  // works in progress, the oldest first
     bool ended_ = false;
     std::thread thread_;  // last, because it uses the other members
 };
@@ -129,7 +129,8 @@ class GlooCommunicator final : public Communicator {
     struct Running {
         Transfer transfer;
         Work work;
-        at::Tensor parts;  // for a reduce-scatter: row r is what rank r adds to this rank's sum
+        // for a reduce-scatter: row r is this rank's share of the sum, as computed by rank r
+        at::Tensor parts;
     };
 
     Work start(Running& running) {
@@ -149,7 +150,7 @@ class GlooCommunicator final : public Communicator {
             case Transfer::Kind::ReduceScatter: {
                 // Do not use LibTorch's reduce-scatter over Gloo, because it does a whole
                 // all-reduce. Instead, each rank sends each part of its input to the part's owner,
-                // and the owner adds the parts in rank order.
+                // and the owner adds up the parts in rank order.
                 at::Tensor parts = in[0].view({size_, -1});
                 running.parts = at::empty_like(parts);
                 std::vector<std::int64_t> equal;
@@ -243,7 +244,7 @@ Board GlooFabric::board() const {
         try {
             store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
         } catch (const std::exception&) {
-            // The store is gone. The ranks notice this when their transfers fail.
+            // The store is gone. The ranks notice this because their transfers fail.
         }
     };
     // Read on a separate thread, because a read blocks forever while rank 0 is stopped.

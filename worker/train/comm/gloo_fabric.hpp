@@ -37,7 +37,7 @@ struct GroupPlace {
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
     // Publishes `given` in the store under `name` and returns it. If `given` is empty, waits until
-    // another rank of the group has published a value under `name`, and returns that value.
+    // another rank of the group publishes a value under `name`, and returns that value.
     std::function<std::vector<std::uint8_t>(const std::string& name,
                                             const std::vector<std::uint8_t>& given)>
         exchange;

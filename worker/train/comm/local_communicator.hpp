@@ -1,11 +1,11 @@
 // Connects ranks that are threads of one process, for a single rank and for tests. Deterministic:
 // sums are added in rank order, so timing does not change the result.
 //
-// Strict: misuse that might go unnoticed on a network fails here. Inputs are copied when they are
-// issued. If a rank writes to its input before the result is delivered, GroupFault is thrown.
-// Outputs are NaN until wait(). At each sequence number, the transfers of all ranks must have the
-// same kind, type, size and tag. Otherwise, issuing the transfer throws GroupFault, which names the
-// group, the number and both transfers.
+// Strict: misuse that might go unnoticed on a network fails here. An input is copied when its
+// transfer is issued. If a rank writes to the input before the result is delivered, GroupFault is
+// thrown. Outputs are NaN until wait(). At each sequence number, the transfers of all ranks must
+// have the same kind, type, size and tag. Otherwise, issuing the transfer throws GroupFault, which
+// names the group, the number and both transfers.
 #pragma once
 
 #include <condition_variable>
@@ -74,14 +74,14 @@ class LocalGroup {
     std::vector<Ticket> issued_;  // next ticket of each rank
     std::vector<bool> left_;      // for each rank: true if it has left the group
     Baton* baton_ = nullptr;      // null: the threads of the ranks run simultaneously
-    std::vector<int> ranks_;      // each rank's number in the fabric; empty if there is no baton
+    std::vector<int> ranks_;      // each rank's number in the fabric; empty without a baton
     bool rendezvous_ = false;     // true: a send waits until its receive is issued
     std::vector<Plant> plants_;
     std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;  // results by site and size
 };
 
-// The communicator of one rank. The destructor removes the rank from the group. A rank that waits
-// for this rank afterwards gets PeerLost.
+// The communicator of one rank. The destructor removes the rank from the group. If another rank
+// waits for this rank afterwards, that rank gets PeerLost.
 class LocalCommunicator final : public Communicator {
   public:
     LocalCommunicator(LocalGroup& group, int rank) : group_(group), rank_(rank) {}

@@ -1,8 +1,8 @@
 // Divides the wall time of a rank into the phases of its steps. At each moment, exactly one phase
 // runs, so the sum of the phases is the elapsed time.
 //
-// The times are measured on the host. On a GPU, work continues after the host has issued it. A
-// phase is then the time in which the host issues the phase's work or waits for this work.
+// The times are measured on the host. A GPU works later than the host issues the work: a phase is
+// then the time in which the host issues its work or waits for it.
 #pragma once
 
 #include <algorithm>
@@ -50,14 +50,14 @@ class PhaseClock {
         return std::exchange(current_, phase);
     }
 
-    // Like enter(), for a phase in which the thread waits. During a save, or outside of the steps,
-    // the wait counts as Phase::Save or Phase::Outside, not as `phase`.
+    // Like enter(), for a phase in which the thread waits. During a save, the wait counts as
+    // Phase::Save; outside of the steps, it counts as Phase::Outside.
     Phase enter_wait(Phase phase) {
         const bool is_whole = current_ == Phase::Save || current_ == Phase::Outside;
         return enter(is_whole ? current_ : phase);
     }
 
-    // Returns the times since the last call, and starts again from 0.
+    // Returns the times since the last call, and sets the times to 0.
     Times take() {
         enter(current_);
         Times taken;

@@ -33,9 +33,9 @@ struct Plant {
 // text(Tag) writes it. Fails with InvalidArgument.
 Result<Plant> parse_plant(const std::string& words);
 
-// Returns the wrong result that rank `rank` gets from the bug. `inputs` are the inputs of all
-// ranks, and `right` is the correct result. `before` is the correct result of the previous such
-// transfer; it is undefined if there was none.
+// Returns the wrong result that the bug gives rank `rank`. `inputs` are the inputs of all ranks,
+// and `right` is the correct result. `before` is the correct result of the previous such transfer;
+// it is undefined if there was none.
 at::Tensor planted(Plant::Kind kind, const Transfer& transfer, const at::TensorList& inputs,
                    int rank, const at::Tensor& right, const at::Tensor& before);
 

@@ -11,7 +11,7 @@ namespace roll::train {
 
 enum class Site : std::uint8_t {
     Activation,     // activation, to the next stage; `layer`: that stage's first layer
-    Gradient,       // gradient of an activation, to the previous stage; `layer`: as for Activation
+    Gradient,       // gradient of an activation, to the previous stage; `layer`: as in Activation
     Embedding,      // the vocabulary-parallel embedding's output
     RowOutput,      // the output of a row-parallel linear layer
     ColumnInput,    // the gradient of a column-parallel linear layer's input
@@ -30,7 +30,7 @@ enum class Site : std::uint8_t {
     GradNorm,       // the sum of the squares of a step's gradient
     GradZeros,      // the number of zeros in a step's gradient
     Evaluation,     // loss and token count of an evaluation
-    NotFinite,      // the search for a value that is not finite; `layer`: the parameter
+    NotFinite,      // the search for a non-finite value; `layer`: the parameter
     Weights,        // copies of parameters; `layer`: the parameter, or the bucket
     Matrices,       // matrices that the optimizer updates as wholes; `layer`: the batch of matrices
     Replicas,       // hashes of the tensors that the replicas hold as copies
@@ -46,7 +46,7 @@ struct Tag {
     friend bool operator==(const Tag&, const Tag&) = default;
 };
 
-// Returns the tag in words, e.g. "row output, layer 3, micro-batch 1".
+// Returns the tag in words, such as "row output, layer 3, micro-batch 1".
 std::string text(const Tag& tag);
 
 // Returns the site whose description is `words`, such as "row output"; nullopt if there is none.

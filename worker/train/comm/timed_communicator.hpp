@@ -36,7 +36,7 @@ class TimedCommunicator : public Communicator {
     std::unique_ptr<Communicator> inner_;
     PhaseClock& clock_;
     Phase phase_;
-    std::set<Ticket> receives_;  // tickets of receives for which no wait has returned
+    std::set<Ticket> receives_;  // tickets of receives for which wait() has not returned yet
 };
 
 }  // namespace roll::train

@@ -1,4 +1,4 @@
-// Wraps a communicator and records its transfers. If a transfer does not end, explains the reason.
+// Wraps a communicator and records its transfers. Explains a transfer that does not end.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@ namespace roll::train {
 
 class WatchedCommunicator final : public Communicator {
   public:
-    // `recorder` must outlive this communicator. `ranks` are the numbers of the group's ranks in
-    // the job.
+    // `recorder` must outlive this communicator. `ranks` are the numbers that the group's ranks
+    // have in the job.
     WatchedCommunicator(std::unique_ptr<Communicator> inner, std::string name,
                         const std::vector<int>& ranks, FlightRecorder& recorder)
         : inner_(std::move(inner)),

@@ -1,5 +1,5 @@
-// Turns the corpus into micro-batches. If documents are kept apart, the documents of a micro-batch
-// are its segments, and no token is predicted from the tokens of another document.
+// Turns the corpus into micro-batches. If documents are kept apart, each document is a segment of
+// its micro-batch. Then no token is predicted from the tokens of another document.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace roll::train {
 
-// Position of a rank in the data. The next step follows `step` completed steps, which consumed
-// `samples` samples. The next step's global batch has the samples from `samples` on, for any number
-// of data-parallel ranks. The rank reads part `dp_rank` of the batch (sample_parts.hpp).
+// The position of a rank in the data: `step` completed steps have consumed `samples` samples. The
+// next global batch begins at sample `samples`, for any number of data-parallel ranks. The rank
+// reads part `dp_rank` of the batch (sample_parts.hpp).
 struct StepPlace {
     const spec::TrainSpec& spec;
     std::int64_t step = 0;
@@ -35,10 +35,10 @@ struct BatchRules {
     std::int64_t tokens_most = 0;  // a micro-batch with more tokens is split; 0: none is split
 };
 
-// Returns one rank's micro-batches of a step. If micro-batches are split, there may be more of them
-// than spec.microbatches(), on all ranks the same number. If a sample is left out, all targets in
-// its rows are ignored; a pair that is left out has no rows. Throws RankFailure(invalid) if a token
-// is not below `vocab`; the message names the token.
+// Returns one rank's micro-batches of a step. If micro-batches are split, their number may be above
+// spec.microbatches(), but is the same on all ranks. If a sample is left out, all targets in its
+// rows are ignored; a pair that is left out has no rows. Throws RankFailure(invalid) if a token is
+// not below `vocab`; the message names the token.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      const BatchRules& rules);
 
@@ -51,9 +51,9 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
 // Returns true if at least one target of the window counts in the loss.
 bool predicts(const data::Window& window, const spec::TrainSpec& spec);
 
-// Returns the number of bytes of text in the tokens that the windows predict. Does not count tokens
-// that are not predicted: the first token of each window, context-only tokens (tokens.hpp) and
-// special tokens.
+// Returns the number of bytes of text in the tokens that the windows predict. Does not count the
+// first token of a window, context-only tokens (tokens.hpp) and special tokens, because these are
+// not predicted.
 std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
                              const tokenizer::Tokenizer& tokenizer);
 

@@ -12,19 +12,20 @@
 namespace roll::train {
 namespace {
 
-constexpr std::size_t kMicrobatchesAtOnce = 16;  // of a replica
+// micro-batches of a replica that are computed at once
+constexpr std::size_t kMicrobatchesAtOnce = 16;
 
 using Row = std::vector<std::int64_t>;  // tokens; those of the context are stored as ~id
 
-// Returns the ids of a text after the tokens that the tokenizer puts before each text.
+// Returns the ids of a text, preceded by the tokens that the tokenizer puts before a text.
 std::vector<std::uint32_t> ids_of(const tokenizer::Tokenizer& tokenizer, const std::string& text) {
     std::vector<std::uint32_t> ids = tokenizer.surroundings().before;
     tokenizer.encode(text, ids, {.add_special = false});
     return ids;
 }
 
-// Returns a context with a choice. Spaces at the end of the context belong to the choice. The
-// choice begins after as many tokens as the context alone has.
+// Returns the tokens of a context followed by a choice. Spaces at the end of the context belong to
+// the choice. The choice begins after as many tokens as the context has if it is encoded alone.
 Row encoded_row(std::string context, std::string choice, const tokenizer::TextTokenizer& tokenizer,
                 std::int64_t length_most) {
     const std::size_t end = context.find_last_not_of(" \t\n\r\f\v") + 1;
@@ -57,7 +58,7 @@ Microbatch batch_of(std::span<const Row> rows, const AnswerPass& pass) {
     return answer_batch(answers, {.seq_length = pass.length_most, .vocab = pass.vocab});
 }
 
-// Divides the rows into micro-batches of consecutive rows.
+// Divides the rows into micro-batches. A micro-batch has consecutive rows.
 std::vector<std::span<const Row>> divided(std::span<const Row> rows, const AnswerPass& pass) {
     std::vector<std::span<const Row>> groups;
     while (!rows.empty()) {
@@ -72,8 +73,8 @@ std::vector<std::span<const Row>> divided(std::span<const Row> rows, const Answe
     return groups;
 }
 
-// Returns the log-probabilities of the choices of some micro-batches. Replica r computes every
-// r-th of them.
+// Computes the log-probabilities of the choices of some micro-batches. Replica r computes every
+// r-th of the micro-batches.
 void compute(std::span<const std::span<const Row>> groups, const AnswerPass& pass,
              std::vector<double>& log_probs) {
     const std::size_t replicas = static_cast<std::size_t>(pass.replicas);

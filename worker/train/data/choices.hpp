@@ -20,27 +20,27 @@ namespace roll::train {
 // How a model computes log-probabilities. Every replica must make the same calls.
 struct AnswerPass {
     std::int64_t vocab = 0;
-    std::int64_t length_most = 0;   // tokens of a context with its choice; the start is cut off
-    std::int64_t batch_tokens = 0;  // tokens of a micro-batch, unless one choice has more
+    std::int64_t length_most = 0;   // most tokens of a context with a choice; the start is cut off
+    std::int64_t batch_tokens = 0;  // most tokens of a micro-batch, unless one choice has more
     int replicas = 1, replica = 0;
     // Returns the log-probabilities of the segments of this replica's micro-batches, [K, S].
     std::function<at::Tensor(std::span<const Microbatch>)> log_probs = {};
-    // Adds a tensor over all replicas; empty if there is one replica
+    // Adds up a tensor over all replicas; empty if there is one replica
     std::function<void(const at::Tensor&)> sum = {};
 };
 
 struct TaskScore {
     std::string name;
     std::int64_t questions = 0;
-    double acc = 0, acc_stderr = 0;  // share of the questions that are answered right
-    // The same, with the log-probability divided by the number of characters of the choice
+    double acc = 0, acc_stderr = 0;  // share of the questions for which the model's answer is right
+    // The same, with each log-probability divided by the number of characters of its choice
     double acc_norm = 0, acc_norm_stderr = 0;
     // Log-probabilities of the choices, one list for each question
     std::vector<std::vector<double>> log_probs;
 };
 
 // Scores a task. Throws RankFailure(invalid) if a question has no context, and the tokenizer has no
-// BOS or EOS token that could take its place.
+// BOS or EOS token to use instead.
 TaskScore score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer,
                      const AnswerPass& pass);
 

@@ -54,8 +54,8 @@ void check_schedule(const spec::TrainSpec& spec) {
 void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done) {
     const auto windows = data::Sampler(corpus, spec.seq_length, spec.seed).windows();
     const double wanted = spec.epochs * static_cast<double>(windows);
-    // Rounding errors may make a product such as 0.1 x 30 slightly larger than a whole number. They
-    // must not add a sample.
+    // Do not let rounding errors add a sample: a product such as 0.1 x 30 may be slightly larger
+    // than the whole number.
     const auto samples = static_cast<std::int64_t>(std::ceil(wanted * (1 - 1e-12)));
     spec::set_steps(spec, done.step + spec::steps_for(spec.batch_sizes(), done.samples, samples));
     check_schedule(spec);

@@ -20,9 +20,9 @@ struct Done {
 // spec.epochs > 0.
 void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done);
 
-// Sets spec.steps for the plan of a job. For this, makes the job's corpus in a temporary directory,
-// because a plan has no output directory. If the texts are too long to be tokenized for a plan,
-// leaves spec.steps 0. Throws RankFailure.
+// Sets spec.steps for the plan of a job. A plan has no output directory, so the job's corpus is
+// made in a temporary directory. If the texts are too long to be tokenized for a plan, leaves
+// spec.steps 0. Throws RankFailure.
 void plan_epochs(spec::TrainSpec& spec);
 
 }  // namespace roll::train

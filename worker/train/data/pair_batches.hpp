@@ -20,25 +20,25 @@ struct PairRows {
     bool labels = false;      // true: the windows hold labelled answers
     bool mismatched = false;  // true: also make Microbatch::mismatched
     // true: a reward model reads whole answers, up to seq_length tokens. Tokens `pad` at the end of
-    // an answer are left out, because transformers takes the score at the last other token.
+    // an answer are left out: transformers takes the score at the token before them.
     bool scores = false;
-    std::int64_t pad = -1;  // -1: none
+    std::int64_t pad = -1;  // padding token of a reward model; -1: none
 };
 
 // Returns the rules of a job. `references` may be null. `pad`: see PairRows::pad.
 PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
                    const PairReferences* references, std::int64_t pad = -1);
 
-// Returns a micro-batch of whole pairs. It is one row of tokens without padding. The row has, as
-// segments, the chosen and the rejected answer of the first pair, then the answers of the next
-// pair, and so on. Labelled answers are packed in the same way, one segment each. A mismatched
-// answer combines the prompt of a labelled answer with the answer of mismatched_document(). A
-// segment of a reward model has a row for the answer's last token, with an ignored target. Without
-// pairs or answers, the micro-batch has one position with an ignored target. Throws
-// RankFailure(invalid) if a token is not below `vocab`.
+// Returns a micro-batch of whole pairs: one row of tokens without padding. The row's segments are
+// the chosen and the rejected answer of the first pair, then the answers of the next pair, and so
+// on. Labelled answers are packed in the same way, one segment each. A mismatched answer combines
+// the prompt of a labelled answer with the answer of mismatched_document(). A segment of a reward
+// model has a row for the answer's last token, with an ignored target. Without pairs or answers,
+// the micro-batch has one position with an ignored target. Throws RankFailure(invalid) if a token
+// is not below `vocab`.
 Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules);
 
-// Returns a micro-batch with one segment for each answer, which follows its prompt. Tokens of the
+// Returns a micro-batch with one segment for each prompt with its answer. Tokens of the
 // prompt are stored as ~id. Without answers, the micro-batch has one position with an ignored
 // target.
 Microbatch answer_batch(std::span<const data::Tokens> answers, const PairRows& rules);

@@ -75,7 +75,7 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
     std::size_t begin = 0;
     bool is_label = false;
     std::vector<std::size_t> ends = encoded.document_ends;
-    // The first slice of a long .txt ends inside the document.
+    // The document of a long .txt continues after the first slice.
     if (ends.empty() && !encoded.ids.empty()) ends.push_back(encoded.ids.size());
     for (const std::size_t end : ends) {
         const auto ids = std::span(encoded.ids).subspan(begin, end - begin);

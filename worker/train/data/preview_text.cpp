@@ -10,13 +10,13 @@ namespace {
 
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kPlain = "\x1b[0m";
-constexpr std::size_t kMostLines = 200;  // of a document
+constexpr std::size_t kMostLines = 200;  // most lines of a document that are shown
 
 struct Range {
     char32_t first, last;
 };
 
-// Ranges of characters that are two columns wide: East Asian scripts and pictographs
+// Ranges of characters that take two columns: East Asian scripts and pictographs
 constexpr std::array kWide{Range{0x1100, 0x115F},   Range{0x2E80, 0xA4CF},  Range{0xAC00, 0xD7A3},
                            Range{0xF900, 0xFAFF},   Range{0xFE30, 0xFE6F},  Range{0xFF00, 0xFF60},
                            Range{0x1F300, 0x1FAFF}, Range{0x20000, 0x3FFFD}};
@@ -85,8 +85,8 @@ class Page {
         }
     }
 
-    // Writes `text`. If it does not fit into the current line, starts a new line. The mark "+}"
-    // stays on the line of the learned text before it.
+    // Writes `text`, on a new line if the current line has no room. The mark "+}" stays on the line
+    // of the learned text before it.
     void put(std::string_view text, std::size_t width) {
         if (ends_ && text != "+}") break_line();
         if (column_ + width > style_.columns) break_line();

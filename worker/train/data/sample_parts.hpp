@@ -10,16 +10,16 @@ namespace roll::train {
 // The size of a sample.
 struct SampleSize {
     double cost = 0;          // relative time of its forward and backward
-    std::int64_t tokens = 0;  // number of tokens whose activations are in memory
+    std::int64_t tokens = 0;  // maximum number of tokens whose activations are in memory
 };
 
 struct PartRules {
     int replicas = 1;
-    std::int64_t microbatches = 1;      // of one replica
-    std::int64_t micro_batch_size = 1;  // samples in a micro-batch
+    std::int64_t microbatches = 1;      // number of micro-batches of one replica
+    std::int64_t micro_batch_size = 1;  // number of samples in a micro-batch
     bool balance = false;               // false: each replica gets consecutive samples, in order
     std::int64_t tokens_most = 0;       // a micro-batch with more tokens is split; 0: none is split
-    // The number of micro-batches of a replica stays a multiple of this number when it grows.
+    // When the number of micro-batches of a replica grows, it stays a multiple of this number.
     std::int64_t multiple = 1;
 };
 
@@ -27,15 +27,15 @@ struct PartRules {
 // micro-batch ascend.
 using ReplicaPart = std::vector<std::vector<std::int64_t>>;
 
-// Returns the part of each replica. All replicas have the same number of micro-batches; a split may
-// make it larger than rules.microbatches, and then some micro-batches may be empty. Every sample is
-// in exactly one micro-batch. `sizes`: of all samples of the batch; may be empty if the samples are
-// neither balanced nor split.
+// Returns the part of each replica. All replicas have the same number of micro-batches. If
+// micro-batches are split, this number may be above rules.microbatches, and some micro-batches may
+// be empty. Every sample is in exactly one micro-batch. `sizes` has the sizes of all samples of the
+// batch. It may be empty if the samples are neither balanced nor split.
 //
-// Balancing is greedy: the largest sample goes to the micro-batch with the least cost that has
-// room, and then the largest micro-batch goes to the replica with the least cost that has room. A
-// split cuts a micro-batch's list of samples wherever the next sample would exceed the limit. A
-// sample that exceeds it alone gets a micro-batch of its own.
+// Balancing is greedy. The largest sample goes to the micro-batch with the least cost that has
+// room. Then, the largest micro-batch goes to the replica with the least cost that has room. A
+// split cuts a micro-batch's list of samples where the next sample would exceed the limit. A sample
+// that is above the limit gets a micro-batch of its own.
 std::vector<ReplicaPart> parts_of_batch(const PartRules& rules, std::span<const SampleSize> sizes);
 
 }  // namespace roll::train

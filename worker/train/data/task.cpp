@@ -25,8 +25,8 @@ constexpr std::array kNoEffect{"tag",          "metadata",
 constexpr std::array kRead{"task",          "dataset_path", "dataset_kwargs", "test_split",
                            "doc_to_choice", "doc_to_text",  "doc_to_target",  "validation_split",
                            "output_type",   "description",  "metric_list",    "target_delimiter"};
-constexpr std::size_t kMemory = std::size_t{64} << 20U;  // of one record
-// Separates the choices that a template writes. It does not occur in text.
+constexpr std::size_t kMemory = std::size_t{64} << 20U;  // most memory for rendering one record
+// Separates the choices that a template writes. No text contains this character.
 constexpr char kBetween = '\x1e';
 
 bool is_in(const auto& names, const std::string& name) {
@@ -37,7 +37,7 @@ tl::unexpected<Error> refused(const fs::path& file, const std::string& what) {
     return fail(ErrorCode::InvalidArgument, file.string() + ": " + what);
 }
 
-// A record of the dataset.
+// A record of the dataset, from which a template makes a question.
 struct Record {
     explicit Record(std::size_t memory) : arena(memory) {}
     const chat::Value* find(const std::string& key) const {
@@ -57,7 +57,8 @@ struct Writing {
     }
     Result<std::string> write(Record& record) const {
         ROLL_TRY(chat::Rendered rendered, what.render(record.entries, record.arena, 0));
-        // jinja2's option keep_trailing_newline, which chat templates do not have
+        // does what the option keep_trailing_newline of jinja2 does; chat templates do not have
+        // this option
         if (ends_line) rendered.text += '\n';
         return std::move(rendered.text);
     }
@@ -69,7 +70,7 @@ struct Writing {
 struct Source {
     std::string field;
     std::optional<Writing> writing;
-    std::vector<std::string> texts;  // fixed choices
+    std::vector<std::string> texts;  // the fixed choices
     std::optional<std::int64_t> number;
 };
 
@@ -148,8 +149,8 @@ std::int64_t index_of(const std::vector<std::string>& choices, std::string_view 
     return found == choices.end() ? -1 : found - choices.begin();
 }
 
-// Returns the right choice. A number is an index, a text is the choice itself. A template's text
-// counts as a number if it consists of digits.
+// Returns the right choice. A number is an index, and a text is the choice itself. If a template
+// gives digits, they are a number.
 Result<std::int64_t> answer_of(const Source& source, Record& record,
                                const std::vector<std::string>& choices) {
     std::int64_t number = -1;
@@ -180,7 +181,7 @@ Result<std::string> text_of(const Source& source, Record& record) {
     return std::string(chat::str(*value, record.arena));
 }
 
-// Returns the dataset's file. A path that is not absolute starts at the directory of the task.
+// Returns the dataset's file. A path that is not absolute is relative to the directory of the task.
 Result<fs::path> dataset_of(const Json& task, const fs::path& file) {
     if (task.value("dataset_path", Json()) != "json")
         return refused(file, "dataset_path is " + task.value("dataset_path", Json()).dump() +

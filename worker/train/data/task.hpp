@@ -1,5 +1,5 @@
-// Multiple-choice tasks in the format of lm-evaluation-harness: a YAML file with the dataset's file
-// and the templates that make a question's context, choices and answer of a record.
+// Multiple-choice tasks in the format of lm-evaluation-harness. A task is a YAML file. It names the
+// dataset's file, and its templates make the questions from the records.
 //
 // Roll reads the part of the format that needs no Python. It refuses other keys by name.
 #pragma once

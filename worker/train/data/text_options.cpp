@@ -7,8 +7,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Loads the chat template of the job's tokenizer. If Roll cannot read the template, this is an
-// error only for files of conversations, because only they need it.
+// Loads the chat template of the job's tokenizer. If Roll cannot read the template, only files of
+// conversations cause an error, because other files do not need it.
 void add_template(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints,
                   const tokenizer::TextTokenizer& tokenizer, data::EncodeRules& rules) {
     std::vector<fs::path> places = checkpoints;

@@ -29,12 +29,12 @@ data::PrepareOptions options_of(const protocol::Launch& launch, const spec::Trai
                                 const std::vector<fs::path>& checkpoints) {
     data::PrepareOptions options = text_options(spec, tokenizer, checkpoints);
     options.directory = fs::path(launch.output).lexically_normal().parent_path() / "tokens";
-    // uses all threads of the node, because the other ranks wait meanwhile
+    // use all threads of the node, because the other ranks wait meanwhile
     options.threads = at::get_num_threads() * launch.ranks_per_node;
     return options;
 }
 
-// Reports progress and checks for a request to stop. Its function returns false if there is such a
+// Reports progress and checks for a request to stop. A call returns false after such a
 // request.
 class Watch {
   public:
@@ -108,7 +108,7 @@ std::optional<Opened> Opener::open_as_it_is(const fs::path& path, bool bytes) co
 }
 
 // Verifies that a token file was made from its text. Throws RankFailure if it was not. Returns
-// false only if it was told to stop before the end.
+// false only if a request to stop came before the end.
 bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) const {
     if (prepared.source_is_gone) return true;
     if (prepared.record.text_hash.empty()) {
@@ -167,8 +167,8 @@ std::optional<Opened> Opener::open(const fs::path& path) const {
     return Opened{std::move(file), prepared->record.samples + " " + prepared->record.hash};
 }
 
-// Adds hints for finding token files: the whole-file hashes that the newest readable checkpoint
-// lists, and the token directories next to the jobs that wrote the checkpoints.
+// Adds hints for finding token files: the whole-file hashes in the newest readable checkpoint, and
+// the token directories next to the jobs that wrote the checkpoints.
 void add_known(data::PrepareOptions& options, const std::vector<fs::path>& checkpoints) {
     for (const fs::path& checkpoint : checkpoints) {
         options.elsewhere.push_back(output_of(checkpoint).parent_path() / "tokens");

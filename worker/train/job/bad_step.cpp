@@ -28,16 +28,18 @@ std::string first_gradient(const Parameters& parameters) {
     return "";
 }
 
-// A non-finite value in a replica of the model.
+// A non-finite value in one replica of the model.
 struct Bad {
-    bool any = false;  // true: a rank of the replica has a non-finite value; all its ranks agree
-    std::string name;  // name of the parameter; empty on ranks that do not hold this parameter
+    // true: a rank of the replica has a non-finite value; all ranks of the replica get the same
+    // result
+    bool any = false;
+    std::string name;  // name of the parameter; empty if this rank does not hold the parameter
 };
 
-// Finds the first chunk of the model with a non-finite value (or the last such chunk, if
-// `from_the_back`), and returns this value. name_of(parameters) returns the name of the bad
-// parameter of a chunk, or "". If `over_replicas`, looks at the chunks of all replicas, because
-// each replica has a part of the parameters.
+// Finds the first chunk of the model with a non-finite value, or the last such chunk if
+// `from_the_back`. Returns this value. name_of(parameters) returns the name of the bad parameter of
+// a chunk, or "". If `over_replicas`, looks at the chunks of all replicas, because each replica has
+// a part of the parameters.
 Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
               const std::function<std::string(const Parameters&)>& name_of) {
     Communicator& pp = step.groups().pp;
@@ -63,7 +65,7 @@ Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
 
 constexpr std::int64_t kSentenceMax = 1024;
 
-// Returns, on all ranks, the `text` that rank `teller` has passed.
+// Returns the `text` that rank `teller` has passed, on all ranks.
 std::string told_by(int teller, const std::string& text, Communicator& world) {
     const at::Tensor letters = at::zeros({kSentenceMax}, at::kDouble);
     for (std::size_t i = 0; world.rank() == teller && i < text.size() && i < kSentenceMax; ++i)
@@ -76,8 +78,8 @@ std::string told_by(int teller, const std::string& text, Communicator& world) {
     return told;
 }
 
-// Returns this rank's samples that are at fault. These are the samples of the micro-batches in
-// `found`. If `found` lists no micro-batches, they are all samples of this rank's part.
+// Returns this rank's samples that are at fault: the samples of the micro-batches in `found`. If
+// `found` lists no micro-batches, all samples of this rank's part are at fault.
 std::vector<std::int64_t> own_samples(const std::optional<NotFinite>& found,
                                       std::span<const Microbatch> batch) {
     std::vector<std::int64_t> samples;

@@ -1,4 +1,4 @@
-// Finds the cause of a step whose loss or gradient norm is not finite: first in one replica of the
+// Finds the cause if a step's loss or gradient norm is not finite: first in one replica of the
 // model, then over all ranks.
 #pragma once
 
@@ -15,31 +15,31 @@
 namespace roll::train {
 
 struct NotFinite {
-    // the bad value: "the weight NAME", "the loss, then the gradient of NAME", ...; empty on the
-    // stages that do not hold this value
+    // the bad value: "the weight NAME", "the loss, then the gradient of NAME", ...; empty if this
+    // stage does not hold the value
     std::string what;
     std::vector<int> microbatches;  // indices of the bad micro-batches; empty if a weight is bad
 };
 
 // Finds this replica's micro-batches with a non-finite loss or gradient. Replays all micro-batches
-// one by one, without reducing gradients, and overwrites the gradients. Requires that the step was
-// not applied to the model. The result also names the first bad parameter of the first bad
+// one by one, without reducing gradients, and overwrites the gradients. Requires that the step has
+// not changed the model. The result also names the first bad parameter of the first bad
 // micro-batch, in the order of the computation. Returns nullopt if all values of this replica are
 // finite. All stages of the replica must call this function. All get the same micro-batches.
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch);
 
 struct BadStep {
-    // The lowest rank that holds a bad value (NotFinite::what). 0 if no rank holds a bad value,
-    // because only a sum over micro-batches or ranks is not finite.
+    // The lowest rank that holds a bad value (NotFinite::what). 0 if no rank holds one: then only a
+    // sum over micro-batches or ranks is not finite.
     int rank = 0;
     // sentence that names the step, the rank, the samples and the first bad parameter
     std::string sentence;
     std::vector<std::int64_t> samples;  // samples at fault, of all ranks, ascending
 };
 
-// Finds the samples at fault. These are the samples of the micro-batches whose own loss or gradient
-// is not finite. If there are no such micro-batches, all samples of the step are at fault. Every
-// rank must call this function with its own part of the batch. All ranks get the same result.
+// Finds the samples at fault: the samples of the micro-batches whose own loss or gradient is not
+// finite. If there is no such micro-batch, all samples of the step are at fault. Every rank must
+// call this function with its own part of the batch. All ranks get the same result.
 BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const StepResult& result,
                       const StepPlace& place, Communicator& world);
 

@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kPositionsMost = 2048;  // of a window, if the user gives no length
+// most inputs of a window, if the user gives no length
+constexpr std::int64_t kPositionsMost = 2048;
 constexpr std::int64_t kBatchTokens = 4096;
 
 ModelSetup setup_of(const std::string& directory) {
@@ -90,7 +91,7 @@ OrderedJson measure_text(const std::string& path, const EvaluationOptions& optio
 OrderedJson evaluate_model(const EvaluationOptions& options) {
     if (options.tasks.empty() && options.texts.empty())
         throw RankFailure(2, "nothing to measure; give --task FILE or --data FILE");
-    std::vector<Task> tasks;  // read before the model, because an error in them costs no time
+    std::vector<Task> tasks;  // read before the model, so that an error in the tasks costs no time
     for (const std::string& file : options.tasks) tasks.push_back(need(read_task(file)));
     Loaded model(options);
     AnswerPass pass{.vocab = model.setup.config.vocab,

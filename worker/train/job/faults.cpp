@@ -12,7 +12,7 @@ namespace roll::train {
 namespace {
 
 // Returns one element of a trained weight: the first element that this rank stores of the last
-// trained parameter. Every token uses this parameter.
+// trained parameter, which every token uses.
 at::Tensor an_element(TrainStep& trainer) {
     const Parameters& p = trainer.chunks().back().parameters();
     for (std::size_t i = p.specs.size(); i-- > 0;)

@@ -1,11 +1,11 @@
 // Runs the commands of `train.hooks` on rank 0: at the start, every N steps, after a checkpoint was
 // recorded, after a validation, and at the end.
 //
-// A hook is a child process in its own process group. It inherits the rank's environment and log.
-// roll-worker kills the hook together with the attempt, because the hook is a descendant of the
-// attempt. Each running hook has a thread that enforces the time limit, so a hook delays no step
-// unless its `wait` is set. If a hook is due while it still runs, this run is skipped, and the log
-// says so.
+// A hook is a child process in its own process group. The hook inherits the rank's environment and
+// log. roll-worker kills the hook together with the attempt, because the hook is a descendant of
+// the attempt. Each running hook has a thread that enforces the time limit, so a hook delays no
+// step unless its `wait` is set. If a hook is still running when it is due again, the new run is
+// skipped, and the log says so.
 #pragma once
 
 #include <chrono>
@@ -56,10 +56,10 @@ class Hooks {
     void step_done(const HookFacts& facts);
     // Records the hooks that have ended. Never blocks.
     void check();
-    // Returns a sentence if a hook with `on_fail: stop` has failed, else an empty text. All ranks
-    // must then end at the same step.
+    // Returns a sentence if a hook with `on_fail: stop` has failed; otherwise, an empty text. After
+    // a failure, all ranks must end at the same step.
     const std::string& failure() const { return failure_; }
-    // Waits for the running hooks, then does what check() does.
+    // Waits for the running hooks, and then calls check().
     void finish();
 
   private:

@@ -26,7 +26,7 @@ void Judge::check(const std::vector<std::string>& known) const {
 bool Judge::decide(checkpoint::State& state, Communicator& world) {
     const OrderedJson values = std::exchange(values_, OrderedJson::object());
     if (values.empty()) return false;
-    // Some values, such as bits per byte, are known on rank 0 only.
+    // Some values, such as bits per byte, are known only on rank 0.
     const at::Tensor told = at::zeros({2, 2}, at::kDouble);  // [metric, (is known, value)]
     const std::string* const names[] = {&spec_.best.name, &spec_.early_stop.metric.name};
     for (std::int64_t i = 0; i < 2; ++i) {

@@ -1,5 +1,5 @@
 // Judges a run by the values of its evaluations: finds the best checkpoint (train.best), and counts
-// the values that are no better (train.early_stop).
+// values that are not better than the best (train.early_stop).
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // Finds the step at which the loss began to rise before it became non-finite. The weights since
-// that step count as poisoned: job runs must not continue from them, although each of their values
-// is finite.
+// that step count as poisoned: although each of their values is finite, job runs must not continue
+// from these weights.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace roll::train {
 
 // The losses of the latest steps. A step is "high" if its loss exceeds the median of the last 50
 // calm steps by more than 9 median absolute deviations (6 standard deviations of normal noise), and
-// by more than 1/20 of the median. A step is "calm" if it is not high. No step is high until there
-// are 16 calm steps. After 200 high steps in a row, the new level counts as calm.
+// by more than 1/20 of the median. Other steps are "calm". No step is high until there are 16 calm
+// steps. After 200 high steps in a row, the new level counts as calm.
 class LossHistory {
   public:
     // Adds a step. Steps must be added in ascending order. If `step` was added before, first
     // removes this step and all later steps.
     void add(std::int64_t step, double loss);
 
-    // Returns the step at which the loss began to rise: the first of the consecutive high steps
-    // that end at the newest step. Returns nullopt if the newest step is calm.
+    // Returns the step at which the loss began to rise. This is the first of the consecutive high
+    // steps up to the newest step. Returns nullopt if the newest step is calm.
     std::optional<std::int64_t> rise() const;
 
   private:

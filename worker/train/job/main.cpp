@@ -45,8 +45,8 @@ struct Arguments {
     EvaluationOptions evaluation;
 };
 
-// Sets the number of threads to OMP_NUM_THREADS if it is set, else to this rank's share of the
-// cores.
+// Sets the number of threads to OMP_NUM_THREADS. If this variable is not set, sets the number to
+// this rank's share of the cores.
 void set_threads(int ranks_on_this_node) {
     const char* const told = std::getenv("OMP_NUM_THREADS");
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -131,7 +131,7 @@ int plan(const Arguments& arguments) {
 }
 
 // Chooses the layout of a job, and prints the report of the search. Takes the same kinds of spec
-// file as plan(). The file has a legal value for each key that is searched.
+// file as plan(). The file must have a legal value for each key that is searched.
 int choose_layout(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
     const spec::TrainSpec spec = need(spec::train_spec(document));
@@ -146,8 +146,8 @@ int choose_layout(const Arguments& arguments) {
     return 0;
 }
 
-// Returns the bugs that an environment variable asks to plant. Tests use them to show that proofs
-// find bugs.
+// Returns the bugs that an environment variable asks to plant. With these bugs, tests show that
+// proofs find bugs.
 std::vector<Plant> planted_bugs() {
     const char* const words = std::getenv("ROLL_PROVE_PLANT");
     if (words == nullptr) return {};
@@ -188,7 +188,7 @@ int preview_data(const Arguments& arguments) {
 }
 
 // Runs `command` and returns its exit status. If the command throws, passes the error to `tell` as
-// one sentence, and returns the exit status for this error.
+// one sentence, and returns this error's exit status.
 int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
     try {
         return command();
@@ -252,7 +252,8 @@ void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--search", arguments.search, "Key to choose; repeatable")->required();
     command.add_option("--dp", arguments.dp, "Data-parallel size that the job gives");
     command.add_option("--memory-limit", arguments.memory.bytes, "Bytes that a rank may need");
-    command.add_option("--memory-from", arguments.memory.from, "Origin of the limit");
+    command.add_option("--memory-from", arguments.memory.from,
+                       "Where the limit comes from, for messages");
 }
 
 int main(int argc, char** argv) {
@@ -285,7 +286,7 @@ int main(int argc, char** argv) {
     previewing->add_option("--documents", arguments.documents, "Documents to show of each file");
     previewing->add_option("--columns", arguments.style.columns, "Width of a line")
         ->check(CLI::Range(20, 1000));
-    previewing->add_flag("--color", arguments.style.color, "Colour what is learned");
+    previewing->add_flag("--color", arguments.style.color, "Show learned text in green");
     previewing->add_flag("--json", arguments.json, "One JSON object (roll.data_preview/1)");
     CLI::App* evaluating =
         app.add_subcommand("eval", "Measure an HF or MCA directory on tasks and texts");
@@ -293,7 +294,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        if (e.get_exit_code() == 0) return app.exit(e);  // --help
+        if (e.get_exit_code() == 0) return app.exit(e);  // --help ends the program here
         std::fprintf(stderr, "error: %s\n  try: --help lists the options\n", e.what());
         return 2;
     }
@@ -331,8 +332,8 @@ int main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     const int status = roll::train::main(argc, argv);
-    // Ends without calling destructors, because a process group with dead peers would wait for
-    // them.
+    // End without calling destructors. A process group's destructor would wait for peers that are
+    // dead.
     std::fflush(nullptr);
     ::_exit(status);
 }

@@ -52,7 +52,7 @@ ReferenceRecord record_of(const ReferencePass& pass) {
     return {model, identity_of(pass, model)};
 }
 
-// Returns the path of the file that stores the log-probabilities of a data file's pairs.
+// Returns the path of the file with the log-probabilities of a data file's pairs.
 fs::path path_of(const ReferencePass& pass, const ReferenceRecord& record,
                  const ReferenceFile& file) {
     const spec::TrainSpec& spec = pass.spec;
@@ -141,7 +141,7 @@ void compute(const ReferencePass& pass, std::span<const data::Window> windows,
 }
 
 // Loads the weights of the reference model. The model must not have changed since the job's first
-// start. The adapter of a LoRA job has no effect then, because its factors B are 0.
+// start. The adapter of a LoRA job has no effect at this time, because its factors B are 0.
 void load_reference(const ReferencePass& pass, const ReferenceRecord& record) {
     if (writes(pass) && identity_of(pass, record.model) != record.identity)
         throw RankFailure(2, "the reference model " + record.model +

@@ -1,7 +1,7 @@
 // Computes the log-probabilities of a job's answers under its reference model, before training
 // starts. The reference model is the model with its starting weights, or another model of the same
-// shape. While the pass runs, its weights are in the job's own chunks, so training needs no memory
-// for a second model.
+// shape. During the pass, the job's own chunks hold the reference model's weights, so training
+// needs no memory for a second model.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ struct ReferencePass {
     Communicator& world;
     std::int64_t vocab = 0;
     std::filesystem::path output;  // output directory of the job
-    // output directories of the jobs from which this job may continue, the preferred one first
+    // output directories of the jobs from which this job may continue, the best one first
     std::vector<std::filesystem::path> earlier;
     std::filesystem::path directory;  // directory of the files with stored values
     // Loads a model's weights into the chunks, on all ranks.
     std::function<void(const std::string& model)> load;
-    // Reports progress, and returns true if this rank was told to stop.
+    // Reports progress. Returns true if this rank was told to stop.
     std::function<bool(std::int64_t done, std::int64_t pairs)> stops;
 };
 
@@ -40,8 +40,8 @@ struct ReferenceFile {
 };
 
 // Returns the values of the windows in `files`. Computes and stores the values that are not stored
-// yet. All ranks must call this function. Returns nullopt if a rank was told to stop; the values
-// computed before that are stored. Throws RankFailure if values must be computed, but the reference
+// yet. All ranks must call this function. Returns nullopt if a rank was told to stop; values that
+// were computed before are stored. Throws RankFailure if values must be computed, but the reference
 // model of a continued job has changed.
 std::optional<PairReferences> measure_references(const ReferencePass& pass,
                                                  const std::vector<ReferenceFile>& files);

@@ -1,5 +1,5 @@
 // Compares the state that several data-parallel ranks hold as copies. Correct copies are bitwise
-// equal, so a difference shows damaged memory, a bad processor or a bug.
+// equal, so a difference is a sign of damaged memory, a bad processor or a bug.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace roll::train {
 
-// Compares the weights and, unless the ranks share them, the optimizer state of all replicas.
-// Returns a sentence that names the first tensor whose copies differ, and the ranks; nullopt if all
-// copies are bitwise equal. `ranks`: for each rank of the dp group, its number in the job. All
-// ranks of the dp group must call this function, and all get the same result.
+// Compares the weights of all replicas. Unless the ranks share the optimizer state, compares this
+// state too. Returns a sentence that names the first tensor whose copies differ, and the ranks;
+// nullopt if all copies are bitwise equal. `ranks`: for each rank of the dp group, its number in
+// the job. All ranks of the dp group must call this function, and all get the same result.
 std::optional<std::string> replica_difference(TrainStep& step, const std::vector<int>& ranks);
 
 }  // namespace roll::train

@@ -30,7 +30,8 @@ using namespace std::chrono_literals;
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kStepsToldEvery = 1s;
 constexpr auto kSpaceLookedForEvery = 500ms;
-// maximum number of consecutive steps that are skipped; more skipped steps are no outliers
+// maximum number of consecutive steps that are skipped; if more steps in a row are bad, they are no
+// outliers
 constexpr int kSkippedMax = 10;
 
 constexpr std::int64_t kVotes = 7;
@@ -50,7 +51,7 @@ double waited_in(const PhaseClock::Times& times) {
 }  // namespace
 
 // Combines the requests (stop, checkpoint, ...) that the ranks have received. All ranks get the
-// same result, so that all act on a request at the same step.
+// same result, so that all ranks act on a request at the same step.
 Agreed Trainer::agree() {
     const Heard heard = link_.poll();
     take_recorded(heard.recorded);
@@ -61,9 +62,9 @@ Agreed Trainer::agree() {
     std::ranges::copy(times_, own.data_ptr<double>() + kVotes);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
-    // Only the rank that writes checkpoints votes, because ranks receive the request at different
-    // steps. A checkpoint that is already saved for this step was started before the request and
-    // does not answer it. In that case, the rank votes at the next step.
+    // Only the rank that writes checkpoints votes, because the ranks receive the request at
+    // different steps. If a checkpoint of this step is already saved, it was started before the
+    // request and does not answer the request. In that case, the rank votes at the next step.
     const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
     if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
     if (std::exchange(peak_beaten_, false)) votes[3] = 1;
@@ -105,8 +106,8 @@ HookFacts Trainer::facts() const {
     return facts;
 }
 
-// Handles the checkpoints that rolld has recorded: an older checkpoint may now be deleted, and the
-// hook `save` finds the directory under its final name.
+// Handles the checkpoints that rolld has recorded. Retention may now delete an older checkpoint,
+// and the hook `save` now finds the directory under its final name.
 void Trainer::take_recorded(const std::vector<std::int64_t>& steps) {
     if (!saver_) return;
     for (const std::int64_t step : steps) {
@@ -137,7 +138,7 @@ int Trainer::run() {
     }
 }
 
-// Returns a description of what this rank is doing, for a message.
+// Returns a description of this rank's current activity, for a message.
 std::string Trainer::doing() const {
     if (activity_ != Activity::Step)
         return activity_ == Activity::Validation ? "validation" : "the checkpoint";
@@ -184,7 +185,7 @@ int Trainer::run_steps() {
                            (best && spec_.checkpoint_keep_best) || proves || agreed.save;
         if (saves) save();
         agreed.save = false;
-        // These take time, so a request may have arrived meanwhile.
+        // This work takes time, so a request may have arrived in the meantime.
         if (!ends && (!valid.empty() || evaluates || sampled || saves)) agreed.add(agree());
     }
     if (stops_early() && writes())
@@ -207,7 +208,7 @@ int Trainer::run_steps() {
     return 0;
 }
 
-// Ends the run because a hook has failed. Keeps the checkpoints that were saved before.
+// Ends the run because a hook has failed. Checkpoints that were saved before are kept.
 void Trainer::end_after_hook() {
     finish_part();
     if (saver_) saver_->finish();
@@ -225,7 +226,8 @@ void Trainer::stop(const Agreed& agreed) {
 
 // Waits while the final checkpoint of the run is delayed because the disk is full. Without this
 // checkpoint, the steps since the previous checkpoint would be lost. All ranks wait together, so no
-// rank blocks in a collective, and each can be stopped. Returns false if a rank was told to stop.
+// rank blocks in a collective, and each rank can be stopped. Returns false if a rank was told to
+// stop.
 bool Trainer::await_space() {
     const auto deadline = Clock::now() + spec_.checkpoint_wait_for_space;
     for (;;) {
@@ -287,8 +289,8 @@ Agreed Trainer::train_step() {
     return agreed;
 }
 
-// Returns the number of FLOPs per token of this step. If documents are kept apart, this number
-// differs between steps and ranks. In that case, returns the mean over all ranks; all ranks have
+// Returns the number of FLOPs per token of this step. If documents are kept apart, the number
+// differs between steps and ranks. In that case, returns the mean over all ranks, which all have
 // the same number of tokens.
 plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     if (!spec_.data.documents_apart)
@@ -310,7 +312,7 @@ void Trainer::tell_step(double own_seconds) {
     link_.report(protocol::StepDone{state_.step, spec_.steps, std::llround(1e3 * own_seconds_)});
 }
 
-// Measures the peak FLOP/s. Runs after the first step, so that it does not delay that step. Runs on
+// Measures the peak FLOP/s. Runs after the first step, so that this step is not delayed. Runs on
 // all ranks at once, because the ranks also share the machine during training.
 void Trainer::find_peak() {
     const bool told = spec_.peak_tflops > 0;
@@ -341,8 +343,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .memory = process_memory()};
     if (!spec_.batch_phases.empty()) report.batch_size = spec_.global_batch_size;
     report.split = pipeline_.schedule.microbatches - spec_.microbatches();
-    // A whole step cannot be faster than its matrix products. If it seems faster, the peak was
-    // measured while the machine was busy.
+    // A whole step cannot be faster than its matrix products alone. If a step seems faster, the
+    // machine was busy while the peak was measured.
     const double rate = report.tokens_per_second() * flops.causal;
     if (spec_.peak_tflops == 0 && peak_flops_ > 0 && rate > peak_flops_) {
         peak_beaten_ = true;
@@ -368,8 +370,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     std::fflush(stdout);
 }
 
-// Ends the attempt if replicas that must be equal differ. One rank reports the reason. The other
-// ranks exit with the status for a lost peer.
+// Ends the attempt if replicas that must be equal are different. One rank reports the reason. The
+// other ranks exit with the status for a lost peer.
 void Trainer::check_replicas() {
     const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world_->size()));
     const auto difference = replica_difference(*step_, mesh.group(rank_, plan::Axis::Dp));
@@ -386,9 +388,9 @@ void Trainer::check_replicas() {
                              "; memory or a processor of one of them may be damaged");
 }
 
-// Handles a non-finite step, after which the weights are unchanged and the last checkpoint is good.
-// If the run ends, the rank at fault reports the reason. The other ranks exit with the status for a
-// lost peer, so that the message of the rank at fault becomes the attempt's reason.
+// Handles a non-finite step. The weights are unchanged after such a step, and the last checkpoint
+// is good. If the run ends, the rank at fault reports the reason. The other ranks exit with the
+// status for a lost peer, so that the message of the rank at fault becomes the attempt's reason.
 void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> batch) {
     const BadStep bad = find_bad_step(*step_, batch, result, place(), *world_);
     using Policy = spec::OnNotFinite;
@@ -410,8 +412,9 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
 
 // Prepares going back to an earlier checkpoint. Returns the end of the error message, which lists
 // the samples that training will leave out. If the loss was rising up to this step, all checkpoints
-// since the start of the rise are poisoned. In that case, leaves out all samples of the steps since
-// then, and all samples of the step before, whose update caused the first high loss.
+// since the start of the rise are poisoned. In that case, training leaves out all samples of the
+// steps since then. It also leaves out the samples of the step before, whose update caused the
+// first high loss.
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);
     if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));
@@ -445,12 +448,12 @@ Moment Trainer::moment() const {
     return {state_.step, tokens_before_, state_.tokens, state_.step == spec_.steps};
 }
 
-// Samples texts if the job asks for samples. Returns true, on all ranks, if it does.
+// Samples texts if the job asks for samples. If so, returns true on all ranks.
 bool Trainer::sample() {
     if (spec_.sample.prompts.empty()) return false;
     if (dp_->rank() > 0 && !step_->shares_weights()) return true;
-    // The whole model as one chunk, on the rank that writes outputs. This rank generates the text
-    // alone.
+    // The whole model as one chunk, on the rank that writes outputs. Only this rank generates the
+    // text.
     std::unique_ptr<Chunk> joined;
     if (pp_->size() * tp_->size() > 1 || step_->shares_weights()) joined = joined_stages(*step_);
     if (!writes()) return true;

@@ -1,6 +1,6 @@
-// One rank's run of a train or resume job, from its launch file to its exit status: setup, restore,
-// the training loop, validation, samples, checkpoints, stopping. All ranks make the same decisions
-// in the same order. A signal or command may reach only one rank, so the ranks share signals and
+// One rank's run of a train or resume job, from the launch file to the exit status: setup, restore,
+// training loop, validation, samples, checkpoints and stop. All ranks make the same decisions in
+// the same order. A signal or command may reach only one rank, so the ranks share signals and
 // commands between steps.
 #pragma once
 
@@ -74,16 +74,16 @@ class Trainer {
     void check_replicas();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     std::string prepare_rewind(const BadStep& bad);          // returns the end of the error message
-    std::vector<ValidResult> measure(const Moment& moment);  // of the sets that are due
+    std::vector<ValidResult> measure(const Moment& moment);  // measures the sets that are due
     void swap_for_evaluation();                // called around an evaluation of the average
     std::vector<std::string> metrics() const;  // the metrics that the job measures
-    bool judge();  // judges the measured values; returns true if train.best's is the best so far
+    bool judge();  // judges the measured values; returns true if they are the best so far
     Moment moment() const;
     void measure_export();  // measures the validation loss with weights rounded as in the export
     void evaluate_tasks();  // measures the model on the tasks of train.evaluation
     bool stops_early() const;
     bool sample();
-    // UnlessSaved: unless the last saved checkpoint is of this step
+    // UnlessSaved: save unless the last saved checkpoint is of this step
     enum class Save { Always, UnlessSaved };
     void save(Save when = Save::Always);
     void finish_part();
@@ -106,7 +106,7 @@ class Trainer {
     data::Corpus corpus_;
     std::vector<data::Corpus> valid_;
     std::vector<Task> tasks_;
-    data::LearnedDocuments learned_;  // set on rank 0 only
+    data::LearnedDocuments learned_;  // set only on rank 0
     data::Sampler sampler_;
     Validation validation_;
     JobPipeline pipeline_;
@@ -114,7 +114,7 @@ class Trainer {
     std::optional<GlooFabric> fabric_;
     std::unique_ptr<FlightRecorder> recorder_;  // null in a job of one rank
     std::unique_ptr<Communicator> world_, dp_, pp_, tp_;
-    // group of the first and the last stage; set if this rank is one of them and the model is tied
+    // group of the first and the last stage, if this rank is in it and the model is tied
     std::unique_ptr<Communicator> tie_;
     std::optional<TrainStep> step_;
     // the model in step_ and how it was loaded, until a checkpoint is restored
@@ -124,7 +124,7 @@ class Trainer {
     checkpoint::State state_;
     checkpoint::Choice choice_;
     std::optional<PartWriter> part_;
-    std::optional<checkpoint::State> saving_;  // the state in the checkpoint that is being written
+    std::optional<checkpoint::State> saving_;  // state in the checkpoint that is being written
     std::optional<Saver> saver_;               // set only on the rank that writes
     std::optional<Metrics> metrics_;           // set only on the rank that writes
     Clock::time_point progress_due_{};

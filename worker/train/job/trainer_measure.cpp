@@ -60,8 +60,8 @@ void Trainer::evaluate_tasks() {
                     .replicas = dp_->size(),
                     .replica = dp_->rank()};
     pass.log_probs = [this](std::span<const Microbatch> batch) {
-        // roll-worker ends a rank that reports no step for a long time, so a long evaluation
-        // reports the newest step again.
+        // roll-worker ends a rank that reports no step for a long time. Therefore, a long
+        // evaluation reports the newest step again.
         if (const auto now = Clock::now(); now - told_ > std::chrono::seconds(10)) {
             told_ = now;
             link_.report(
@@ -92,7 +92,7 @@ void Trainer::evaluate_tasks() {
 }
 
 // Measures the validation loss with the weights rounded as in the export, and then restores the
-// weights. Runs after the last checkpoint, because nothing is trained after it.
+// weights. Runs after the last checkpoint, because no training follows.
 void Trainer::measure_export() {
     const std::vector<const ValidSet*> sets = validation_.due({.last = true});
     const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);

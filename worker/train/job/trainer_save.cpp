@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 using namespace std::chrono_literals;
 
-constexpr auto kRecordPatience = 3s;  // longest wait until rolld records the last checkpoint
+constexpr auto kRecordPatience = 3s;  // longest wait for rolld to record the last checkpoint
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void Trainer::finish_part() {
 }
 
 // Ends a save after every rank has written its part or has failed to write it. If a rank has
-// failed, the reason is sent to rank 0.
+// failed, sends the reason to rank 0.
 void Trainer::conclude_parts(bool failed) {
     const Result<void> own = part_->take();
     if (!failed) {
@@ -57,8 +57,8 @@ void Trainer::conclude_parts(bool failed) {
     if (saver_) saver_->give_up(first->rank, first->error);
 }
 
-// Waits a short time until rolld records the last checkpoint, because only then does retention
-// delete an older checkpoint.
+// Waits a short time for rolld to record the last checkpoint, because retention deletes an older
+// checkpoint only after that.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;
     const auto unsaid = [&] { return hooks_.has("save") && said_saved_ != saver_->last_step(); };

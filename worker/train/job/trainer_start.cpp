@@ -37,13 +37,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // Upper limits of two times: the interval at which a rank publishes its transfers, and the time
-// that a rank waits for a transfer before it looks at the other ranks' transfers. Both are far
-// below 5 minutes, the earliest time at which roll-worker counts an attempt as hung if hang_after
-// is not set.
+// after which a waiting rank looks at the other ranks' transfers. Both limits are far below 5
+// minutes. If hang_after is not set, roll-worker counts an attempt as hung after 5 minutes at the
+// earliest.
 constexpr std::chrono::milliseconds kPublishedMost{5'000}, kPatienceMost{120'000};
 
-// The variable that sets Gloo's network interface; it has the same name in other programs that use
-// LibTorch
+// The variable that sets Gloo's network interface. Other programs that use LibTorch have a variable
+// of the same name.
 constexpr const char* kInterface = "GLOO_SOCKET_IFNAME";
 
 std::string host_name() {
@@ -74,8 +74,8 @@ FabricOptions fabric_options(const protocol::Launch& launch, int rank,
     return options;
 }
 
-// Throws RankFailure if a checkpoint does not fit the job: it must hold an adapter if the job
-// trains an adapter, else a whole model.
+// Throws RankFailure if a checkpoint does not fit the job. If the job trains an adapter, the
+// checkpoint must hold an adapter; otherwise, it must hold a whole model.
 void check_is_adapter(const fs::path& directory, bool adapts) {
     if (is_adapter(directory) == adapts) return;
     throw RankFailure(2, directory.string() +
@@ -136,8 +136,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     link_.report(protocol::Ready{});
 }
 
-// Returns the data files of pairs or labelled answers, with the windows that the job trains on or
-// holds out.
+// Returns the data files of pairs or labelled answers, with the windows that the job uses for
+// training or holds out.
 std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::string>& hashes) const {
     std::vector<ReferenceFile> files;
     std::map<const data::CorpusFile*, std::size_t> index;
@@ -149,10 +149,10 @@ std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::strin
     };
     add(corpus_);
     for (const data::Corpus& corpus : valid_) add(corpus);
-    // Count one batch more than the steps need. A job that continues with another batch size may
-    // end with a part of an additional batch.
+    // Count one batch more than the steps need. If a job continues with another batch size, its end
+    // may be a part of an additional batch.
     const auto samples = static_cast<std::uint64_t>((spec_.steps + 1) * spec_.global_batch_size);
-    // With weights, a pair may come again before others have come.
+    // With weights, some pairs may come again before all pairs have come.
     std::set<std::pair<const data::CorpusFile*, std::size_t>> seen;
     const bool blends = !spec_.data.phases.empty();
     for (std::uint64_t i = 0; i < (blends ? samples : std::min(samples, sampler_.windows())); ++i) {
@@ -193,7 +193,7 @@ void Trainer::find_references(const TrainingData& data) {
 
 void Trainer::load_model(const std::string& directory) {
     if (loaded_ == directory) return;
-    // Another model, which a job may name as its reference, gets no adapters
+    // A job may name another model as its reference. That model gets no adapters.
     const bool is_given = directory == spec_.model.from;
     loaded_how_ = load_weights(directory, *step_, spec_.seed,
                                is_given ? spec_.model.adapters : std::vector<std::string>());
@@ -201,7 +201,7 @@ void Trainer::load_model(const std::string& directory) {
 }
 
 // Connects to the store that all ranks share, and starts to record transfers. If a transfer does
-// not end, each rank explains it before the transfer's timeout. So every rank has read the other
+// not end, each rank explains that before the transfer's timeout. So every rank has read the other
 // ranks' numbers before the first rank ends, and roll-worker has the explanation if it stops the
 // attempt as hung.
 void Trainer::connect_recorder() {
@@ -332,8 +332,8 @@ void Trainer::restore_newest() {
                                  " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
-    // If the checkpoint is of another job, restart the count of stale validations. If a user
-    // resumes a job that stopped early, training should continue.
+    // If the checkpoint is of another job, restart the count of stale validations. A user who
+    // resumes a job that stopped early wants training to continue.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
         state_.stale_validations = 0;
     if (writes())
@@ -347,8 +347,8 @@ void Trainer::restore_newest() {
                     static_cast<long long>(spec_.steps));
 }
 
-// Adds samples to the list of samples to leave out. These samples were found after the last
-// checkpoint, by an earlier attempt or by the job that this job resumes.
+// Adds the samples to leave out that were found after the last checkpoint. They were found by an
+// earlier attempt, or by the job that this job resumes.
 void Trainer::recall_left_out() {
     if (writes()) {
         join(state_.left_out, read_left_out(launch_.output, state_));

@@ -80,7 +80,7 @@ std::vector<const ValidSet*> Validation::due(const Moment& m) const {
 
 namespace {
 
-// Number of micro-batches that are evaluated at a time, so that memory does not grow with the set.
+// Number of micro-batches that are evaluated at a time, so that a larger set needs no more memory.
 constexpr std::int64_t kMicrobatches = 16;
 
 LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
@@ -91,7 +91,7 @@ LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
     for (; !windows.empty(); windows = windows.subspan(parts.back().size()))
         parts.push_back(windows.first(std::min(most, windows.size())));
     // The divergence is estimated from the whole set, so that the loss does not depend on how the
-    // set is split.
+    // set is divided.
     KlSum divergence;
     for (const auto part : parts) {
         if (!spec.preference.estimates_kl()) break;

@@ -18,7 +18,7 @@ namespace roll::train {
 
 struct ValidSet {
     std::string name;      // name of the set; empty if it is the job's only set
-    bool tracked = false;  // true: the set's loss decides which checkpoint is the best
+    bool tracked = false;  // true: the loss of this set decides which checkpoint is the best
     spec::Interval interval{};
     std::vector<data::Window> windows;  // windows of the set; never empty
     std::int64_t bytes = 0;             // number of text bytes that the windows predict; 0: unknown
@@ -32,12 +32,12 @@ struct ValidResult {
     double loss = 0;  // mean loss in nats per token, or mean loss of the pairs
     std::int64_t tokens = 0;
     std::optional<double> bits_per_byte{}, ngram_bits{};
-    // sums of an objective that compares pairs; `loss` is their mean
+    // sums of an objective that compares pairs; `loss` is the mean of these
     std::optional<PairSums> pairs{};
 };
 
-// The progress of training, from which the sets that are due are determined. `last` is true if no
-// training step follows.
+// The progress of training, which decides the sets that are due. `last` is true if no training step
+// follows.
 struct Moment {
     std::int64_t step = 0;
     std::int64_t tokens_before = 0;  // tokens trained before this step
@@ -70,7 +70,7 @@ class Validation {
 
     // Computes, for each set, the number of predicted text bytes and the n-gram baseline. Only the
     // rank that reports needs these numbers. Must be called before run(). Reads all held-out tokens
-    // once. If there is a baseline, also reads the training text.
+    // once. A baseline also reads the training text.
     void measure_text(const tokenizer::Tokenizer& tokenizer, const data::Corpus& train);
 
   private:
@@ -78,8 +78,8 @@ class Validation {
     bool measured_ = false;
 };
 
-// Returns a row of the metrics. It has the tracked set's values under their plain names, and each
-// named set's values as NAME/SET.
+// Returns a row of the metrics. The tracked set's values have their plain names, and a named set's
+// values have names such as NAME/SET.
 OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results);
 
 // Returns the results as text, one line per set.

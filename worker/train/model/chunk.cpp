@@ -24,9 +24,9 @@ int unit_after(const spec::ModelConfig& config, const ChunkSpec& part, int unit)
     return part.post ? head_unit(config, part) : -1;
 }
 
-// Returns the first layer that backward of layer `index` must restore. If forward dropped values of
-// this layer, that is the first layer of its recomputation unit; otherwise, it is layer `index`
-// itself.
+// Returns the first layer that must be restored for backward of layer `index`. If forward dropped
+// values of this layer, that is the first layer of the layer's recomputation unit; otherwise, it is
+// layer `index` itself.
 std::int64_t first_used(const ChunkSpec& part, const std::vector<LayerSaved>& saved,
                         std::int64_t index) {
     if (!saved[static_cast<std::size_t>(index)].is_dropped) return index;
@@ -70,8 +70,8 @@ void Chunk::begin_step() {
 }
 
 // Returns the allocator for a layer's activations. Only the first micro-batch may use the memory of
-// the gradients. Gradients are added in the order of the micro-batches, so the first micro-batch's
-// backward is the first to write to this memory.
+// the gradients. Gradients are added in the order of the micro-batches, so nothing is written to
+// this memory before the backward of the first micro-batch.
 ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
     return microbatch == 0 ? room_.of_layer(layer) : ops::Place();
 }
@@ -93,7 +93,7 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             &lengths_};
 }
 
-// Returns the layer with dropout on the inputs of the LoRA factors, as training uses it.
+// Returns the layer with dropout on the inputs of the LoRA factors, as in training.
 Layer Chunk::trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place) {
     Layer trained = layer(index, sequences, std::move(place));
     trained.dropout = {
@@ -201,7 +201,8 @@ at::Tensor Chunk::score_of(int microbatch, const at::Tensor& h_MC, const Microba
 
 // Returns the result of forward(). If this micro-batch is the next to contribute to the gradient of
 // the head's weight, computes the contribution together with the loss, while the logits exist.
-// Otherwise, the contribution is computed later from new logits, which costs time but no memory.
+// Otherwise, the contribution is computed later. That needs no memory, but the logits must be
+// computed again.
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                           const LossRule& rule, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
@@ -210,7 +211,7 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
     const HeldUnit held = hold(head_unit(config_, part_), -1);
     if (config_.scores) return score_of(microbatch, h_MC, data, rule, ready);
     // With a preference, the factor of each row depends on the log-probabilities of all rows.
-    // Therefore, the logits of pairs are computed twice.
+    // Therefore, a pair's logits are computed twice.
     at::Tensor log_probs_S, scale_M;
     if (rule.preference != nullptr) {
         const std::vector<double> log_probs = sequence_log_probs(h_MC, data);
@@ -265,7 +266,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
                             saved.layers[static_cast<std::size_t>(i)]);
     }
     // For the first micro-batch, return a copy. The next stage keeps the returned tensor, but x_MC
-    // may be in the memory of a gradient, and backward will overwrite that memory.
+    // may be in the memory of a gradient, which backward will overwrite.
     if (!part_.post) return microbatch == 0 ? x_MC.clone() : x_MC;
     return loss_of(microbatch, x_MC, data, rule, ready);
 }
@@ -278,7 +279,7 @@ at::Tensor Chunk::embed(const Microbatch& data, const at::Tensor& hidden_MC, con
 }
 
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
-    lengths_.clear();  // the lengths may be old: an update may have changed the weights
+    lengths_.clear();  // the lengths may be old, because an update may have changed the weights
     const Sequences sequences = sequences_of(data);
     at::Tensor x_MC = embed(data, hidden_MC, sequences.rows);
     for (std::int64_t i = 0; i < layers(part_); ++i) {
@@ -314,7 +315,8 @@ at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
     const at::Tensor dh_MC = std::exchange(saved.loss.dx_MC, {});
     const RowSplit& rows = saved.sequences.rows;
-    // Each rank has the whole gradient of a score's input, but a part of an output layer's.
+    // Each rank has the whole gradient of a score's input, but only a part of the gradient of an
+    // output layer's input.
     const at::Tensor dy_MC = !config_.scores   ? vocabulary_.sum_input_grad(dh_MC, rows)
                              : rows.is_split() ? take_rows(rows, dh_MC)
                                                : dh_MC;
@@ -342,8 +344,8 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         const int next = i > 0 ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
         const HeldUnit held = hold(layer_unit(i), next, true);
         restore(saved, i);
-        // Copies o_MA, because the weight gradients are computed later. The memory of o_MA may then
-        // already hold gradients. A recomputed o_MA is not in that memory and needs no copy.
+        // Copies o_MA, because the weight gradients are computed later, when its memory may hold
+        // gradients. A recomputed o_MA is not in that memory and needs no copy.
         if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())
             of_layer.o_MA = of_layer.o_MA.clone();
         dx_MC = trained_layer(i, saved.sequences)

@@ -21,8 +21,8 @@
 
 namespace roll::train {
 
-// The function that computes the gradients of weights. Now: backward_input does so, layer by layer;
-// this needs less memory but delays its result. Later: backward_weight does so.
+// The function that computes the gradients of weights. Now: backward_input computes them, layer by
+// layer. This needs less memory but delays its result. Later: backward_weight computes them.
 enum class WeightHalves { Now, Later };
 
 class Chunk {
@@ -42,8 +42,8 @@ class Chunk {
 
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
     // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
-    // returns the summed loss times `rule.scale`, a 0-dim double. With a preference, it returns the
-    // log-probabilities of the sequences, or the scores of a reward model, doubles on the CPU.
+    // returns the summed loss times `rule.scale`, a 0-dim double. With a preference, it returns
+    // doubles on the CPU: log-probabilities of the sequences, or scores.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        const LossRule& rule, const GradReady& ready);
 
@@ -59,7 +59,7 @@ class Chunk {
     // Like forward(), but returns the summed loss without `scale` and saves nothing for backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
-    // Like evaluate(), but the last stage returns what it returns in forward() with a preference.
+    // Like evaluate(), but the last stage returns the same as in forward() with a preference.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
 
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
@@ -68,8 +68,8 @@ class Chunk {
     // Returns the weights that the ranks share; null if each rank has all weights.
     GatheredWeights* gathered() { return gathered_.get(); }
 
-    // Compute parts of forward, for text generation, which has its own attention: the embedding's
-    // output, the final norm of x_MC, and the output layer.
+    // Compute parts of forward: the embedding's output, the final norm of x_MC, and the output
+    // layer. They are for text generation, which has its own attention.
     at::Tensor embedded(const at::Tensor& tokens_M, const RowSplit& rows = {}) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     ops::Head output() const {

@@ -21,7 +21,7 @@ struct ChunkSpec {
     bool post = true;
     int tp = 1;  // number of ranks over which the tensors of the chunk are split
     int tp_rank = 0;
-    // Sequence parallelism: outside of the linear layers, each of the `tp` ranks has a part of the
+    // Sequence parallelism: outside of the linear layers, each of the `tp` ranks has some of the
     // rows
     bool sequence = false;
     plan::Recomputed recompute = {};  // for each layer of the chunk; empty: all values are saved
@@ -57,8 +57,8 @@ std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const Stage
 struct Microbatch {
     at::Tensor tokens_BT;
     at::Tensor targets_BT;  // the token to predict at each position, or ops::kIgnored
-    // Starts of the segments as indices into the B T rows, ascending, including the start of each
-    // sequence. Segments do not attend to each other. If empty, each sequence is one segment.
+    // Starts of the segments as indices into the B T rows, ascending. The start of each sequence is
+    // included. Segments do not attend to each other. If empty, each sequence is one segment.
     std::vector<std::int64_t> segments = {};
     // Only for answers: log-probabilities of the segments under the reference model; empty if there
     // is no reference model. If the answers are pairs, segment 2 k is the chosen answer of pair k,
@@ -67,11 +67,11 @@ struct Microbatch {
     // Only for labelled answers: 1 if the answer of the segment was chosen, 0 if it was rejected
     std::vector<std::uint8_t> labels = {};
     // Only for labelled answers, to estimate the divergence from the reference model: one
-    // micro-batch that combines the prompt of each segment with the answer of another segment.
-    // Otherwise empty.
+    // micro-batch, in which the prompt of each segment is followed by the answer of another
+    // segment. Otherwise empty.
     std::vector<Microbatch> mismatched = {};
     // Number of this micro-batch's first row, counted over the rows of all samples of the run.
-    // Dropout and NEFTune's noise depend on this number, and thus do not depend on the layout.
+    // Dropout and NEFTune's noise depend on this number, not on the layout.
     std::int64_t first_row = 0;
     std::vector<std::int64_t> samples = {};  // numbers of the samples of the run, ascending
 };

@@ -16,16 +16,16 @@ using AddGrad = std::function<void(const at::Tensor& grad, ops::Sum)>;
 // A function that is called after a contribution to the gradient of `parameter` was added.
 using GradReady = std::function<void(int parameter)>;
 
-// A function that receives one contribution of backward to a parameter's gradient. The contribution
-// is added when `add` is called.
+// A function that receives one contribution of backward to a parameter's gradient. A call of `add`
+// adds this contribution to the gradient.
 using Contribute = std::function<void(int parameter, AddGrad add)>;
 
 // Provides memory for gradients that exist only while contributions are added to them (ZeRO-2).
 class GradStage {
   public:
     virtual ~GradStage() = default;
-    // Allocates the gradient of a parameter if it does not exist. Returns whether the next
-    // contribution replaces the gradient or is added to it.
+    // Allocates the gradient of a parameter if there is none. Returns whether the next contribution
+    // replaces the gradient or is added to it.
     virtual ops::Sum open(int parameter) = 0;
 };
 

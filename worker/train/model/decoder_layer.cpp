@@ -120,7 +120,7 @@ void Layer::restore(std::int64_t positions, LayerSaved& s) const {
     if (recompute.full()) {
         const at::Tensor x1_MC = add_attention(x_MC, s.o_MA, s);
         s.gate_up = {gate_up().forward(norm(places.norm2, x1_MC, s.norm2))};
-        // Backward needs the output of the last product only if a norm follows it.
+        // Only a norm after the last product needs this product's output in backward.
         if (places.post_norm2 >= 0) add_mlp(x1_MC, s);
     } else if (recompute.mlp()) {
         s.gate_up = {gate_up().forward(norm_again(places.norm2, s.norm2))};
@@ -134,8 +134,8 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), kv_heads(),
                               config.norm_eps, s.qk_norm);
-    // If there are segments, `kept` does not allocate the heads, because attention then saves its
-    // own copies.
+    // If there are segments, `kept` does not allocate the heads, because attention then saves
+    // copies of its own.
     return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), kv_heads(), table,
                      kept_unless(recompute.attention() || !segments.empty()));
 }
@@ -148,8 +148,8 @@ at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSa
     return add_mlp(x1_MC, s);
 }
 
-// Returns past_MC plus the product of in_MX and `matrix`. If there is a post-norm, it is applied to
-// the product first. `place` allocates the output of the matrix product.
+// Returns past_MC plus the product of in_MX and `matrix`. If there is a post-norm, the product is
+// first normed. `place` allocates the output of the matrix product.
 at::Tensor Layer::add_product(const at::Tensor& past_MC, const at::Tensor& in_MX,
                               const Linear& matrix, int post_norm, ops::RmsNormSaved& saved,
                               const ops::Place& place) const {
@@ -179,8 +179,8 @@ at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
     return norm(place, saved.x_MC, same);
 }
 
-// Returns dx_MC, the gradient of the norm's input. The norm multiplies by w or by 1 + w; the
-// gradient dw is the same in both cases.
+// Returns dx_MC, the gradient of the norm's input. The factor of the norm is w or 1 + w; the
+// gradient dw is the same for both.
 at::Tensor Layer::norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                                 const at::Tensor& dresidual_MC, const Contribute& input) const {
     const at::Tensor w_C = norm_weight(config, weight(place));

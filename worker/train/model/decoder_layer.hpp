@@ -1,11 +1,11 @@
 // One decoder layer: x1 = x + attention(norm(x)), then y = x1 + mlp(norm(x1)), with the optional
-// norms and biases of the config. The code is stateless: LayerSaved holds the input of backward,
-// and closures hold the inputs of the weight gradients, whose computation may be deferred. Cheap
+// norms and biases of the config. The code has no state: LayerSaved holds the input of backward.
+// The gradients of weights may be computed later, so their inputs are held by closures. Cheap
 // values, which one pass over memory can recompute (a norm's output, the activation), are not
 // saved.
 //
-// Layer::recompute says which other values are not saved. forward() drops them. restore()
-// recomputes them before backward, by the same kernels from the same input, so they have the same
+// Layer::recompute says which other values are not saved. forward() drops these values. restore()
+// recomputes them before backward, with the same kernels and the same input, so they have the same
 // bits.
 #pragma once
 
@@ -38,7 +38,7 @@ struct LayerSaved {
 // Returns a function that adds `part_C`, one micro-batch's contribution, to a norm's gradient.
 AddGrad add_norm_grad(const at::Tensor& part_C);
 
-// Returns the factor by which a norm multiplies: w or, if the config says so, 1 + w.
+// Returns the factor of a norm: w or, if the config says so, 1 + w.
 at::Tensor norm_weight(const spec::ModelConfig& config, const at::Tensor& w_C);
 
 struct Layer {
@@ -53,7 +53,7 @@ struct Layer {
     Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
     RowSplit rows = {};  // x_MC, dy_MC and the results have only this rank's rows
     plan::LayerRecompute recompute = {};
-    bool again = false;  // true: forward runs again, in backward; then it drops nothing
+    bool again = false;  // true: this is the forward within backward, which drops nothing
     // dropout of the input of LoRA's factors; the columns are set for each linear layer
     Dropout dropout = {};
     RowLengths* lengths = nullptr;  // row lengths for DoRA (linear.hpp)
@@ -62,7 +62,7 @@ struct Layer {
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
     // Compute the two parts of forward, before and after attention, for a caller with its own
-    // attention. o_MA is the result of that attention.
+    // attention. o_MA is that attention's result.
     ops::Heads project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;
@@ -71,9 +71,9 @@ struct Layer {
     // the layer's input.
     void restore(std::int64_t positions, LayerSaved& saved) const;
 
-    // Returns dx_MC, the gradient of the layer's input. Passes to `input` functions that add the
-    // norms' gradients. Passes to `weight` functions that compute the weights' gradients; `weight`
-    // may call them at once or later. Consumes `saved`.
+    // Returns dx_MC, the gradient of the layer's input. Passes functions that add the norms'
+    // gradients to `input`, and functions that compute the weights' gradients to `weight`. `weight`
+    // may call a function at once or later. Consumes `saved`.
     at::Tensor backward_input(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
                               const Contribute& weight) const;
 

@@ -40,8 +40,8 @@ at::Tensor scaled(const at::Tensor& y_MO, const at::Tensor& factor_O) {
     return (ops::wide(y_MO) * factor_O).to(y_MO.scalar_type());
 }
 
-// Returns W x' + s B A x' in the rows of all parts. Other rows are 0 with dropout, and W x without
-// dropout.
+// Returns W x' + s B A x' in the rows of all parts. The other rows are 0 with dropout, and W x
+// without dropout.
 at::Tensor products(const Parameters& p, const Adapter& adapter, const at::Tensor& w_OI,
                     const at::Tensor& x_MI) {
     at::Tensor y_MO;
@@ -67,7 +67,8 @@ at::Tensor row_lengths(const Parameters& p, const Adapter& adapter, const at::Te
         at::addmm(ops::wide(w_OI), ops::wide(factors.b_OR), ops::wide(factors.a_RI));
     const at::Tensor square_O = sum_OI.square_().sum(1);
     if (tp != nullptr) sum_over(*tp, square_O, tag);
-    // Rounded as the magnitudes are, so that the factor is 1 until something is trained.
+    // Round the lengths as the magnitudes are rounded, so that the factor is 1 until something is
+    // trained.
     return square_O.sqrt().to(w_OI.scalar_type()).to(square_O.scalar_type());
 }
 
@@ -124,7 +125,7 @@ void owe_dora(const Parameters& p, const Adapter& adapter, const at::Tensor& w_O
               const Contribute& contribute) {
     const at::Tensor scaled_MO = scaled(dy_MO, dora_factors(p, adapter, length_O));
     owe_lora(p, adapter, scaled_MO, x_MI, contribute);
-    // the gradient of m of every output row; computed when the first contribution is added
+    // the gradients of m for all output rows; computed when the first contribution is added
     const auto sums = std::make_shared<at::Tensor>();
     const auto made = [&p, adapter, w_OI, dy_MO, x_MI, length_O, sums]() -> const at::Tensor& {
         if (!sums->defined()) {

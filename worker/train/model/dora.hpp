@@ -7,7 +7,7 @@ namespace roll::train {
 
 // Returns the length of each row of W + s B A, in the type of the main weights. `tp`: the group of
 // the ranks that each hold some columns of the layer; null: this rank holds all columns. With `tp`,
-// sums the squares over the ranks, so all ranks of the group must call this function.
+// the squares are summed over the ranks, so all ranks of the group must call this function.
 at::Tensor row_lengths(const Parameters& parameters, const Adapter& adapter, const at::Tensor& w_OI,
                        Communicator* tp, Tag tag);
 
@@ -28,7 +28,7 @@ at::Tensor dora_backward_input(const Parameters& parameters, const Adapter& adap
                                const at::Tensor& w_OI, const at::Tensor& dy_MO,
                                const at::Tensor& factor_O);
 
-// Passes to `contribute` functions that compute the gradients of the factors and of m.
+// Passes functions that compute the gradients of the factors and of m to `contribute`.
 void owe_dora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& w_OI,
               const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& length_O,
               const Contribute& contribute);

@@ -32,7 +32,7 @@ class Words {
     }
 
   private:
-    // other uses of the seed have other values in this place
+    // other uses of the seed have another value in this place
     static constexpr std::uint32_t kDomain = 0xD0900000;
     PhiloxKey key_;
     std::uint32_t layer_, site_;

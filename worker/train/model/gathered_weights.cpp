@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kHeldMax = 2;
 
-// Returns packed bytes as elements of a type, so that one transfer has all weights of a unit. The
-// elements are only copied.
+// Returns packed bytes as elements of a type, so that one transfer can carry all weights of a unit.
+// The elements are only copied.
 at::Tensor elements_of(const at::Tensor& weight, at::ScalarType type) {
     return weight.scalar_type() == at::kByte ? weight.view(type) : weight;
 }
@@ -48,8 +48,8 @@ void GatheredWeights::hold(int number, int next, bool again) {
     if (next >= 0 && units_[next].holds == 0 && !units_[next].is_gathering) start(next, again);
 }
 
-// Starts to gather the rows of a unit. Each rank sends one piece with its own rows of all the
-// unit's parameters. Shorter pieces are padded with zeros to the length of the longest piece.
+// Starts to gather the rows of a unit. Each rank sends one piece: its own rows of all the unit's
+// parameters. Shorter pieces are padded with zeros to the length of the longest piece.
 void GatheredWeights::start(int number, bool again) {
     Unit& unit = units_[number];
     ++held_;

@@ -28,13 +28,13 @@ class GatheredWeights {
     GatheredWeights(Parameters& parameters, std::vector<std::vector<int>> units, Communicator& dp);
 
     // Waits until the weights of `unit` are whole, and starts to gather the unit `next` (-1: none).
-    // Each unit may already be held; a unit is freed when its last hold is released. `again`: true
+    // A unit may be held several times; it is freed when its last hold is released. `again`: true
     // in backward.
     void hold(int unit, int next, bool again);
     void release(int unit);
 
-    // Aborts if a unit is held. A unit must not be held from one step to the next, because the
-    // update changes its weights.
+    // Aborts if a unit is held. A unit must not be held after a step, because the update changes
+    // the unit's weights.
     void check_all_free() const;
 
     // Returns the largest number of units that were gathered at once.

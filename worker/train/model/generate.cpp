@@ -34,7 +34,7 @@ class Decoder {
             caches_.push_back({at::empty(sizes_GSD, like), at::empty(sizes_GSD, like)});
     }
 
-    // Appends `tokens` to the sequence. Returns the logits for the token after the last of them.
+    // Appends `tokens` to the sequence. Returns the logits for the token that follows them.
     at::Tensor take(const std::vector<std::int64_t>& tokens) {
         const at::Device device = model_.parameters().flat_weight.device();
         at::Tensor x_MC = model_.embedded(at::tensor(tokens, at::kLong).to(device));
@@ -96,7 +96,7 @@ class Decoder {
 };
 
 // Returns a copy of `share_V` that keeps the fewest most likely tokens whose probabilities sum to
-// at least top_p. The probabilities of all other tokens are 0.
+// at least top_p. The other tokens have probability 0.
 at::Tensor likeliest(const at::Tensor& share_V, double top_p) {
     auto [sorted_V, token_V] = share_V.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
     const at::Tensor before_V = sorted_V.cumsum(0) - sorted_V;
@@ -126,8 +126,8 @@ std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> promp
     const std::int64_t most = model.config().positions_max;
     const std::int64_t positions =
         std::min(most, std::ssize(prompt) + std::min(most, options.max_tokens));
-    // Keys cached while the sequence was short become invalid if a longer sequence uses other rope
-    // angles.
+    // A longer sequence may use other rope angles. Then the keys that were cached while the
+    // sequence was short are invalid.
     const std::int64_t same = model.config().rope_scaling.same_up_to();
     const bool crosses = std::ssize(prompt) <= same && same < positions;
     std::optional<Decoder> decoder(std::in_place, model, crosses ? same : positions);

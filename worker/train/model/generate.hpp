@@ -12,11 +12,11 @@ namespace roll::train {
 struct GenerateOptions {
     std::int64_t max_tokens = 64;
     double temperature = 0;  // sampling temperature; 0: always choose the most likely token
-    // Limits the choice to the most likely tokens that together have at least this probability.
+    // Limits the choice to the most likely tokens that together have this probability or more.
     double top_p = 1;
     std::uint64_t seed = 1;  // seed of the draws; equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
-    // if above 0, only tokens with ids below this number are chosen
+    // if above 0, only tokens with lower ids are chosen
     std::int64_t ids = 0;
 };
 

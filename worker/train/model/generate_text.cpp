@@ -21,7 +21,7 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
                           const std::string& prompt, const TextOptions& options) {
     const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
     const std::vector<std::int64_t> stops(tokenizer.stops.begin(), tokenizer.stops.end());
-    // Rows of the embedding beyond the vocabulary are never chosen.
+    // Never choose rows of the embedding that are outside of the vocabulary.
     const std::vector<std::int64_t> added =
         generate(model, start,
                  {options.max_tokens, options.temperature, options.top_p, options.seed, stops,
@@ -30,8 +30,8 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
     const std::string before = tokenizer.tokenizer.decode(ids, /*skip_special=*/true);
     ids.insert(ids.end(), added.begin(), added.end());
     std::string whole = tokenizer.tokenizer.decode(ids, true);
-    // If the prompt's last token ends inside a character, the returned text starts with that
-    // character.
+    // If the prompt's last token ends inside a character, let the returned text start with that
+    // whole character.
     const auto [end, ignored] =
         std::mismatch(before.begin(), before.end(), whole.begin(), whole.end());
     return std::string(whole.begin() + (end - before.begin()), whole.end());

@@ -18,8 +18,8 @@ struct TextOptions {
 };
 
 // Returns the text with which the model continues `prompt`, up to a stop token. If `prompt` is
-// empty, the model continues the tokens that the tokenizer puts before a text. If the tokenizer
-// puts no tokens there, the model continues a newline.
+// empty, the model continues the tokens that the tokenizer puts before a text. If there are no such
+// tokens, the model continues a newline.
 std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenizer,
                           const std::string& prompt, const TextOptions& options);
 

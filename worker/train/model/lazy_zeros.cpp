@@ -21,7 +21,7 @@ at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options) {
     void* begin = memory;
     std::size_t room = mapped;
     std::align(kHugePage, bytes, begin, room);
-    // An error is ignored, because it means that the kernel has no huge pages
+    // Ignore an error, which means that the kernel has no huge pages
     ::madvise(begin, bytes, MADV_HUGEPAGE);
     const auto unmap = [memory, mapped](void*) { ::munmap(memory, mapped); };
     return at::from_blob(begin, {size}, unmap, options);

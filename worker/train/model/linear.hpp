@@ -2,17 +2,17 @@
 // gradient of the input, and the gradients of the parameters. Stateless: the caller keeps the input
 // of backward.
 //
-// The ranks of a tensor-parallel group may share the layer. Column: each rank has some outputs, and
-// the gradient of the input is summed over the ranks. Row: each rank has some inputs, and the
-// output is summed over the ranks. Each rank of a Row layer has the whole bias, which is added
-// once, to the sum.
+// The ranks of a tensor-parallel group may share the layer. Column: each rank has some of the
+// outputs, and the gradient of the input is summed over the ranks. Row: each rank has some of the
+// inputs, and the output is summed over the ranks. Each rank of a Row layer has the whole bias, but
+// the bias is added only once, to the sum.
 //
-// A layer may have LoRA (lora.hpp). The LoRA products take part in these sums. The layer's own
-// weight and bias are then frozen.
+// A layer may have LoRA (lora.hpp). Then the sums include the LoRA products, and the layer's own
+// weight and bias are frozen.
 //
-// With sequence parallelism (row_split.hpp), each rank passes its own rows to a Column layer and
-// gets its own rows of a Row layer's output. Between the Column layer and the Row layer, each rank
-// has all rows.
+// With sequence parallelism (row_split.hpp), a rank passes its own rows to a Column layer and gets
+// its own rows of a Row layer's output. Between the Column layer and the Row layer, each rank has
+// all rows.
 #pragma once
 
 #include <map>
@@ -36,7 +36,7 @@ struct Linear {
     int layer = -1;              // number of the decoder layer, for the tags of operations
     RowSplit rows = {};
     Adapter adapter = {};
-    bool again = false;  // true: forward runs a second time, in backward; for the tags
+    bool again = false;  // true: this is the forward within backward; for the tags
     // The row lengths of the layers with DoRA in this step, by weight; null: lengths are not cached
     RowLengths* lengths = nullptr;
 
@@ -47,15 +47,15 @@ struct Linear {
     at::Tensor forward_add(const at::Tensor& residual_MO, const at::Tensor& x_MI,
                            const ops::Place& place) const;
 
-    // Returns the gradient of the output, as backward_input() and owe() need it. For a Row layer
-    // with sequence parallelism, gathers the rows of all ranks.
+    // Returns the gradient of the output as backward_input() and owe() need it. For a Row layer
+    // with sequence parallelism, this gathers the rows of all ranks.
     at::Tensor whole_grad(const at::Tensor& dy_MO) const;
 
     // Returns the gradient of the input. Must not be called for Column layers.
     at::Tensor backward_input(const at::Tensor& dy_MO) const;
 
-    // Passes to `contribute` functions that compute the gradients of the bias, the weight and
-    // LoRA's factors. For a frozen parameter, the function does nothing and holds no tensor.
+    // Passes functions that compute the gradients of the bias, the weight and LoRA's factors to
+    // `contribute`. For a frozen parameter, such a function does nothing and holds no tensor.
     void owe(const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute) const;
 
     // For a Column layer, does the work of backward_input() and owe(). Calls `contribute` while the

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// size in bytes of a block of rows; such a block fits in the cache
+// size in bytes of a block of rows; a block of this size fits in the cache
 constexpr std::int64_t kReadBytes = 1 << 18;
 
 tensor::DType dtype_of(const Parameters& parameters) {
@@ -49,10 +49,11 @@ bool is_vocabulary(const std::string& name) {
     return name == "embedding.word_embeddings.weight" || name == "output_layer.weight";
 }
 
-// Fills the additional rows, from row `old` on, with noise plus the mean of the rows before `old`.
+// Fills the rows that were added, from row `old` on, with noise plus the mean of the rows before
+// `old`.
 void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const std::string& name) {
     const at::Tensor mean_C = w_VC.narrow(0, 0, old).mean(0, false, at::kDouble);
-    // Draw noise for all rows, because the noise of a row must not depend on `old`
+    // Draw noise for all rows, so that the noise of a row does not depend on `old`
     const at::Tensor noise_VC = at::empty_like(w_VC);
     fill_normal(noise_VC, 1 / std::sqrt(static_cast<double>(w_VC.size(1))), seed, name + " grown");
     const std::int64_t added = w_VC.size(0) - old;
@@ -69,8 +70,8 @@ void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
     });
 }
 
-// Reads all rows of `target` from `source` into `to`, in parallel. The values are cast to the type
-// of `target`, and `to` must have this type.
+// Reads all rows of `target` from `source` into `to`, in parallel. Casts the values to the type of
+// `target`; `to` must have this type.
 void read_rows(const convert::Source& source, const convert::TargetTensor& target,
                const at::Tensor& to) {
     const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
@@ -95,8 +96,8 @@ void read_halves(const convert::Source& source, const convert::TargetTensor& tar
     });
 }
 
-// Reads the weights of one parameter. Returns the number of rows that were added to the parameter
-// because the model's vocabulary is larger.
+// Reads the weights of one parameter. If the model's vocabulary is larger than the stored one, adds
+// rows. Returns the number of added rows.
 Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
                                const Parameters& parameters, std::size_t i, std::uint64_t seed) {
     const tensor::Shape& shape = target.info.shape;
@@ -132,8 +133,8 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
     return grows ? sizes[0] - shape[0] : 0;
 }
 
-// Throws RankFailure if an adapter says that it belongs to another model than `directory`. A Hub's
-// name OWNER/NAME is compared with the names of the directory's folders.
+// Throws RankFailure if an adapter names another model than `directory` as its base. A Hub's name
+// OWNER/NAME is compared with the names of the directory's folders.
 void check_base(const fs::path& adapter, const fs::path& directory) {
     const Json config = of_disk(formats::read_adapter_config(adapter));
     const Json said = config.value("base_model_name_or_path", Json());
@@ -192,8 +193,8 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
     std::set<std::string> missing;
     for (const ParameterSpec& spec : whole)
         if (spec.lora != LoraRole::Factor) missing.insert(spec.name);
-    // A score takes the place of the output layer. A model without a score leaves it as it was
-    // drawn.
+    // A score takes the place of the output layer. If the model has no score, the score keeps its
+    // random values.
     const bool gets_score =
         missing.contains(families::kScore) && !source.model.number.contains(families::kScore);
     if (gets_score) missing.erase(families::kScore);

@@ -13,8 +13,8 @@ namespace roll::train {
 
 // Fills the parameters of `chunks` from a HuggingFace directory, or from an MCA (ROLL's
 // Megatron-based) directory of any layout. Casts the weights to the model's type. `whole`: the
-// parameters of the whole model. Every tensor of the directory must belong to the whole model, and
-// the directory must have all tensors of the whole model.
+// parameters of the whole model. The directory must have all tensors of the whole model, and no
+// others.
 //
 // Files are mapped, each byte is copied once, and pages are released after use. So peak memory is
 // the model plus the largest tensor.
@@ -23,11 +23,11 @@ namespace roll::train {
 // mean of the directory's rows plus normal noise with standard deviation 1 / sqrt(hidden). The
 // noise depends only on `seed` and the row number.
 //
-// `adapters`: directories of LoRA adapters of this model, which are merged into the weights in this
+// `adapters`: directories of LoRA adapters of this model. They are merged into the weights in this
 // order, in float32.
 //
 // Returns a description for people: "HuggingFace", "MCA" or "MCA of tp 2 pp 2". If rows were added,
-// "; 64 vocabulary rows added" follows; if adapters were merged, their number. Throws
+// "; 64 vocabulary rows added" follows; if adapters were merged, their number follows. Throws
 // RankFailure(invalid) if a tensor is missing, unknown or of another shape, and if an adapter
 // belongs to another model or does not fit; the message names the tensor or the adapter.
 std::string load_weights(const std::filesystem::path& directory,

@@ -15,8 +15,8 @@ std::int64_t lora_rank(const Parameters& p, const LoraPart& part) {
     return p.specs[static_cast<std::size_t>(part.a)].sizes[0];
 }
 
-// Returns the block of a joined B, or of its gradient, that belongs to `part`. The part's A begins
-// at row `column` of the joined A. The block has sizes [groups, count, r].
+// Returns the block of a joined B, or of the joined B's gradient, that belongs to `part`. The
+// part's A begins at row `column` of the joined A. The block has sizes [groups, count, r].
 at::Tensor block_of(const at::Tensor& joined_OR, const LoraPart& part, std::int64_t column,
                     std::int64_t r) {
     return joined_OR.view({part.groups, -1, joined_OR.size(1)})

@@ -1,5 +1,5 @@
 // LoRA of a linear layer (common/spec/lora.hpp). Each adapted HuggingFace module of a fused layer
-// has its own factors A [r, I] and B [rows, r], as PEFT stores them; linear_qkv has up to three
+// has its own factors A [r, I] and B [rows, r], as in PEFT's files; linear_qkv has up to three
 // pairs. The layer multiplies by joined factors. The joined A stacks the A's of all modules.
 // Suppose a module's A is in rows [c, c + r) of the joined A. Then the module's B is in columns [c,
 // c + r) of the joined B, in the rows of the module's output. The other elements of the joined B
@@ -12,9 +12,9 @@
 // = m / |row of W + s B A|. Backward treats the length |row| as a constant.
 //
 // With tensor parallelism, each rank of a column-parallel layer has all of A and some rows of B.
-// Each rank of a row-parallel layer has some columns of A and all of B. The gradient of the factor
-// that every rank holds completely is summed over the ranks. In a row-parallel layer, the gradient
-// of m is summed, too.
+// Each rank of a row-parallel layer has some columns of A and all of B. Each rank has one of the
+// factors whole; the gradient of this factor is summed over the ranks. In a row-parallel layer, the
+// gradient of m is summed, too.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct LoraPart {
     // [begin, begin + count) of each run.
     std::int64_t groups = 1, begin = 0, count = 0;
     int magnitude = -1;  // index of m; -1: no DoRA
-    int site = 0;        // number of its dropout site: the module's spec::LoraPlace
+    int site = 0;        // number of the part's dropout site: the module's spec::LoraPlace
 };
 
 // The LoRA adapters of all modules of a layer.
@@ -65,13 +65,13 @@ void add_lora(const Parameters& parameters, const Adapter& adapter, const at::Te
 void add_lora_backward(const Parameters& parameters, const Adapter& adapter,
                        const at::Tensor& dx_MI, const at::Tensor& dy_MO);
 
-// Passes to `contribute` functions that compute the gradients of the factors.
+// Passes functions that compute the gradients of the factors to `contribute`.
 void owe_lora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& dy_MO,
               const at::Tensor& x_MI, const Contribute& contribute);
 
-// Returns one part for each module in `of` that has an adapter. A part says where the module's
-// factors and output rows are. `first` is the index of the decoder layer's first parameter in the
-// chunk. `tp` is the number of ranks that share the layer.
+// Returns one part for each module in `of` that has an adapter. A part has the places of the
+// module's factors and output rows. `first` is the index of the decoder layer's first parameter in
+// the chunk. `tp` is the number of ranks that share the layer.
 std::vector<LoraPart> lora_parts(const spec::ModelConfig& config, const LayerPlaces& places,
                                  int first, int tp, std::initializer_list<spec::LoraPlace> of);
 

@@ -76,9 +76,9 @@ struct WeightsHome {
 };
 
 // Compares `tokenizer`, which the job calls `name`, with the tokenizer next to the weights. Returns
-// a warning if they differ, and an empty text if they are equal or the weights have no tokenizer.
-// Throws RankFailure(invalid) if `tokenizer` has another vocabulary, because the trained embeddings
-// would then be meaningless.
+// a warning if they differ. Returns an empty text if they are equal or there is none next to the
+// weights. Throws RankFailure(invalid) if `tokenizer` has another vocabulary, because the trained
+// embeddings would then be meaningless.
 std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
                             const WeightsHome& weights) {
     const std::string home = weights.directory.string();
@@ -105,7 +105,7 @@ std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std
     return "tokenizer: " + name + " is not the tokenizer of the weights in " + home + ": " + found;
 }
 
-// Sets the job's tokenizer. Warns if it differs from the tokenizer of the weights.
+// Sets the job's tokenizer. Warns if the tokenizer of the weights is another one.
 void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const Json given = setup.hf_config;
@@ -127,8 +127,8 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-// Reads the model of a directory. `changes` has HuggingFace config keys with values. These values
-// override the values in the directory's config.
+// Reads the model of a directory. `changes` has HuggingFace config keys with values, which override
+// the values in the directory's config.
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
                               const Json& changes = Json::object(),
                               const convert::OpenOptions& open = {}) {
@@ -172,7 +172,7 @@ void add_score(ModelSetup& setup) {
             "ForCausalLM or ForSequenceClassification, but `architectures` is " +
             names.dump());
     name.replace(name.size() - kOfText.size(), kOfText.size(), "ForSequenceClassification");
-    // The text model of a family that also reads images has a class of its own
+    // A family that also reads images has a separate class for its text model
     const Json type = setup.hf_config.value("model_type", Json());
     const bool is_text = type.is_string() && type.get<std::string>().ends_with("_text");
     if (is_text && name.find("Text") == std::string::npos) name.insert(name.find("For"), "Text");

@@ -23,7 +23,7 @@ struct ModelSetup {
     Json hf_config;  // complete HuggingFace config, from which the exported config.json is made
     Json native;     // fields of the native (Megatron) config
     spec::ModelConfig config;
-    // null if the model's directory has no tokenizer
+    // null if there is no tokenizer in the model's directory
     std::shared_ptr<const tokenizer::TextTokenizer> tokenizer;
     // further files to copy into checkpoints: name, content
     std::vector<std::pair<std::string, std::string>> companions;
@@ -32,15 +32,15 @@ struct ModelSetup {
     std::vector<std::string> adapters = {};  // model.adapters of a LoRA job
 };
 
-// Returns the model of a job. If the model starts from a directory, reads it from the first of the
-// job's own checkpoints that opens, or else from that directory. If the tokenizer's directory no
-// longer exists, reads the tokenizer from a checkpoint. So a job can continue after its start
-// directory is gone. A LoRA job cannot continue then, because its checkpoints hold only the
+// Returns the model of a job. If the model starts from a directory, reads it from the first of
+// the job's own checkpoints that opens, or else from that directory. If the tokenizer's
+// directory no longer exists, reads the tokenizer from a checkpoint. So a job can continue
+// after its start directory is gone. A LoRA job cannot, because its checkpoints hold only the
 // adapter.
 //
-// If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid) if
-// the job's sizes are wrong, or if the tokenizer's ids differ from the ids of the tokenizer in the
-// model's directory.
+// If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid)
+// if the job's sizes are wrong, or if the tokenizer's ids differ from the ids of the tokenizer
+// in the model's directory.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints,
                        bool config_suffices = false);
@@ -50,8 +50,8 @@ std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainS
 
 // Compares a checkpoint with the job. `tokenizer`: the job's tokenizer. Returns a warning, or an
 // empty string. Throws RankFailure(invalid) if the checkpoint's tokenizer has another vocabulary,
-// or if the checkpoint's tensors differ from the tensors of the job's model. If the tensors differ,
-// the message lists the config keys with the expected and the found values.
+// or if the checkpoint's tensors are not those of the job's model. For tensors, the message lists
+// the config keys with the expected and the found values.
 std::string check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job,
                              const std::string& tokenizer);
 
@@ -71,15 +71,15 @@ ModelSetup setup_model(const std::filesystem::path& directory);
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 
-// Returns the number of frozen elements that take part in matrix products. Does not count vectors,
-// or an embedding that is used only for lookup.
+// Returns the number of frozen elements that matrix products use. Does not count vectors, or an
+// embedding that is used only for lookup.
 std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
 // returns the name that a job file uses: "fp32", "fp64" or "bf16"
 const char* name_of(spec::Precision precision);
 at::ScalarType dtype_of(spec::Precision precision);
 // Returns the number type to which the job's export rounds the weights; nullopt if the export does
-// not round them.
+// not round.
 std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec);
 
 }  // namespace roll::train

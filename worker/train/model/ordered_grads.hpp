@@ -1,6 +1,6 @@
 // Adds the micro-batches' contributions to a chunk's gradients. The contributions to a parameter
 // are added in the order of the micro-batches. A contribution that arrives early waits for its
-// turn. Gradients are therefore bitwise the same for every pipeline schedule.
+// turn. Therefore, the gradients are bitwise the same for every pipeline schedule.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class OrderedGrads {
     void begin();
 
     // Adds contribution number `use` of a micro-batch to the parameter's gradient. If the
-    // contribution is early, keeps `add` and calls it in a later call of this function. `add` must
+    // contribution is early, keeps `add`, and a later call of this function calls it. `add` must
     // compute the same bits at either time. If the parameter is frozen, drops the contribution
     // without calling `add`. Calls `ready` once for each contribution that is added or dropped in
     // this call.

@@ -21,9 +21,9 @@ constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 
 double norm_start(const spec::ModelConfig& c) { return c.norm_adds_one ? 0 : 1; }
 
-// Appends the LoRA factors of the modules `of` of a linear layer: first all A, then all B, then
-// with DoRA all magnitudes. The factors start as in PEFT: A is drawn by Kaiming's rule with a =
-// sqrt(5), and B is 0. Magnitudes are set from the weights (start_magnitudes()).
+// Appends the LoRA factors of the modules `of` of a linear layer: first all A, then all B, then,
+// with DoRA, all magnitudes. The factors start as in PEFT: A is drawn by Kaiming's rule with a =
+// sqrt(5), and B is 0. start_magnitudes() sets the magnitudes from the weights.
 void add_lora_factors(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c,
                       const std::string& linear, std::initializer_list<spec::LoraPlace> of) {
     for (const char factor : {'A', 'B'}) {
@@ -68,7 +68,7 @@ void freeze_base(std::vector<ParameterSpec>& specs, const spec::LoraSpec& lora) 
     }
 }
 
-// Sets the form of the matrices of the decoder layers, which parameter_specs() made whole.
+// Packs the matrices of the decoder layers, which parameter_specs() made whole: sets their form.
 void pack_base(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c) {
     const std::int64_t queries = c.heads / c.kv_heads * c.head_dim;
     for (ParameterSpec& spec : specs) {
@@ -161,7 +161,7 @@ void draw(const at::Tensor& drawn, const ParameterSpec& spec, const InitOptions&
     }
 }
 
-// A packed weight is drawn whole, because its scales depend on elements of other ranks.
+// Draw a packed weight whole, because its scales also depend on elements of other ranks.
 void draw_packed(const Parameters& p, std::size_t i, const InitOptions& options) {
     ParameterSpec whole = p.specs[i];
     whole.sizes = whole_sizes(whole);
@@ -178,7 +178,7 @@ std::vector<std::int64_t> rows_sizes(const ParameterSpec& spec, std::int64_t row
 }
 
 // Returns consecutive views of `flat`, one per parameter. The view of parameter i has rows_of(i)
-// rows. If rows_of(i) is nullopt, the view is undefined and takes no space.
+// rows. If rows_of(i) is nullopt, the view is undefined and takes no elements of `flat`.
 template <class RowsOf>
 std::vector<at::Tensor> views_with(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
                                    const RowsOf& rows_of) {
@@ -401,7 +401,7 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     }
     allocate(p, options);
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
-        // A model that gets an adapter or a score starts without weights for them
+        // If a model gets an adapter or a score, there are no weights for these yet
         const bool is_new =
             p.specs[i].lora == LoraRole::Factor || p.specs[i].name == families::kScore;
         if (!options.draw && !is_new) continue;
@@ -474,7 +474,7 @@ void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,
                 std::span<const float> written) {
     const std::int64_t row = c10::multiply_integers(p.specs[i].sizes) / p.specs[i].sizes[0],
                        end = begin + std::ssize(written);
-    // The address of the first row of the whole weight, even if this rank does not store that row
+    // The address of the first row of the whole weight, even if this rank does not store this row
     auto* const high =
         p.weight[i].data_ptr<at::BFloat16>() - (p.is_split[i] ? p.own[i].begin * row : 0);
     const bool is_base = p.specs[i].lora == LoraRole::Base;

@@ -2,17 +2,17 @@
 //
 // The model computes with `weight`; the optimizer updates `main`. With bfloat16, main and grad are
 // float32, and weight is main rounded. With other types, weight and main are the same tensor. On a
-// CPU, bfloat16's main is not stored as a tensor: `weight` and `rest` are the halves of its values
-// (simd/halves.hpp), so that both together take the memory of main alone.
+// CPU, bfloat16's main is not stored as a tensor. Instead, `weight` and `rest` are the halves of
+// its values (simd/halves.hpp), so that both together take the memory of main alone.
 //
 // If ranks share optimizer state, each rank updates some rows of every parameter, its own rows.
 // `main` and `rest` have only the own rows. For ZeRO-3, see gathered_weights.hpp.
 //
 // Names are Megatron's with the layer's number in the whole model, so names and shapes are the same
-// in every layout. For each key group, linear_qkv holds the rows of its query heads, then of the
-// key, then of the value; the bias has the same order. linear_fc1 holds the gate's rows, then up's.
-// A checkpoint stores these tensors unchanged. Parameters are in the order in which forward uses
-// them, so backward completes gradients from the last to the first.
+// in every layout. For each key group, linear_qkv holds the rows of the group's query heads, then
+// of its key, then of its value; the bias has the same order. linear_fc1 holds the gate's rows,
+// then up's. A checkpoint stores these tensors unchanged. Parameters are in the order in which
+// forward uses them, so backward completes gradients from the last to the first.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ struct ParameterSpec {
     int uses = 1;         // number of contributions to the parameter's gradient per micro-batch
     double start = -1;    // initial value of all elements; -1: drawn at random
     bool frozen = false;  // true: the parameter keeps its values, and its gradient stays 0
-    // Set if tensor parallelism splits the parameter: sizes of the whole tensor, and its elements
-    // that this rank has. Elements of `sizes` in no part are padding; they are 0.
+    // Set if tensor parallelism splits the parameter: sizes of the whole tensor, and the elements
+    // of it that this rank has. Elements of `sizes` that are in no part are padding, which is 0.
     std::vector<std::int64_t> whole = {};
     std::vector<layout::Part> parts = {};
-    bool partial = false;  // true: the gradient is to be summed over the tensor-parallel ranks
+    bool partial = false;  // true: the gradient must be summed over the tensor-parallel ranks
     double bound = 0;      // above 0: initial values are drawn uniformly from [-bound, bound)
     LoraRole lora = LoraRole::None;
     spec::PackedForm form = {};  // is_packed(): `weight` holds packed rows, and there is no `main`
@@ -59,10 +59,10 @@ struct Parameters {
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
     std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
-    // Gradients of the own rows. They are views of `grad` or, with a stage (GradStage), separate
-    // tensors; `grad` then has only the gradients that the stage has opened.
+    // Gradients of the own rows. They are views of `grad`. With a stage (GradStage), they are
+    // separate tensors, and `grad` has only the gradients that the stage has opened.
     std::vector<at::Tensor> own_grad;
-    at::Tensor flat_own_grad;  // undefined without a stage
+    at::Tensor flat_own_grad;  // undefined unless gradients are staged
     GradStage* stage = nullptr;
 };
 
@@ -84,7 +84,7 @@ void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to
                std::int64_t begin = 0);
 
 // Give access to a parameter's main weight for writing. main_to_write() returns a CPU tensor in the
-// parameter's shape, which the caller fills; set_main() then copies that tensor to the parameter.
+// parameter's shape, which the caller fills; then set_main() copies that tensor to the parameter.
 // If the main weight is itself a CPU tensor, main_to_write() returns it and set_main() copies
 // nothing. For a packed parameter, use set_packed() with the whole weight.
 at::Tensor main_to_write(const Parameters& parameters, std::size_t i);
@@ -103,12 +103,12 @@ std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 // Returns views of `flat`, one for each parameter. Requires the elements of all parameters.
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat);
 
-// Like views_of(), for a flat tensor of the trained parameters only. The views of frozen parameters
+// Like views_of(), for a flat tensor of only the trained parameters. The views of frozen parameters
 // are undefined.
 std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
                                         const at::Tensor& flat);
 
-// Returns the parameters of a chunk. If chunk.tp > 1, they are the parts that rank chunk.tp_rank
+// Returns the parameters of a chunk. If chunk.tp > 1, these are the parts that rank chunk.tp_rank
 // holds. Requires that spec::tensor_problems() is empty.
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, const ChunkSpec& chunk);
 
@@ -122,7 +122,7 @@ struct InitOptions {
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
     int owners = 1, owner = 0;  // number of ranks that share optimizer state, and this rank's index
     bool stages_gradients = false;  // true: gradients are made by a stage, which the caller sets
-    bool splits_weights = false;    // true: the owners share weights; needs stages_gradients
+    bool splits_weights = false;    // true: the owners share weights; requires stages_gradients
 };
 
 // Copy this rank's elements of a parameter between `own` (a tensor of spec.sizes) and the whole
@@ -133,7 +133,7 @@ void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const a
 // Returns the sizes of the whole tensor of a parameter.
 const std::vector<std::int64_t>& whole_sizes(const ParameterSpec& spec);
 
-// Returns the number of rows of a parameter that are not padding. Padding follows them.
+// Returns the number of rows of a parameter before its padding.
 std::int64_t unpadded_rows(const ParameterSpec& spec);
 
 // Freezes the parameters whose names match at least one of the globs.
@@ -142,8 +142,8 @@ void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::strin
 // Returns true if a name matches at least one of the globs. As in fnmatch(3), * also matches dots.
 bool matches_any(const std::vector<std::string>& globs, const std::string& name);
 
-// Makes the parameters. Their weights are drawn from the seed, the parameter's name and the
-// element's index only, so they are the same for any layout and number of threads.
+// Makes the parameters. Their weights are drawn only from the seed, the parameter's name and the
+// element's index, so they are the same for any layout and number of threads.
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options);
 
 }  // namespace roll::train

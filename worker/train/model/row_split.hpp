@@ -2,7 +2,7 @@
 // range of consecutive rows of a micro-batch's M rows.
 //
 // Each rank has S = ceil(M / ranks) rows. The last rows of the last ranks may be padding. No other
-// row depends on padding rows, and their gradients are 0.
+// row depends on a padding row, and the gradients of padding rows are 0.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct RowSplit {
     }
 };
 
-// Returns a rank's rows [S, X] of a tensor [M, X] that each rank has whole. Rows after the last one
-// are zeros.
+// Returns a rank's rows [S, X] of a tensor [M, X] that each rank has whole. Padding rows are
+// zeros.
 at::Tensor take_rows(const RowSplit& split, const at::Tensor& whole_MX);
 
 // A tensor that the ranks are exchanging. finish() waits for the exchange and returns the result.
-// finish() may be called only once.
+// Call finish() only once.
 struct PendingRows {
     Communicator& tp;
     Communicator::Ticket ticket;
-    at::Tensor rows;   // the result
+    at::Tensor rows;   // the result of the exchange
     at::Tensor other;  // the input, which the communicator owns until finish()
 
     at::Tensor finish();

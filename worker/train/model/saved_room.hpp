@@ -1,6 +1,6 @@
 // Makes tensors in the memory of the gradients. The first micro-batch of a step saves its
-// activations there (plan::SpareRoom). This memory is not used on a GPU, and not if a parameter is
-// frozen, because the gradient of a frozen parameter must stay 0.
+// activations there (plan::SpareRoom). This memory is not used on a GPU. If a parameter is frozen,
+// this memory is not used either, because the gradient of a frozen parameter must stay 0.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ class SavedRoom {
     // Starts a new step. Requires that all saved activations have been used.
     void clear();
 
-    // Returns the allocator for the activations that layer `layer`, counted from 0, saves. The
-    // allocator takes new memory if the gradients' memory has no space left. Pass `layers` as the
-    // layer to get the allocator for the loss.
+    // Returns the allocator for the activations that layer `layer`, counted from 0, saves. When the
+    // gradients' memory is full, the allocator takes new memory. For the allocator for the loss,
+    // pass `layers` as the layer.
     ops::Place of_layer(std::int64_t layer);
 
   private:

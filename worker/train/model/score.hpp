@@ -19,10 +19,10 @@ std::vector<double> score_values(const at::Tensor& h_MC, const at::Tensor& w_1C,
 
 struct ScoreGrads {
     at::Tensor dh_MC;
-    at::Tensor dw_1C;  // of the type of main weights
+    at::Tensor dw_1C;  // has the type of the main weights
 };
 
-// Returns the gradients of the sum over sequences of coefficient times score.
+// Returns the gradients of the sum, over the sequences, of coefficient times score.
 ScoreGrads score_backward(const at::Tensor& h_MC, const at::Tensor& w_1C, const Microbatch& data,
                           std::span<const double> coefficients);
 

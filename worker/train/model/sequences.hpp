@@ -15,14 +15,14 @@ namespace roll::train {
 
 // Describes how the last stage computes a loss from the rows of a micro-batch.
 struct LossRule {
-    double scale = 0;  // factor of the sum of the rows' losses; used if `preference` is null
+    double scale = 0;  // factor of the sum of the rows' losses; used only if `preference` is null
     // options of the loss of each token: additional terms of the loss, and the noise that the first
     // stage adds to the embeddings
     spec::TokenLossSpec tokens = {};
     std::uint64_t seed = 0;  // seed of the noise
     const spec::PreferenceSpec* preference = nullptr;
-    PairScale pairs = {};  // factors of the loss; used if `preference` is not null
-    double kl = 0;         // PairBatch::kl
+    PairScale pairs = {};  // factors of the loss; used only if `preference` is not null
+    double kl = 0;         // the divergence (PairBatch::kl)
 };
 
 // Returns the number of pairs, or of labelled answers, in the micro-batch.

@@ -11,7 +11,7 @@ using families::NativeTensor;
 using families::Operation;
 using families::Split;
 
-// Returns the description of a parameter from which worker/layout computes its parts.
+// Returns the description of a parameter that worker/layout needs to compute the parts.
 NativeTensor native_of(const spec::ModelConfig& c, const std::string& name,
                        const std::vector<std::int64_t>& sizes) {
     NativeTensor tensor;
@@ -64,9 +64,9 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     const auto is = [&](const char* suffix) { return name.ends_with(suffix); };
     const bool of_heads = is("q_layernorm.weight") || is("k_layernorm.weight");
     // With sequence parallelism, linear_proj.bias is not partial, because each rank gets the
-    // gradient of all rows.
+    // gradients of all rows.
     const bool of_lora = name.find(".lora_") != std::string::npos;
-    // A score is not partial for the same reason.
+    // The same holds for a score, whose gradients also have all rows.
     const bool partial = of_heads || of_lora ||
                          (chunk.sequence && !is("linear_proj.bias") && name != families::kScore);
     if (tensor.split == Split::None) return {sizes, {}, partial};

@@ -1,5 +1,5 @@
 // Determines which part of a parameter one rank of a tensor-parallel group holds. worker/layout
-// defines the parts, so checkpoints of every layout name the same parts.
+// defines the parts, so a checkpoint of any layout names the same parts.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace roll::train {
 // The part of a parameter that one rank holds.
 struct TensorShard {
     std::vector<std::int64_t> sizes;
-    // The elements of the whole tensor that the rank holds. Other elements of the rank's tensor are
-    // padding. Empty: each rank holds the whole tensor.
+    // The elements of the whole tensor that the rank holds. The other elements of the rank's tensor
+    // are padding. Empty: each rank holds the whole tensor.
     std::vector<layout::Part> parts;
     // true: the gradients must be summed over the tensor-parallel ranks, because each rank computes
-    // only a part of the sum. The part comes from the rank's heads, from its outputs or inputs
+    // only its share of the sum. The share comes from the rank's heads, from its outputs or inputs
     // (LoRA), or from its rows (sequence parallelism).
     bool partial = false;
 };

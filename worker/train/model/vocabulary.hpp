@@ -27,8 +27,8 @@ class Vocabulary {
                                    const at::Tensor& dw_VC, ops::Sum sum) const;
 
     // Returns the output layer. Operators that use it exchange a few numbers per row, so all ranks
-    // must call them in the same order. On each rank, these operators compute only a part of the
-    // gradient of their input; sum_input_grad() sums the parts.
+    // must call these operators in the same order. On each rank, such an operator computes only a
+    // part of the gradient of its input; sum_input_grad() sums the parts.
     ops::Head head(const at::Tensor& w_VC, double soft_cap) const;
 
     // Sums the gradient of the output layer's input over the ranks. Returns the sum or, with

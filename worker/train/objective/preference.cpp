@@ -10,8 +10,8 @@ namespace {
 using spec::PairLoss;
 using spec::PreferenceKind;
 
-// Largest log-probability that log_odds() uses; larger values, up to 0, are replaced by it, so that
-// the result is finite.
+// Largest log-probability that log_odds() uses. It replaces larger values, up to 0, so that the
+// result is finite.
 constexpr double kSurest = -1e-12;
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -20,8 +20,8 @@ double log_logistic(double x) {
     return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x));
 }
 
-// Returns log(1 - exp(x)) for x < 0. Each of the two formulas is exact in the range where the other
-// formula loses precision.
+// Returns log(1 - exp(x)) for x < 0. Uses two formulas, each in the range where the other loses
+// precision.
 double log1mexp(double x) {
     return x > -std::numbers::ln2 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x));
 }
@@ -53,7 +53,7 @@ Slope log_odds(double log_p) {
 struct Answer {
     double log_prob = 0;  // sum or mean over the tokens
     double reference = 0;
-    double share = 1;  // derivative of log_prob with respect to the sum
+    double share = 1;  // derivative of log_prob with respect to the sum over tokens
     double score() const { return log_prob - reference; }
 };
 

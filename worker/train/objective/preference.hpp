@@ -53,17 +53,17 @@ struct PairBatch {
     double kl = 0;                              // unpaired: the divergence z
 };
 
-// The factors by which a batch's sums enter its loss: 1 / the number of pairs or labelled answers,
-// and 1 / the number of tokens of the chosen answers. The numbers are counted over all
-// micro-batches of all replicas.
+// The factors of a batch's sums in its loss: 1 / the number of pairs or labelled answers, and 1 /
+// the number of tokens of the chosen answers. The numbers are counted over all micro-batches of all
+// replicas.
 struct PairScale {
     double pair = 0;
     double token = 0;
 };
 
 // Sums over pairs, or over labelled answers. LogpChosen and LogpRejected sum the log-probabilities
-// that the loss compares: means over the tokens for simpo, orpo and cpo's ipo, else sums over the
-// tokens. A reward is beta times (this log-probability minus the reference model's).
+// that the loss compares: for simpo, orpo and cpo's ipo, means over the tokens; otherwise, sums
+// over the tokens. A reward is beta times (this log-probability minus the reference model's).
 struct PairSums {
     enum Index {
         Pairs,     // number of pairs; 0 if the answers are labelled
@@ -86,8 +86,8 @@ struct PairSums {
     double& operator[](Index index) { return sums[index]; }
     // Returns the number of pairs or labelled answers.
     double samples() const { return sums[Pairs] > 0 ? sums[Pairs] : sums[Chosen] + sums[Rejected]; }
-    // Returns the mean over the pairs or labelled answers. For a reward or a log-probability,
-    // returns the mean over the chosen (or the rejected) answers.
+    // Returns the mean over the pairs or labelled answers. For a reward or a log-probability, this
+    // is the mean over the chosen (or the rejected) answers.
     double mean(Index index) const {
         const bool chosen = index == RewardChosen || index == LogpChosen;
         const bool rejected = index == RewardRejected || index == LogpRejected;

@@ -21,7 +21,7 @@ std::vector<std::int64_t> first_keys(const AttentionSaved& saved) {
 }
 
 // Calls body(number, offset, head, scratch) for every query head of the batch, in parallel.
-// `number` is the head's index, and `offset` is the index of the first element of its output.
+// `number` is the head's index, and `offset` is the index of the head's first output element.
 template <class S, class Body>
 void for_query_heads(const AttentionSaved& saved, const Body& body) {
     const Heads& h = saved.heads;

@@ -13,8 +13,8 @@ namespace {
 // Size of a block of logits in bytes. In measurements, larger blocks were not faster.
 constexpr std::int64_t kBlockBytes = 64 << 20;
 
-// Replaces a block's logits by the gradient of the loss times scale_R (double, on the CPU), and
-// writes the loss of each row to loss_R (double).
+// Replaces a block's logits by the gradient of the loss times scale_R (double, on the CPU). Writes
+// the loss of each row to loss_R (double).
 void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, const at::Tensor& scale_R,
             const at::Tensor& loss_R) {
     const std::int64_t size = logits_RV.size(1);
@@ -144,7 +144,7 @@ std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
 }
 
 // Applies the soft cap to the logits in place. Returns the derivative of the capped logits with
-// respect to the logits; undefined if there is no cap.
+// respect to the original logits; undefined if there is no cap.
 at::Tensor cap(const at::Tensor& logits_RV, double soft_cap) {
     if (soft_cap == 0) return {};
     logits_RV.div_(soft_cap).tanh_();
@@ -167,7 +167,8 @@ at::Tensor same_scale(std::int64_t rows, double scale) {
     return at::full({rows}, scale, at::TensorOptions(at::kDouble));
 }
 
-// Computes the gradients of the sum over rows of scale_M times loss. Returns the loss of each row.
+// Computes the gradients of the sum, over the rows, of scale_M times loss. Returns the loss of each
+// row.
 at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::Tensor& targets_M,
                             const at::Tensor& scale_M, const HeadGrad& grad,
                             CrossEntropySaved& saved, const Place& place) {

@@ -2,8 +2,8 @@
 // only one block of logits exists at a time. The gradient of a block overwrites the block's logits.
 //
 // M rows, C channels, V vocabulary. One call computes both forward and backward, because both need
-// the block's logits. The call also computes the gradient of the weight, because the logits would
-// otherwise have to be kept.
+// the block's logits. The call also computes the gradient of the weight. Otherwise, the logits
+// would have to be kept.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct VocabularyShard {
     std::function<at::Tensor(const at::Tensor& own_RN)> gather;
 };
 
-// Terms that are added to the loss of a row. With p = softmax(l) and the target t, its loss is
-//   -(1 - label_smoothing) log p_t - label_smoothing mean(log p) + z_loss (log sum exp(l))^2
+// Terms that are added to the loss of a row. With p = softmax(l) and the target t, the row's loss
+// is -(1 - label_smoothing) log p_t - label_smoothing mean(log p) + z_loss (log sum exp(l))^2
 struct LossTerms {
     double label_smoothing = 0;
     double z_loss = 0;
@@ -49,8 +49,8 @@ struct Head {
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
 
-// The tensor that receives the weight's gradient. The gradient overwrites dw_VC or is added to it.
-// If dw_VC is undefined, the gradient is not computed.
+// The tensor for the weight's gradient. The gradient overwrites dw_VC or is added to it. If dw_VC
+// is undefined, the gradient is not computed.
 struct HeadGrad {
     at::Tensor dw_VC;
     Sum sum = Sum::Add;
@@ -66,7 +66,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 CrossEntropySaved& saved, const Place& place = {});
 
 // Like linear_cross_entropy(), but with one factor for each row: `scale_M`, doubles on the CPU.
-// Computes the gradient of the sum over rows of factor times loss. Returns no loss.
+// Computes the gradient of the sum, over the rows, of factor times loss. Returns no loss.
 void linear_cross_entropy_grad(const at::Tensor& x_MC, const Head& head,
                                const at::Tensor& targets_M, const at::Tensor& scale_M,
                                const HeadGrad& grad, CrossEntropySaved& saved,

@@ -32,7 +32,7 @@ std::optional<std::int64_t> window_before(const AttentionRule& rule) {
 }
 
 // A block of queries, and all keys to which at least one of these queries attends. The query heads
-// that share a key head are concatenated. So each score matrix is one of N = B G products of Q R
+// that share a key head are concatenated. So each score matrix consists of N = B G products of Q R
 // queries with S keys, where R is the number of query heads per key head.
 struct Block {
     std::int64_t begin, end, first;
@@ -88,8 +88,8 @@ at::Tensor of_block(const Block& block, const at::Tensor& x_BHT, std::int64_t gr
         .unsqueeze(-1);
 }
 
-// Returns x_MC in the type of w_C. ATen's kernels require both to have the same type, but the
-// weight of a norm with 1 + weight is float32 even if the input is bfloat16.
+// Returns x_MC in the type of w_C. ATen's kernels require the same type for both, but the weight of
+// a norm with 1 + weight is float32 even if the input is bfloat16.
 at::Tensor as_weight(const at::Tensor& x_MC, const at::Tensor& w_C) {
     return x_MC.to(w_C.scalar_type());
 }
@@ -197,7 +197,7 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
         block.add(d.v_BGTD, at::bmm(p.to(type).transpose(1, 2), dout));
         at::Tensor ds = wide(at::bmm(dout, block.keys(h.v_BGTD).transpose(1, 2)));
         ds.sub_(of_block(block, delta_BHT, groups)).mul_(p).mul_(s.rule.scale);
-        if (s.rule.soft_cap > 0)  // a masked pair's score -inf is clamped, because 0 * inf is NaN
+        if (s.rule.soft_cap > 0)  // clamp the score -inf of masked pairs, because 0 * inf is NaN
             ds.mul_(1 - (score / s.rule.soft_cap).clamp_min_(-1).square_());
         ds = ds.to(type);
         block.put(d.q_BHTD, at::bmm(ds, block.keys(h.k_BGTD)));

@@ -7,13 +7,13 @@
 namespace roll::ops {
 namespace {
 
-// Minimum number of rows of a float32 product; for fewer rows, packing costs more time than it
+// Minimum number of rows of a float32 product. For fewer rows, packing takes longer than what it
 // saves
 constexpr std::int64_t kRowsMin = 32;
 
-// If panel_matmul() suits this processor and these types, computes the product with it and returns
-// true. Otherwise, does nothing and returns false; the caller then uses LibTorch's product (MKL for
-// float32, oneDNN for bfloat16).
+// Computes the product with panel_matmul() and returns true, if this function suits the processor
+// and the types. Otherwise, does nothing and returns false; the caller then uses LibTorch's product
+// (MKL for float32, oneDNN for bfloat16).
 bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
               double beta) {
     if (!out_MN.is_cpu() || (beta != 0 && beta != 1)) return false;
@@ -33,8 +33,8 @@ bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor
 constexpr std::int64_t kPartBytes = 2 << 20;
 
 // Computes the weight gradient for types for which no library call multiplies and adds in one step.
-// Works on a few outputs at a time: rounds their product to the type of x_MI, and adds it to dw_OI.
-// The sum in dw_OI is not rounded to that type.
+// Works on a few outputs at a time: rounds the product to the type of x_MI, and adds it to dw_OI.
+// The sum in dw_OI is not rounded to this type.
 void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& dw_OI,
                  Sum sum) {
     const std::int64_t outputs = dw_OI.size(0);

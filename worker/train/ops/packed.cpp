@@ -38,7 +38,7 @@ constexpr std::array<float, 16> kNf4{-1.0F,
 constexpr float kOf127 = 7.874015718698502e-3F;
 
 // Returns the dynamic map of bitsandbytes (arXiv 1511.04561): signed numbers with a decimal
-// exponent and a fraction, which has more bits for large numbers. Ascending.
+// exponent and a fraction. The fraction has more bits for large numbers. Ascending.
 std::array<float, 256> dynamic_map() {
     std::vector<float> map{0, 1};
     for (int i = 0; i < 7; ++i) {
@@ -64,7 +64,7 @@ const std::array<float, 256>& scale_map() {
     return map;
 }
 
-// Returns the index of the number of an ascending table that is nearest to `value`.
+// Returns the index of the number in an ascending table that is nearest to `value`.
 std::uint8_t nearest(std::span<const float> table, float value) {
     const auto above = std::ranges::lower_bound(table, value);
     if (above == table.begin()) return 0;
@@ -79,7 +79,7 @@ float largest(const float* values, std::int64_t count) {
     return most;
 }
 
-// The packed scales of one row: what a row of the form stores of them.
+// The packed scales of one row, as a row of the form stores them.
 struct PackedScales {
     float offset = 0;
     std::uint32_t phase = 0;  // number of the first scale in its group
@@ -176,7 +176,8 @@ void read_scales(const PackedForm& form, const std::byte* row, float* scale_B) {
     }
 }
 
-// Returns the scales of all blocks of a row. `columns`: length of a block; the last may be shorter.
+// Returns the scales of all blocks of a row. `columns`: length of a block; the last block may be
+// shorter.
 at::Tensor block_scales(const at::Tensor& w_OI, std::int64_t columns) {
     const std::int64_t inputs = w_OI.size(1), blocks = (inputs + columns - 1) / columns;
     const at::Tensor scale_OB = at::empty({w_OI.size(0), blocks}, at::kFloat);

@@ -58,7 +58,7 @@ Matrix matrix_of(const at::Tensor& tensor) {
     return {tensor.clone(at::MemoryFormat::Contiguous), columns, false};
 }
 
-// A part of the product a @ b: the terms [first, first + inner) of the sum of each element.
+// A part of the product a @ b: the terms [first, first + inner) of each element's sum.
 struct Part {
     const Matrix &a, &b;
     float* sums;

@@ -1,5 +1,5 @@
 // Multiplies float32 and bfloat16 matrices, block by block through oneDNN (at::native::cpublas). If
-// oneDNN does not support the processor, LibTorch multiplies the blocks with its BLAS.
+// oneDNN does not support the processor, LibTorch multiplies the blocks with its BLAS library.
 #pragma once
 
 #include <ATen/core/Tensor.h>

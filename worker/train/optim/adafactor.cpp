@@ -10,8 +10,8 @@
 namespace roll::train {
 namespace {
 
-// The regularization constants of the paper, and transformers' defaults: the least squared gradient
-// and the least root mean square of a parameter by which the learning rate is scaled.
+// The regularization constants of the paper, and transformers' defaults: the least squared
+// gradient, and the least root mean square of a parameter by which the learning rate is multiplied.
 constexpr double kSquareLeast = 1e-30, kScaleLeast = 1e-3;
 
 // Returns, for each row of a whole parameter, the number of the HuggingFace module that has it.
@@ -26,15 +26,16 @@ at::Tensor modules_of_rows(const spec::ModelConfig& c, const ParameterSpec& spec
     return in_group.ge(queries).to(at::kLong) + in_group.ge(queries + c.head_dim).to(at::kLong);
 }
 
-// A parameter's update with its places in the buffers of the sums.
+// A parameter's update with the places of its sums in the buffers.
 struct Item {
     const Update& update;
-    std::int64_t rows, columns, modules;    // of the whole parameter; a vector has 1 column
-    at::Tensor module_R = {};               // modules_of_rows()
-    at::Tensor count_M = {};                // number of rows of each module
-    at::Tensor weights_M = {};              // sums of the squared weights
-    at::Tensor row_R = {}, column_MC = {};  // sums of the squared gradients, if it is a matrix
-    at::Tensor moved_M = {};                // sums of the squared directions
+    std::int64_t rows, columns, modules;  // sizes of the whole parameter; a vector has 1 column
+    at::Tensor module_R = {};             // the result of modules_of_rows()
+    at::Tensor count_M = {};              // number of rows of each module
+    at::Tensor weights_M = {};            // sums of the squared weights
+    // sums of the squared gradients, if the parameter is a matrix
+    at::Tensor row_R = {}, column_MC = {};
+    at::Tensor moved_M = {};  // sums of the squared directions
     bool is_matrix() const { return row_R.defined(); }
     const ParameterSpec& spec() const { return update.parameters.specs[update.index]; }
 };

@@ -1,6 +1,6 @@
-// Adafactor (arXiv 1804.04235), with the formulas of transformers.Adafactor. For a matrix, it keeps
-// only the means of the squared gradients of each row and each column. The matrices of HuggingFace
-// modules that are fused in a parameter count as separate matrices.
+// Adafactor (arXiv 1804.04235), with the formulas of transformers.Adafactor. For a matrix,
+// Adafactor keeps only the means of the squared gradients of each row and each column. The matrices
+// of HuggingFace modules that are fused in a parameter count as separate matrices.
 //
 // The means are those of the whole matrix: each rank adds its part, and all ranks of the parameter
 // keep the same means. So the update does not depend on the layout.

@@ -1,5 +1,5 @@
 // AdamW whose moments are stored as 8-bit codes (arXiv 2110.02861), with the formulas and the code
-// tables of bitsandbytes' blockwise optimizers: a value is the code's entry in a table, times the
+// tables of bitsandbytes' blockwise optimizers. A value is the code's entry in a table, times the
 // largest absolute value of its block of kCodeBlock elements.
 //
 // The blocks are those of the whole parameter. A block's largest value is reduced over the ranks

@@ -37,8 +37,8 @@ at::Tensor square_sum(const at::Tensor& values) {
             at::linalg_vector_norm(values, 2, at::OptionalIntArrayRef{}, false, at::kDouble);
         return norm.square().cpu();
     }
-    // Number of elements of one partial sum. It is fixed, so that the result does not depend on the
-    // number of threads.
+    // Number of elements of one partial sum. This number is fixed, so that the result does not
+    // depend on the number of threads.
     constexpr std::int64_t kBlock = 1 << 16;
     const std::int64_t size = values.numel(), blocks = (size + kBlock - 1) / kBlock;
     const at::Tensor sums = at::empty({blocks}, at::kDouble);

@@ -46,7 +46,7 @@ std::size_t MatrixExchange::first_of_rank(int dp_rank) const {
 }
 
 // Returns this rank's shard of each matrix of the batch that this data-parallel replica computes.
-// If the replicas share optimizer state, collects the shard's rows from them.
+// If the replicas share optimizer state, collects the rows of the shard from them.
 std::vector<at::Tensor> MatrixExchange::to_owner(const std::vector<std::size_t>& batch,
                                                  const std::vector<at::Tensor>& own,
                                                  Tag tag) const {

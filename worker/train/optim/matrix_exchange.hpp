@@ -1,10 +1,10 @@
 // Collects whole matrices from the ranks that share them, for computations that need a whole
 // matrix. Returns the results to these ranks.
 //
-// The matrices are divided into batches with at most one matrix per rank of the data-parallel and
-// tensor-parallel groups. In a batch, each of these ranks gets one whole matrix, so each matrix is
-// computed once. Matrices of about the same size are in the same batch. A rank holds the buffers of
-// one batch at a time.
+// The matrices are divided into batches, which have at most one matrix per rank of the
+// data-parallel and tensor-parallel groups. In a batch, each of these ranks gets at most one whole
+// matrix, so each matrix is computed once. Matrices of about the same size are in the same batch. A
+// rank holds the buffers of one batch at a time.
 #pragma once
 
 #include <cstdint>

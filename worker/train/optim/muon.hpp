@@ -1,5 +1,5 @@
 // Muon (torch.optim.Muon, kellerjordan.github.io/posts/muon): the update of a matrix is its
-// momentum, orthogonalized by Newton-Schulz iterations. This needs the whole matrix.
+// momentum, orthogonalized by Newton-Schulz iterations. Orthogonalization needs the whole matrix.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace roll::train {
 
-// Adds the gradient of this rank's own rows to the momentum. Returns the update direction of these
-// rows, before orthogonalization, in a new tensor.
+// Adds the gradient of this rank's own rows to the momentum. Returns the direction of these rows'
+// update, before orthogonalization, in a new tensor.
 at::Tensor muon_direction(const Update& update);
 
 // Replaces `matrix`, the directions of a whole parameter, by the orthogonalized and scaled update.

@@ -14,7 +14,8 @@ namespace {
 
 using spec::OptimizerKind;
 
-// Returns the form of a parameter's state with this name ending; nullopt if it has no such state.
+// Returns the form of the parameter's state whose name has this ending; nullopt if there is no such
+// state.
 std::optional<StateForm> form_of(const ParameterSpec& parameter, const spec::OptimizerSpec& options,
                                  std::string_view ending) {
     if (parameter.frozen) return std::nullopt;
@@ -23,7 +24,7 @@ std::optional<StateForm> form_of(const ParameterSpec& parameter, const spec::Opt
     return std::nullopt;
 }
 
-// Makes a zeroed state, for the parameters that have a state with this name ending.
+// Makes a zeroed state for the parameters that have a state whose name has this ending.
 StateTensors make_state(const Parameters& p, const spec::OptimizerSpec& options,
                         std::string_view ending) {
     StateTensors state{ending, {}, std::vector<at::Tensor>(p.specs.size())};

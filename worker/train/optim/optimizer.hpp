@@ -21,8 +21,8 @@ namespace roll::train {
 struct StateTensors {
     std::string_view ending;  // ending of the state's tensor names in checkpoints
     at::Tensor flat;          // the state of all parameters, concatenated in their order
-    // For each parameter: state of its own rows, or a state that this rank holds whole (StateForm),
-    // or undefined
+    // For each parameter: the state of its own rows, or a state that this rank holds whole
+    // (StateForm), or undefined
     std::vector<at::Tensor> of;
 };
 
@@ -31,9 +31,9 @@ struct OptimizerState {
     std::int64_t steps = 0;  // number of updates made
     std::vector<StateTensors> kinds;
 
-    // Returns the state of parameter `i` with this name ending; undefined if it has no such state.
+    // Returns the state of parameter `i` whose name has this ending; undefined if there is none.
     at::Tensor of(std::string_view ending, std::size_t i) const;
-    // Returns the flat tensor of the state with this name ending; undefined if there is none.
+    // Returns the flat tensor of the state whose name has this ending; undefined if there is none.
     at::Tensor flat(std::string_view ending) const;
 };
 
@@ -46,14 +46,14 @@ class Optimizer {
                        Communicator* tp = nullptr);
 
     // Makes one update. The gradient is first multiplied by `grad_scale`, which includes the factor
-    // of clipping. With the kinds that use the groups, every rank of them must call this function.
+    // of clipping. If its kind uses the groups, all of their ranks must call step().
     void step(double lr, double grad_scale);
 
-    // Starts the average of the weights with the present weights. To be called after weights are
-    // loaded.
+    // Starts the average of the weights with the present weights. Call this function after weights
+    // are loaded.
     void start_average();
     // Exchanges the main weights of the own rows with their average. A second call restores both
-    // bitwise. The weights that other ranks own do not change.
+    // bitwise. Weights that other ranks own do not change.
     void swap_average();
 
     // Changes the weight decay that the next steps use.

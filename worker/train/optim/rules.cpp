@@ -14,7 +14,7 @@ bool is_vocabulary(const std::string& name) {
            name == "score.weight";
 }
 
-// Parameters with fewer elements have no 8-bit states, as with bitsandbytes' min_8bit_size.
+// Parameters with fewer elements have no 8-bit states. This is min_8bit_size of bitsandbytes.
 constexpr std::int64_t kCodedLeast = 4096;
 
 bool has_codes(const ParameterSpec& parameter) {

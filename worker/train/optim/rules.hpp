@@ -47,7 +47,7 @@ struct StateForm {
     std::string_view ending;
     bool is_coded = false;  // true: codes of one byte each; false: elements of main_type()
     // Shape of a state that each rank of the parameter holds whole, in every layout. Empty: the
-    // state has the parameter's shape, and each rank has its own rows of it.
+    // state has the parameter's shape, and each rank has the state of its own rows.
     std::vector<std::int64_t> whole = {};
 };
 
@@ -64,7 +64,7 @@ std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options);
 inline constexpr std::int64_t kCodeBlock = 256;
 
 // Returns the number of HuggingFace modules that are fused in a parameter: 3 for q, k and v; 2 for
-// gate and up; else 1.
+// gate and up; otherwise 1.
 std::int64_t modules_in(const std::string& name);
 
 // Throws RankFailure(invalid) if a pattern of optimizer.groups matches no parameter.

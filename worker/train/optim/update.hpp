@@ -1,7 +1,7 @@
 // The update rules; each rule has its own source file. A rule is a function of one parameter's own
-// rows (parameters.hpp). It reads the gradient and changes the main weight and the state, element
-// by element. Muon needs whole matrices (muon.hpp), Adafactor and 8-bit states need sums or maxima
-// over whole parameters (adafactor.hpp, eight_bit.hpp).
+// rows (parameters.hpp). The rule reads the gradient and changes the main weight and the state,
+// element by element. Muon needs whole matrices (muon.hpp). Adafactor and 8-bit states need sums or
+// maxima over whole parameters (adafactor.hpp, eight_bit.hpp).
 //
 // On a GPU, AdamW updates many parameters with one call (adamw_on_gpu).
 #pragma once
@@ -60,7 +60,7 @@ struct Slice {
 
 // Calls body(Slice<W>) for ranges of elements of this rank's own rows of parameter `i`, in
 // parallel. The parameter must be on the CPU. W is the type of the main weights. `grad`: the
-// gradient, or a tensor that the rule uses in its place. The slices have the first two tensors of
+// gradient, or a tensor that the rule uses instead. The slices have the first two tensors of
 // `state`.
 template <class Body>
 void for_slices(const Parameters& p, std::size_t i, const at::Tensor& grad,

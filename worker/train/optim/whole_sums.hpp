@@ -21,8 +21,8 @@ class WholeSums {
     // All arguments must outlive this object.
     WholeSums(const Parameters& parameters, Communicator* dp, Communicator* tp);
 
-    // Returns the blocks of parameter `i` that this rank adds to sums. They are its own rows, or
-    // empty if another tensor-parallel rank has the same elements and adds them.
+    // Returns the blocks of parameter `i` that this rank adds to sums. These are the rank's own
+    // rows. Returns no blocks if another tensor-parallel rank has the same elements and adds them.
     std::vector<layout::Part> parts(std::size_t i) const;
 
     // Reduces `values` in place over the ranks that have different elements of the parameters.

@@ -10,12 +10,12 @@
 namespace roll::train {
 namespace {
 
-// Tensors that a stage has passed to another stage on the same rank. The key is the receiving stage
-// and the Site of the transfer.
+// Tensors that one stage has passed to another stage on the same rank. The key is the receiving
+// stage and the Site of the transfer.
 using Handed = std::map<std::pair<int, Site>, std::deque<at::Tensor>>;
 
-// Exchanges tensors between a stage and its two neighbours. If a neighbour is on the same rank, it
-// gets the tensor itself, without a message.
+// Exchanges tensors between a stage and its two neighbours. A neighbour on the same rank gets the
+// tensor itself, without a message.
 struct Link {
     Communicator& pp;
     plan::Placement placing;
@@ -76,7 +76,7 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
                         chunk.parameters().flat_weight.options(), handed};
         const Microbatch& data = batch.microbatches[op.microbatch];
         const std::int64_t sizes_MC[] = {chunk.hidden_rows(data), chunk.config().hidden};
-        // The tag of a message has the first layer of the later of the two stages that exchange it.
+        // A message between two stages is tagged with the first layer of the later stage.
         const auto tag = [&](Site site, std::int64_t layer) {
             return Tag{site, static_cast<int>(layer), op.microbatch};
         };

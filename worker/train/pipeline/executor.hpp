@@ -1,6 +1,6 @@
 // Executes one rank's row of a pipeline schedule. This is the only loop that runs forward and
 // backward: with one stage or many, for training, for evaluation, and for the search for non-finite
-// values. The loop makes no decisions; plan::check() has shown that the schedule terminates.
+// values. The loop makes no decisions; plan::check() has shown that the schedule ends.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct RuledBatch {
     // The rule of each micro-batch's loss. Empty in an evaluation: then all ops are forward, losses
     // are not scaled, and nothing is saved for backward.
     std::span<const LossRule> rules = {};
-    // With a preference, the last stage returns the log-probabilities of sequences, and this is the
-    // largest number of sequences in a micro-batch. 0: the last stage returns losses.
+    // Largest number of sequences in a micro-batch, if there is a preference: then the last stage
+    // returns the log-probabilities of sequences. 0: the last stage returns losses.
     std::int64_t sequences = 0;
 };
 

@@ -87,8 +87,8 @@ ops::Sum GradBuckets::open(int parameter) {
 }
 
 // Returns true if the bucket has all contributions of one more micro-batch, whose gradients are not
-// summed over the ranks yet. Counts that micro-batch as summed. The bucket may already have some
-// contributions of later micro-batches; these are summed at the same time.
+// yet summed over the ranks. Counts that micro-batch as summed. Some contributions of later
+// micro-batches may already be in the bucket; these are summed at the same time.
 bool GradBuckets::is_complete(int number) {
     const plan::Bucket& bucket = buckets_[number];
     int whole = std::numeric_limits<int>::max();
@@ -98,7 +98,7 @@ bool GradBuckets::is_complete(int number) {
 }
 
 // Sets each staged gradient without a new contribution to 0. The contributions of this micro-batch
-// to such a gradient were summed earlier, together with the contributions of another micro-batch.
+// to that gradient were summed earlier, together with another micro-batch.
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;

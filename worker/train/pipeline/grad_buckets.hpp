@@ -4,7 +4,7 @@
 // (row_exchange.hpp).
 //
 // With staged gradients (InitOptions::stages_gradients), a bucket has gradients only from its first
-// contribution until all contributions of one micro-batch are added. The gradients are then summed
+// contribution until all contributions of one micro-batch are added. Then, the gradients are summed
 // over the ranks and added to the gradients of the own rows.
 //
 // Frozen parameters are not sent, because their gradient is 0 on every rank.
@@ -27,15 +27,15 @@ namespace roll::train {
 
 class GradBuckets final : public GradStage {
   public:
-    // `bucket_numel` 0 means plan::default_bucket_numel. `tp` is the tensor-parallel group, or
-    // null. When a bucket is complete, its partial gradients are summed over `tp`. Then
+    // If `bucket_numel` is 0, plan::default_bucket_numel is used. `tp` is the tensor-parallel
+    // group, or null. When a bucket is complete, its partial gradients are summed over `tp`. Then
     // issued(bucket) is called, and the reduction over `dp` starts. If `dp` has one rank, there is
     // no reduction, but issued(bucket) is called.
     GradBuckets(Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 Communicator* tp, std::function<void(int bucket)> issued);
 
     void begin(int microbatches);  // starts a step with this number of micro-batches
-    void ready(int parameter);     // to be called after each contribution to its gradient
+    void ready(int parameter);     // call it after each contribution to this gradient
     void finish();                 // waits for all reductions; aborts if a contribution is missing
 
     ops::Sum open(int parameter) override;
@@ -68,7 +68,7 @@ class GradBuckets final : public GradStage {
     std::vector<int> missing_;    // for each bucket: number of contributions that are still missing
     std::vector<int> added_;      // for each parameter: number of contributions in this step
     std::vector<int> summed_;     // for each bucket: number of micro-batches summed over the ranks
-    std::vector<bool> fresh_;     // for each parameter: its staged gradient has no contribution
+    std::vector<bool> fresh_;  // for each parameter; true: its staged gradient has no contribution
     std::vector<Communicator::Ticket> tickets_;
     std::optional<RowExchange> exchange_;  // set if the ranks share optimizer state
 };

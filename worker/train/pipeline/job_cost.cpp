@@ -10,19 +10,19 @@ namespace roll::train {
 namespace {
 
 // Counts the bytes that a rank sends to the other replicas. `own`: size in bytes of the gradients
-// of the elements that the rank updates. `weights_sent`: number of weights that a rank sends to
-// each other replica, if replicas share weights.
+// of the elements that the rank updates. `weights_sent`: if replicas share weights, the number of
+// weights that a rank sends to each other replica.
 void count_replicas(const spec::TrainSpec& spec, std::int64_t own, std::int64_t weights_sent,
                     SentBytes& sent) {
     const spec::ParallelSpec& p = spec.parallel;
     const double dp = p.dp;
     if (p.zero == 0 || p.dp == 1) {
-        // In a ring all-reduce, a rank sends almost twice the bytes that are summed.
+        // In a ring all-reduce, a rank sends almost twice as many bytes as it sums.
         sent.gradients = std::llround((dp - 1) / dp * 2 * static_cast<double>(own));
         return;
     }
-    // With ZeRO, a rank sends the gradients of the rows that it does not own to their owners, and
-    // the weights of its own rows to all other ranks.
+    // With ZeRO, a rank sends the gradients of other ranks' rows to these ranks. It sends the
+    // weights of its own rows to all other ranks.
     const std::int64_t main = plan::main_bytes(spec.precision);
     const std::int64_t element = plan::element_bytes(spec.precision);
     sent.gradients = (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1);
@@ -49,9 +49,9 @@ JobCost job_cost(const spec::TrainSpec& spec, const spec::ModelConfig& model, bo
     }
     if (p.tp == 1) job.sent.tensor = 0;
     count_replicas(spec, job.fullest().updated, weights_sent, job.sent);
-    // A stage exchanges activations and their gradients with its neighbours. Stages on the same
-    // rank send nothing. Each tensor-parallel rank sends all rows or, with sequence parallelism,
-    // only its own rows.
+    // A stage exchanges activations and their gradients with its neighbours, but sends nothing if
+    // they are on the same rank. Each tensor-parallel rank sends all rows or, with sequence
+    // parallelism, only its own rows.
     job.sent.message = plan::microbatch_tokens(spec) * model.hidden *
                        plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);
     return job;

@@ -11,9 +11,9 @@ namespace roll::train {
 
 // Bytes that are sent in one step.
 struct SentBytes {
-    // A rank sends these bytes to the other replicas. `weights`: only with ZeRO.
+    // Bytes that a rank sends to the other replicas. `weights` is 0 without ZeRO.
     std::int64_t gradients = 0, weights = 0;
-    std::int64_t tensor = 0;   // a rank sends these bytes to its tensor-parallel group
+    std::int64_t tensor = 0;   // bytes that a rank sends to its tensor-parallel group
     std::int64_t message = 0;  // bytes of one message between two pipeline stages
 };
 

@@ -15,8 +15,8 @@
 namespace roll::train {
 namespace {
 
-// Returns the elements of the buffers for Muon's largest matrix: the parts of all ranks that share
-// it, sent and received, and four matrices of the Newton-Schulz iteration.
+// Returns the number of elements of the buffers for Muon's largest matrix: the parts of all ranks
+// that share the matrix, sent and received, and four matrices of the Newton-Schulz iteration.
 std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs) {
     const std::int64_t copies = 2 * std::int64_t{spec.parallel.dp} + 4;
     std::int64_t most = 0;
@@ -26,7 +26,7 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
     return most;
 }
 
-// Returns the elements of a parameter's state that an owner of `rows` rows holds.
+// Returns the number of elements of a parameter's state that an owner of `rows` rows holds.
 std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, std::int64_t rows) {
     if (spec.frozen) return 0;
     const std::int64_t element = plan::main_bytes(job.precision);
@@ -52,7 +52,7 @@ void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
     }
     // Two consecutive buckets are exchanged at the same time. Each has a buffer for the gradients
     // of all rows, and one for the sums of this rank's rows. With ZeRO-2, the newer bucket's
-    // gradients are also in the stage buffer (GradStage) from which its first buffer is filled.
+    // gradients are also in the stage buffer (GradStage), from which its first buffer is filled.
     std::int64_t last = 0;
     for (const plan::Bucket& bucket :
          plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
@@ -63,16 +63,16 @@ void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
     }
 }
 
-// Returns the unit that gathers the parameter's weight (gathered_weights.hpp): the layer of the
-// parameter, or the parameter's own name if it is in no layer.
+// Returns the unit that gathers the parameter's weight (gathered_weights.hpp). This is the layer of
+// the parameter. If the parameter is in no layer, this is the parameter's own name.
 std::string unit_of(const std::string& name) {
     constexpr std::string_view kLayers = "decoder.layers.";
     return name.starts_with(kLayers) ? name.substr(0, name.find('.', kLayers.size())) : name;
 }
 
 // If the ranks share weights, adds the weights that a rank stores, gathers and sends. Backward
-// gathers the layers a second time. While a unit is assembled, its rows are in memory twice. A
-// packed weight counts as the elements of `element` bytes that it takes.
+// gathers the layers a second time. While a unit is put together, its rows are in memory twice. A
+// packed weight counts as many elements of `element` bytes as it takes.
 void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner,
                  std::int64_t element) {
     std::map<std::string, std::int64_t> units;

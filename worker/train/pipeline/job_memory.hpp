@@ -21,11 +21,11 @@ struct JobPipeline {
 };
 
 // Returns the bytes of the optimizer state of `parameters` (states_of()). Counts only the kind of
-// state with the name ending `ending`, or all kinds if it is empty.
+// state whose name has the ending `ending`; if `ending` is empty, counts all kinds.
 std::int64_t state_bytes(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters,
                          std::string_view ending = {});
 
-// Returns state_bytes() of all kinds as a number of elements of the main weights' type, rounded up.
+// Returns state_bytes() of all kinds, in elements of the main weights' type, rounded up.
 std::int64_t state_numel(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters);
 
 // Returns the chunks of the job, in the form that plan::stage_costs() takes.

@@ -10,8 +10,8 @@ namespace roll::train {
 // Returns the pipeline of the job. First chooses the schedule, with the costs without
 // recomputation. Then, with recompute `auto`, chooses for each stage what its layers recompute: the
 // choice with the fewest FLOPs whose memory fits parallel.memory_limit. Throws RankFailure(invalid)
-// if the layers cannot be divided among the stages, no schedule fits, or a rank needs more memory
-// than the limit.
+// if the layers cannot be divided among the stages, if no schedule fits, or if a rank needs more
+// memory than the limit.
 JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                          bool on_gpu = false);
 

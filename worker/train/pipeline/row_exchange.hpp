@@ -1,6 +1,6 @@
 // Exchanges rows of parameters between data-parallel ranks that share optimizer state (ZeRO). Each
-// rank updates its own rows of every parameter. It therefore needs the summed gradients of its own
-// rows, and the updated weights of all other rows.
+// rank updates its own rows of every parameter. Therefore, a rank needs the summed gradients of its
+// own rows, and the updated weights of all other rows.
 //
 // The rows of a bucket are sent together: the rows of each rank are copied to one piece of a
 // buffer. All pieces are as long as the longest one. At most two buckets are exchanged at once, so
@@ -23,13 +23,13 @@ class RowExchange {
     RowExchange(const Parameters& parameters, std::vector<plan::Bucket> buckets, Communicator& dp);
 
     // Copies the gradients of a bucket's trained parameters, and starts to sum the copies over the
-    // ranks. When finish_sums() returns, the sum has replaced `own_grad` or, if gradients are
-    // staged, was added to it.
+    // ranks. When finish_sums() returns, the sum has replaced `own_grad`; with staged gradients,
+    // the sum was added to `own_grad`.
     void start_sum(int bucket);
     void finish_sums();
 
-    // Copies the weights of all rows from the ranks that own them. Does this only for trained
-    // parameters whose weight every rank stores completely.
+    // Copies the weights of all rows from the ranks that own them. Copies only trained parameters
+    // whose weight every rank stores completely.
     void gather_weights();
 
   private:

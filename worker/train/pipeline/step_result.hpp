@@ -10,7 +10,7 @@
 namespace roll::train {
 
 struct StepResult {
-    double loss = 0;         // minimized value: the mean loss over all replicas and micro-batches
+    double loss = 0;  // the value to minimize: the mean loss over all micro-batches and replicas
     double grad_norm = 0;    // global norm of the gradient before clipping
     double clip_factor = 1;  // factor by which clipping scaled the gradient
     // Number of zeros in the gradient; nullopt if not counted
@@ -21,7 +21,7 @@ struct StepResult {
     bool updated = false;
     std::optional<PairSums> pairs = std::nullopt;  // sums over all replicas; only with a preference
     // `reduced`: number of gradient elements whose sum over the replicas this rank issued.
-    // `reduced_early`: how many of them it issued before the last contribution of backward.
+    // `reduced_early`: number of those that it issued before the last contribution of backward.
     std::int64_t reduced = 0, reduced_early = 0;
 };
 

@@ -76,7 +76,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
 
 // Returns the loss rule of each micro-batch, with the factor that scales its summed loss. Sums the
 // token counts over the ranks before the first backward, because gradients cannot be rescaled after
-// the reduction of a bucket has started.
+// a bucket's reduction has started.
 std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::int64_t& tokens) {
     if (options_.preference) return pair_rules(batch, tokens);
     std::vector<double> counts;
@@ -102,7 +102,7 @@ std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::i
 std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
                                             std::int64_t& tokens) {
     std::vector<PairScale>
-        counts;  // numbers of samples, and of tokens of the pairs' chosen answers
+        counts;  // numbers of samples, and of tokens in the pairs' chosen answers
     enter(Phase::Forward);
     const double kl = kl_sum(batch).kl();
     enter(Phase::Other);
@@ -166,7 +166,7 @@ double TrainStep::loss_of_pairs(std::span<const Microbatch> batch, std::span<con
 }
 
 // Sums the gradients of a tied embedding over the first and the last stage, because each has a copy
-// of the weight. Both stages use the sum, so both make the same update. The ranks of the tie group
+// of the weight. Both stages use this sum, so both make the same update. The ranks of the tie group
 // own the same rows.
 void TrainStep::reduce_tied() {
     // Gradients of the tied embedding on this rank: none, one, or two if the rank has both stages
@@ -184,7 +184,7 @@ void TrainStep::reduce_tied() {
 
 // Returns true if this rank counts the parameter in sums over the whole model. Each element of the
 // model is counted on one rank of a replica. If every tensor-parallel rank holds the whole
-// parameter, the first of these ranks counts it. The last stage counts a tied embedding. If
+// parameter, the first of these ranks counts it. A tied embedding is counted on the last stage. If
 // replicas share optimizer state, each replica counts its own rows.
 bool TrainStep::is_counted(const ChunkSpec& part, std::size_t index,
                            const ParameterSpec& spec) const {
@@ -370,8 +370,7 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch, double kl) {
         execute(plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
                                    schedule_.placing),
                 chunks, {batch}, groups_.pp, dropped);
-    sum_over(groups_.pp, loss_K,
-             {Site::Evaluation});  // only the last stage has losses that are not 0
+    sum_over(groups_.pp, loss_K, {Site::Evaluation});  // only the last stage's losses are not 0
     for (std::int64_t i = 0; i < loss_K.numel(); ++i) sums_S[0] += loss_K[i];
     for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     sum_over(groups_.dp, sums_S, {Site::Evaluation});
@@ -393,7 +392,7 @@ double TrainStep::replay(const Microbatch& data) {
         plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
     for (Chunk& chunk : chunks_) {
         chunk.begin_step();
-        // The replay needs whole gradients, so it allocates them; they exist until the next step.
+        // The replay needs whole gradients, so it allocates them. They exist until the next step.
         Parameters& p = chunk.parameters();
         p.stage = nullptr;
         if (!p.flat_grad.defined())

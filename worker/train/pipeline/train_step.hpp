@@ -27,7 +27,7 @@ namespace roll::train {
 struct Groups {
     Communicator& pp;
     Communicator& dp;
-    // group of the first and the last stage if the output layer is tied to the embedding
+    // group of the first and the last stage, if the output layer is tied to the embedding
     Communicator* tie = nullptr;
     // group of the ranks that share the tensors of this rank's chunks; null: none
     Communicator* tp = nullptr;
@@ -39,7 +39,7 @@ struct Groups {
 
 struct TrainOptions {
     InitOptions init = {};
-    spec::OptimizerSpec optimizer = {};  // its learning rates are not used
+    spec::OptimizerSpec optimizer = {};  // learning rates in this spec are not used
     double clip_grad = 1.0;              // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
@@ -49,8 +49,8 @@ struct TrainOptions {
     StageSplit split = {};  // how the layers are divided; pp and vpp come from the schedule
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
-    // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they
-    // share weights, too (ZeRO-3).
+    // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they share
+    // weights, too (ZeRO-3).
     int zero = 0;
     plan::Recomputed recompute = {};  // for each layer of the model; empty: all values are saved
     std::int64_t bucket_numel = 0;    // elements per gradient bucket; 0: plan::default_bucket_numel
@@ -67,8 +67,8 @@ class TrainStep {
     // schedule().microbatches micro-batches.
     StepResult run(std::span<const Microbatch> batch, double lr);
 
-    // Exchanges the weights with their average. All ranks must call it; a second call restores
-    // both.
+    // Exchanges the weights with their average. All ranks must call this function; a second call
+    // restores both.
     void swap_average();
 
     // Returns the loss of `batch`, summed over all replicas. Each replica must pass the same number
@@ -80,13 +80,13 @@ class TrainStep {
     KlSum kl_sum(std::span<const Microbatch> batch);
 
     // Returns the log-probabilities of the sequences in this replica's micro-batches of answers,
-    // with any objective, [K, S], with zeros after a micro-batch's last sequence. All ranks of the
+    // [K, S], for any objective. Zeros follow a micro-batch's last sequence. All ranks of the
     // replica get the result.
     at::Tensor log_probs(std::span<const Microbatch> batch);
 
-    // Runs forward and backward of one micro-batch. Returns the micro-batch's mean loss. Leaves the
-    // gradients in the chunks, without reducing them. All stages of a replica must call replay();
-    // other replicas need not.
+    // Runs forward and backward of one micro-batch, and returns its mean loss. Leaves the gradients
+    // in the chunks, without reducing them. All stages of a replica must call replay(); other
+    // replicas need not.
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
@@ -143,8 +143,8 @@ class TrainStep {
 bool is_first(const Groups& groups);
 
 // Returns the whole model as one chunk without gradients, on the first rank of a replica. The other
-// ranks send their weights to it and get null. All ranks of a replica must call it. If replicas
-// share weights, all ranks of the job must call it, and only the first replica makes the model.
+// ranks send their weights and get null. All ranks of a replica must call this; if replicas share
+// weights, all ranks of the job. Then, only the first replica makes the model.
 std::unique_ptr<Chunk> joined_stages(TrainStep& step);
 
 }  // namespace roll::train

@@ -43,7 +43,7 @@ std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole) {
 
 namespace {
 
-// Writes the whole tensors to `to` on every rank of the group. The ranks' parts are disjoint. Each
+// Writes the whole tensors to `to` on every rank of the group. No two ranks' parts overlap. Each
 // rank adds its part, with zeros elsewhere, so the sum is exact.
 void join_parts(const ParameterSpec& own, Communicator* tp, at::ScalarType type,
                 std::span<const at::Tensor> to, Tag tag, const CopyTensors& copy) {
@@ -78,7 +78,7 @@ void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicat
     }
     if (pp.rank() == 0 && holder == 0) return join_parts(parameter.own, tp, type, to, tag, copy);
     // The first stage answers after each parameter, and the stage that holds the parameter waits
-    // for the answer. That stage therefore needs buffers for only one parameter at a time.
+    // for this answer. Therefore, that stage needs buffers for only one parameter at a time.
     at::Tensor answer = at::zeros({1});
     if (pp.rank() == 0) {
         for (at::Tensor one : to) {

@@ -49,7 +49,7 @@ void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicat
                    at::ScalarType type, std::span<const at::Tensor> to, const CopyTensors& copy);
 
 // Returns the main weight of parameter `i` with all rows, although each replica has only its own
-// rows. All replicas must call this function. The replicas' rows are disjoint, so summing them is
+// rows. All replicas must call this function. No two replicas' rows overlap, so their sum is
 // exact.
 at::Tensor joined_main(const Parameters& parameters, std::size_t i, Communicator& dp);
 

@@ -1,5 +1,5 @@
-// Implements train.deterministic: two runs of a job with the same layout, number of threads,
-// processors and LibTorch have bitwise identical results, including the checkpoint files.
+// Implements train.deterministic: if two runs of a job have the same layout, number of threads,
+// processors and LibTorch, their results are bitwise identical, including the checkpoint files.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace roll::train {
 
 // Makes this process deterministic. Must be called before the first use of a device. Returns a line
-// for the log that lists the optimizations that are turned off and their cost.
+// for the log, which lists the optimizations that are turned off and what this costs.
 std::string make_deterministic(bool on_gpus);
 
 }  // namespace roll::train

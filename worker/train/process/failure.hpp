@@ -1,5 +1,5 @@
-// RankFailure, the exception that ends a rank. Its exit status tells the kind of failure
-// (docs/internals.md). It may be thrown anywhere in the trainer; main() catches it.
+// RankFailure, the exception that ends a rank. The exit status tells the kind of failure
+// (docs/internals.md). RankFailure may be thrown anywhere in the trainer; main() catches it.
 #pragma once
 
 #include <stdexcept>

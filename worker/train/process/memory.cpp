@@ -14,9 +14,9 @@ namespace roll::train {
 namespace {
 
 // Allocates tensors with malloc, but does not ask malloc for alignment. Instead, aligns the block
-// itself and stores malloc's pointer in front of it. With aligned requests, the process would use
-// 1.5 times the memory, because glibc then looks for a larger free block instead of reusing a block
-// of the same size.
+// itself and stores malloc's pointer before the block. With aligned requests, the process would use
+// 1.5 times the memory: glibc would look for a larger free block instead of reusing a block of the
+// same size.
 struct Allocator final : c10::Allocator {
     static constexpr std::size_t kAlignment = 64;
 
@@ -43,14 +43,14 @@ struct Allocator final : c10::Allocator {
 void keep_freed_memory() {
     static Allocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
-    // The largest value that glibc accepts. Larger blocks are mapped; in the heap, they would leave
-    // large holes.
+    // The largest value that glibc accepts. Larger blocks are mapped, because they would leave
+    // large holes in the heap.
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-// Reads this process's memory from /proc. getrusage is not used, because its peak includes the
-// program that ran before exec.
+// Reads this process's memory from /proc. Does not use getrusage, whose peak includes the program
+// that ran before exec.
 ProcessMemory process_memory() {
     ProcessMemory memory;
     std::ifstream status("/proc/self/status");

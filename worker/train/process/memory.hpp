@@ -24,8 +24,8 @@ class OutOfMemory : public std::bad_alloc {
     std::string during_;
 };
 
-// From now on, keeps freed memory in the process for later tensors. Without this, page faults would
-// take a tenth of each step, because every step allocates the memory that the previous step freed.
+// From now on, keeps freed memory in the process for later tensors. Otherwise, each step would
+// allocate the memory that the previous step freed, and page faults would take a tenth of the step.
 // Call this function at program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 

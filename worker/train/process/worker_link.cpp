@@ -24,7 +24,7 @@ bool has_input(int fd, std::chrono::milliseconds timeout) {
 void write_all(int fd, std::string_view text) {
     while (!text.empty()) {
         const ssize_t n = ::write(fd, text.data(), text.size());
-        if (n <= 0) return;  // roll-worker has closed its end; training continues without it
+        if (n <= 0) return;  // roll-worker has closed its end, but training continues
         text.remove_prefix(static_cast<std::size_t>(n));
     }
 }

@@ -1,9 +1,9 @@
-// The link to roll-worker. It sends lines on descriptor 3, receives lines on stdin, and receives
-// the signal SIGTERM. If descriptor 3 is not open (the rank was started by hand), it writes the
-// lines to stderr.
+// The link to roll-worker. The link sends lines on descriptor 3, receives lines on stdin, and
+// receives the signal SIGTERM. If descriptor 3 is not open (the rank was started by hand), the link
+// writes the lines to stderr.
 //
 // Construct the link before any file is opened; otherwise, that file could get descriptor 3. Also
-// construct it before any thread starts, because the link blocks SIGTERM and SIGINT, and threads
+// construct the link before any thread starts, because it blocks SIGTERM and SIGINT, and threads
 // inherit the signal mask. The two signals stay pending until poll() is called. Used from one
 // thread. report() writes immediately; poll() never blocks.
 #pragma once
@@ -19,7 +19,7 @@ namespace roll::train {
 
 struct Heard {
     bool stop = false;
-    bool checkpoint = true;              // with `stop`: save a checkpoint before stopping
+    bool checkpoint = true;              // the request `stop` also asks for a checkpoint
     std::uint64_t save = 0;              // number of the newest request for a checkpoint, or 0
     std::vector<std::int64_t> recorded;  // steps of checkpoints that rolld has recorded
 };

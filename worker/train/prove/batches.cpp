@@ -28,8 +28,8 @@ void add_documents(Microbatch& batch, std::int64_t number) {
 }
 
 // Makes a micro-batch of answers: one row in which each answer is a segment. The answers have
-// different lengths. The first two targets of an answer count as its prompt, if the answer has more
-// than two targets.
+// different lengths. If an answer has more than two targets, its first two targets count as its
+// prompt.
 Microbatch answers_of(const spec::TrainSpec& spec, std::int64_t vocab, std::int64_t number,
                       at::Generator& generator) {
     Microbatch batch;
@@ -91,7 +91,7 @@ std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t 
         if (spec.data.documents_apart) add_documents(batch, i);
         batches.push_back(std::move(batch));
     }
-    std::int64_t rows = 0;  // number of rows of the step before this micro-batch
+    std::int64_t rows = 0;  // number of rows of the step that come before this micro-batch
     for (Microbatch& batch : batches)
         batch.first_row = std::exchange(rows, rows + batch.tokens_BT.numel());
     return batches;

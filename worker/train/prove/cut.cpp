@@ -11,7 +11,7 @@
 namespace roll::train {
 namespace {
 
-// Minimum sizes from which the search for a valid size starts. They are no powers of two, so that
+// Minimum sizes, at which the search for a valid size starts. They are not powers of two, so that
 // few axes divide them by chance.
 constexpr std::int64_t kHidden = 18, kHeadDim = 6, kIntermediatePerRank = 5, kVocabulary = 53,
                        kPositions = 11, kWindow = 3;
@@ -19,7 +19,7 @@ constexpr std::int64_t kHidden = 18, kHeadDim = 6, kIntermediatePerRank = 5, kVo
 constexpr double kScoreCap = 2, kLogitCap = 5;
 
 // Returns the smallest number in [least, size) that `to` ranks divide exactly if and only if `from`
-// ranks divide `size`; returns `size` if there is no such number.
+// ranks divide `size`. Returns `size` if there is no such number.
 std::int64_t least_like(std::int64_t size, std::int64_t least, int from, int to) {
     for (std::int64_t number = least; number < size; ++number)
         if ((number % to == 0) == (size % from == 0)) return number;
@@ -33,9 +33,9 @@ void cut_ranks(spec::ParallelSpec& p) {
     if (ranks() > kRanksMax) p.pp = kRanksMax / (p.dp * p.tp);
 }
 
-// Returns the group size of an interleaved schedule, or 0 if it is the default. The group size is
-// the number of micro-batches that rank 0 passes through its first chunk before it starts the
-// second chunk.
+// Returns the group size of an interleaved schedule, or 0 if this is the default. The group
+// size is the number of micro-batches that pass rank 0's first chunk before its second chunk
+// starts.
 int group_of(const plan::PipelineSchedule& schedule) {
     int group = 0;
     for (const plan::Op& op : schedule.ranks.front()) {
@@ -55,11 +55,11 @@ void name_schedule(spec::ParallelSpec& p, const plan::PipelineSchedule& schedule
 
 // Returns the smallest number of micro-batches per replica with which every stage warms up,
 // alternates forward and backward, and drains. In a job of many ranks and layers, the stages
-// alternate less often, so that a proof stays fast.
+// alternate less often, so that the proof is fast.
 std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers,
                                 std::int64_t microbatches) {
     constexpr std::int64_t kLayerPasses =
-        10'000;  // forward passes of layers in a step, on all ranks
+        10'000;  // number of forward passes of layers in a step, on all ranks
     std::int64_t wanted = 2 * std::max({1, p.pp, p.group});
     if (layers * p.dp * p.tp * wanted > kLayerPasses) wanted /= 2;
     for (std::int64_t m = std::min(wanted, microbatches); m < microbatches; ++m)
@@ -67,7 +67,7 @@ std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers
     return microbatches;
 }
 
-// Reduces the number of heads and of queries per key-value head. If every rank has several
+// Reduces the number of heads, and of queries per key-value head. If every rank has several
 // key-value heads, every rank of the small job also has several.
 void cut_heads(spec::ModelConfig& config, const spec::ParallelSpec& from,
                const spec::ParallelSpec& to) {
@@ -127,8 +127,8 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
     cut_lora(config.lora);
 }
 
-// Reduces the number of sequences and micro-batches. The tensor-parallel ranks divide the rows of a
-// micro-batch exactly if and only if they do so in the original job.
+// Reduces the number of sequences and micro-batches. The tensor-parallel ranks divide the rows of
+// the small job's micro-batch exactly if and only if they do so in the original job.
 void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec& from) {
     const std::int64_t microbatches =
         least_microbatches(spec.parallel, layers, from.microbatches());

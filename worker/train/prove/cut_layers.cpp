@@ -72,9 +72,9 @@ std::vector<Kind> kinds_of(const spec::TrainSpec& spec, const spec::ModelConfig&
     return kinds;
 }
 
-// Returns the smallest number of layers of the small model. The number is at least `needed` if the
-// model has that many layers. Also sets the numbers of layers of the first and the last stage. If
-// one of these stages has more layers than other stages in the model, it also has more in the small
+// Returns the smallest number of layers of the small model: at least `needed`, if the model has
+// that many layers. Also sets the numbers of layers of the first and the last stage. If one of
+// these stages has more layers than other stages in the model, it also has more in the small
 // model.
 std::int64_t cut_stages(spec::ParallelSpec& p, const spec::ParallelSpec& from, std::int64_t layers,
                         std::int64_t needed) {
@@ -109,9 +109,9 @@ std::int64_t cut_stages(spec::ParallelSpec& p, const spec::ParallelSpec& from, s
     return all;
 }
 
-// Returns, for each layer of the small model, the layer of the model that it stands for. First
-// spreads these layers evenly, including the first and the last. Then replaces some of them so that
-// each kind of layer occurs.
+// Returns, for each layer of the small model, the layer of the model that it represents. First
+// spreads the represented layers evenly, including the first and the last. Then replaces some of
+// them so that each kind of layer occurs.
 std::vector<std::int64_t> chosen_layers(const std::vector<Kind>& kinds, std::int64_t count) {
     std::vector<std::int64_t> chosen;
     const auto all = std::ssize(kinds);

@@ -8,8 +8,8 @@
 namespace roll::train {
 
 // Reduces the layers of `config`, and the layers of the first and the last stage of spec.parallel.
-// Replaces the patterns of frozen and decayed parameters by names, because the layers get other
-// numbers. `from` is the layout of the whole model; spec.parallel may have fewer stages.
+// Replaces the patterns of frozen and decayed parameters by names, because the numbers of the
+// layers change. `from` is the layout of the whole model; spec.parallel may have fewer stages.
 void cut_layers(spec::TrainSpec& spec, spec::ModelConfig& config, const spec::ParallelSpec& from);
 
 }  // namespace roll::train

@@ -8,7 +8,7 @@
 namespace roll::train {
 namespace {
 
-// The communication groups of one rank. Their names start like the names in a job of several
+// The communication groups of one rank. The groups have names that start as in a job of several
 // processes.
 struct RankGroups {
     std::unique_ptr<Communicator> pp, dp, tp, tie;

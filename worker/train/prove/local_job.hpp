@@ -19,7 +19,7 @@ struct LocalJob {
     int steps = 3;
     double lr = 1e-3;
     // Returns the micro-batches of a step of all replicas; the first replica's come first. The step
-    // with number `steps` is only evaluated.
+    // with number `steps` is only for the evaluation.
     std::function<std::vector<Microbatch>(int step)> batch;
 };
 

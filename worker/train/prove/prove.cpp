@@ -15,7 +15,7 @@ namespace roll::train {
 namespace {
 
 constexpr int kSteps = 3;
-// Standard deviation of the weights. It is so large that norms, caps and activation functions act
+// Standard deviation of the weights. It is large, so that norms, caps and activation functions work
 // in their nonlinear range.
 constexpr double kStd = 0.2;
 constexpr double kLearningRate = 1e-3;
@@ -43,7 +43,7 @@ LocalJob in_layout(const SmallJob& small, double clip) {
     return job;
 }
 
-// Returns the same job on one rank. This rank executes the micro-batches of all replicas.
+// Returns the same job on one rank, which executes the micro-batches of all replicas.
 LocalJob on_one_rank(LocalJob job) {
     job.schedule = plan::gpipe(1, 1, job.dp * job.schedule.microbatches);
     job.dp = job.tp = 1;

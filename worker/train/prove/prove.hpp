@@ -1,7 +1,7 @@
 // Proves that the layout of a train job computes the same numbers as one rank. Reduces the job to
-// the smallest sizes that keep its layout (cut.hpp), and trains it in float64 on as many ranks,
-// which are threads of this process. Then compares all gradients, weights and optimizer states with
-// a run on one rank with the same micro-batches.
+// the smallest sizes that keep its layout (cut.hpp). Trains it in float64 on as many ranks as the
+// layout has; these ranks are threads of this process. Then compares all gradients, weights and
+// optimizer states with a run on one rank with the same micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Proof {
     bool holds() const { return differing == 0 && fault.empty(); }
 };
 
-// The largest error with which a quantity counts as equal.
+// The largest error with which two quantities count as equal.
 inline constexpr double kProofLimit = 1e-10;
 
 // Proves the layout. `plants` are bugs for tests. Throws RankFailure(invalid) if the job could not

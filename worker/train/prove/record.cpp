@@ -54,7 +54,7 @@ bool fill_in(const at::Tensor& to, const at::Tensor& from) {
 }
 
 // Returns the difference of the element that differs most. An element that is NaN counts as the
-// largest difference.
+// element that differs most.
 Difference difference_of(const std::string& name, const at::Tensor& seen,
                          const at::Tensor& expected) {
     Difference difference{.name = name, .error = error_of(seen, expected)};
@@ -136,8 +136,8 @@ void note_part(Record& record, const std::string& name, const ParameterSpec& spe
     }
 }
 
-// Returns true if the state has numbers for this rank's own rows of the parameter. Codes are no
-// numbers, and other states belong to the whole parameter.
+// Returns true if the state has numbers for this rank's own rows of the parameter. Codes do not
+// count as numbers, and other states belong to the whole parameter.
 bool has_own_rows(const Parameters& p, std::size_t i, const StateTensors& kind) {
     return kind.of[i].defined() && kind.of[i].is_floating_point() &&
            kind.of[i].sizes() == p.own_grad[i].sizes();

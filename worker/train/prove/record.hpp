@@ -17,13 +17,13 @@ namespace roll::train {
 
 using Named = std::map<std::string, at::Tensor>;
 
-// Two values of one quantity that differ. They are from two runs or, if `of_copies`, from two ranks
-// of one run that hold copies.
+// Two values of one quantity that differ. They come from two runs. If `of_copies`, they come from
+// two ranks of one run that hold copies.
 struct Difference {
     std::string name;
     double error = 0;  // the error, as error_of() computes it
-    // The values of the element that differs most; `index` is its index, or empty for a plain
-    // number
+    // The values of the element that differs most, and its index; `index` is empty if the quantity
+    // is a plain number
     std::vector<std::int64_t> index = {};
     double seen = 0, expected = 0;
     bool of_copies = false;
@@ -42,8 +42,8 @@ double error_of(const at::Tensor& a, const at::Tensor& b);
 void note_number(Record& record, const std::string& name, double number);
 
 // Copies a rank's part of a parameter's tensor to its place in the whole tensor. If another rank
-// has already copied an element, compares the two values. In `tensor`, an element that is NaN is
-// not on this rank. In the whole tensor, an element that no rank has copied is NaN.
+// has already copied an element, compares the two values. If an element of `tensor` is NaN, this
+// rank does not have it. If an element of the whole tensor is NaN, no rank has copied it.
 void note_part(Record& record, const std::string& name, const ParameterSpec& spec,
                const at::Tensor& tensor);
 
@@ -51,8 +51,8 @@ void note_part(Record& record, const std::string& name, const ParameterSpec& spe
 // step. If ranks share optimizer state, each rank adds its own rows.
 void note_state(Record& record, const std::string& prefix, TrainStep& trainer);
 
-// Adds the numbers that a step returned. They describe the whole model, so every rank adds the same
-// numbers.
+// Adds the numbers that a step returned. These numbers describe the whole model, so every rank adds
+// the same ones.
 void note_result(Record& record, const std::string& prefix, const StepResult& result);
 
 // Adds the sums over the preference pairs of a step or of an evaluation.

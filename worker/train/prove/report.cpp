@@ -113,7 +113,7 @@ std::string difference_text(const OrderedJson& difference) {
     return text + "; error " + (error.is_null() ? "not finite" : error_text(error.get<double>()));
 }
 
-// Returns the numbers of layers of the chunks as text. Writes a run of equal numbers as "16 x 1".
+// Returns the numbers of layers of the chunks as text. Writes equal numbers in a row as "16 x 1".
 std::string layers_text(const OrderedJson& layers) {
     std::vector<std::string> words;
     for (std::size_t i = 0, run = 0; i < layers.size(); i += run) {

@@ -11,8 +11,8 @@ namespace {
 constexpr std::int64_t kCompared = 1024;  // maximum number of steps at which the rates are compared
 constexpr std::int64_t kColumns = 6;
 
-// Returns the learning rate of a step, counted from 1. Returns a negative number if the step is
-// after the end of the run.
+// Returns the learning rate of a step, counted from 1. If the run ends before this step, returns a
+// negative number.
 double rate_of(const spec::TrainSpec& spec, std::int64_t step) {
     return step > spec.steps ? -1 : plan::learning_rate(spec.optimizer, spec.steps, step - 1);
 }

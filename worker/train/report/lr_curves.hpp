@@ -11,7 +11,7 @@ namespace roll::train {
 
 // Returns the lines of a table of the learning rates of `before` and `now`, from the completed step
 // `step` to the end of the longer run. The lines are a headline, the steps, the rates of `before`
-// and the rates of `now`; a note follows if the warm-up is not over. Returns no lines if the rates
+// and the rates of `now`. If the warm-up is not over, a note follows. Returns no lines if the rates
 // are equal at every later step that both runs have. Pure.
 std::vector<std::string> changed_rates(const spec::TrainSpec& before, const spec::TrainSpec& now,
                                        std::int64_t step);

@@ -1,10 +1,10 @@
 // metrics.jsonl: one JSON object per line. The first line describes the run and has the key
 // "schema". Each later line has the key "step" and describes a training step, a validation or a
-// sample text. docs/training.md lists the keys. A job can also have the rows written as
-// metrics.csv and as TensorBoard event files.
+// sample text. docs/training.md lists the keys. If the job asks for it, the rows are also written
+// as metrics.csv and as TensorBoard event files.
 //
-// A resumed run truncates the files to the step of its checkpoint and appends to them. Errors
-// throw RankFailure.
+// A resumed run truncates the files to the step of its checkpoint and appends to them. Errors throw
+// RankFailure.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace roll::train {
 
 struct MetricsOptions {
     std::filesystem::path output;  // output directory of the job
-    // metrics.jsonl of the job that this job continues; empty if there is none
+    // metrics.jsonl of the job that this job continues; empty if this job continues no job
     std::filesystem::path earlier;
     // number of the step after which the run continues; rows up to this step are kept
     std::int64_t step = 0;

@@ -24,8 +24,8 @@ constexpr const char* kOfEverySet[] = {
 
 bool is_number(const OrderedJson& cell) { return cell.is_primitive() && !cell.is_string(); }
 
-// Returns the number in a row for a column; null if the row has none. The column phases/NAME/KEY is
-// a number in the object `phases`.
+// Returns the number in a row for a column; null if the row has no such number. The column
+// phases/NAME/KEY is a number in the object `phases`.
 const OrderedJson* number_at(const OrderedJson& row, const std::string& column) {
     const OrderedJson* cell = nullptr;
     if (const auto found = row.find(column); found != row.end()) cell = &*found;
@@ -66,7 +66,7 @@ CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<Order
         for (const char* const column : {"task_acc/", "task_acc_norm/"})
             columns_.push_back(column + task);
     for (const OrderedJson& row : kept) {
-        if (!row.contains("step")) continue;  // skip the head
+        if (!row.contains("step")) continue;  // skip the first line, which describes the run
         for (const auto& [name, cell] : row.items())
             if (is_number(cell) && std::ranges::find(columns_, name) == columns_.end())
                 columns_.push_back(name);

@@ -29,7 +29,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::string_view con
 
 void MetricsFile::append(std::string_view bytes) {
     waiting_ += bytes;
-    errno = ENOSPC;  // a full disk is the likely reason for a short write
+    errno = ENOSPC;  // a short write usually means that the disk is full
     const ssize_t n = ::write(file_.get(), waiting_.data(), waiting_.size());
     const int number = errno;
     if (n > 0) waiting_.erase(0, static_cast<std::size_t>(n));

@@ -1,4 +1,4 @@
-// Measures the peak FLOP/s of a rank. MFU is the model's FLOP/s divided by this peak.
+// Measures a rank's peak FLOP/s. MFU is the model's FLOP/s divided by this peak.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -183,8 +183,8 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// Returns the estimated duration of the job. On a GPU, the duration is null unless
-// train.peak_tflops is set, because the speed of this machine's processor does not determine the
+// Returns the estimated duration of the job. On a GPU, this is null unless
+// train.peak_tflops is set: the speed of this machine's processor says nothing about the
 // speed of a GPU.
 OrderedJson time_json(const spec::TrainSpec& spec, int ranks, double flop, bool on_gpu) {
     OrderedJson time{{"mfu_assumed", kMfuAssumed}};
@@ -294,7 +294,7 @@ std::string limit_text(const OrderedJson& recompute) {
 }
 
 // Returns the line about recomputation. The line also has the size of a micro-batch's activations
-// on the stage whose activations need the most memory.
+// on the stage where they need the most memory.
 std::string recompute_text(const OrderedJson& plan) {
     const OrderedJson& recompute = plan["recompute"];
     std::int64_t forward = 0, backward = 0;

@@ -9,8 +9,8 @@
 namespace roll::train {
 namespace {
 
-// Returns a warning if some files are shorter than a window, else an empty text. Training does not
-// use such files, because a window never spans two files.
+// Returns a warning if some files are shorter than a window; otherwise, an empty text. Training
+// does not use such files, because a window never spans two files.
 std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
     constexpr int kNamed = 3;
     if (corpus.cut() != data::Cut::Anywhere) return {};

@@ -62,8 +62,8 @@ OrderedJson row_of(const StepReport& r) {
     return row;
 }
 
-// Formats the line. Every part has a fixed width, even if it is empty, so that the columns of all
-// lines are aligned.
+// Formats the line. Every part has a fixed width, even if the part is empty, so that the columns of
+// all lines are aligned.
 std::string line_of(const StepReport& r) {
     const double rate = r.tokens_per_second();
     const std::string steps = std::to_string(r.steps);

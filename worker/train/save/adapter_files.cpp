@@ -40,7 +40,8 @@ class PeftNames {
         const auto at = name.find(".lora_");
         if (at == std::string::npos) return std::string(kPrefix) + sources_.at(name).front();
         const std::string factor = name.substr(at, name.find('.', at + 1) - at);
-        const std::string module = name.substr(at + factor.size());  // e.g. ".q_proj.weight"
+        // the module's name, such as ".q_proj.weight"
+        const std::string module = name.substr(at + factor.size());
         const bool is_magnitude = factor == ".lora_magnitude";
         for (const std::string& source : sources_.at(name.substr(0, at) + std::string(kWeight)))
             if (source.ends_with(module))
@@ -137,8 +138,8 @@ std::vector<at::Tensor> joined_factors(TrainStep& step) {
     std::vector<at::Tensor> factors;
     if (groups.dp.rank() > 0 && !first.is_shared) return factors;
     for (const WholeParameter& parameter : saved_parameters(step.whole())) {
-        // If ranks share optimizer state, each rank adds its own rows. The rows are disjoint, so
-        // their sum with zeros elsewhere is exact.
+        // If ranks share optimizer state, each rank adds its own rows. No two ranks' rows overlap,
+        // so their sum, with zeros elsewhere, is exact.
         const auto copy = [&](std::span<const at::Tensor> to) {
             const Parameters& p = step.chunks()[parameter.chunk].parameters();
             if (p.is_shared) to[0].zero_();

@@ -1,5 +1,5 @@
-// The weights in a checkpoint of a LoRA job, which is a PEFT adapter directory. It does not have
-// the model's own weights; they are in the directory model.from.
+// The weights in a checkpoint of a LoRA job, which is a PEFT adapter directory. The checkpoint does
+// not have the model's own weights, which are in the directory model.from.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace roll::train {
 
 // The file that stores the LoRA factors.
 struct AdapterImage {
-    std::string path;                       // relative to the checkpoint's directory
+    std::string path;  // path of the file, relative to the checkpoint's directory
     std::vector<tensor::TensorInfo> infos;  // sorted by name, as in the file
     std::vector<std::size_t> factors;       // for each of `infos`: the index in joined_factors()
 };

@@ -26,7 +26,7 @@ checkpoint::Layout layout_of(const spec::TrainSpec& spec) {
     return {p.dp, p.tp, p.pp, p.vpp, p.cp, p.ep};
 }
 
-// Returns the settings that decide which sample has which number, apart from the seed and the data.
+// Returns the settings that decide how samples are numbered, apart from the seed and the data.
 std::string order_of(const spec::TrainSpec& spec) {
     if (spec.data.order == spec::SampleOrder::Megatron)
         return "megatron " + std::to_string(spec.steps * spec.global_batch_size);
@@ -46,7 +46,7 @@ struct FileIdentity {
         return both ? hash != other.hash : samples != other.samples;
     }
     std::string samples;
-    std::string hash;  // empty if unknown
+    std::string hash;  // hash of the file; empty if unknown
 };
 
 // Returns the indices of the training files whose contents differ between the two states. Returns
@@ -82,7 +82,7 @@ bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
 
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked) {
     if (!same_data(restored, asked)) restored.left_out.clear();
-    // Keep the whole-file hash of an unchanged file if only the checkpoint's state has it.
+    // Keep the whole-file hash of an unchanged file if only the checkpoint's state has this hash.
     const std::vector<std::string> before = std::exchange(restored.data, asked.data);
     for (std::size_t i = 0; before.size() == asked.data.size() && i < before.size(); ++i)
         if (!FileIdentity(before[i]).differs(FileIdentity(asked.data[i])) &&
@@ -115,7 +115,8 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice) {
     const fs::path own = (fs::path(launch.output) / "checkpoints").lexically_normal();
     std::vector<checkpoint::Kept> recorded;
-    std::error_code error;  // ignored, because a file with a stale NFS handle counts as missing
+    // an error is ignored; a file with a stale NFS handle, for example, counts as missing
+    std::error_code error;
     for (const fs::path& directory : candidates_of(launch)) {
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)

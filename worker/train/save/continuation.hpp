@@ -1,5 +1,5 @@
 // Functions for a job that continues from a checkpoint. They compare the restored state with the
-// state that the job asks for, and list the job's own checkpoints.
+// state that the job requests, and list the job's own checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace roll::train {
 
 checkpoint::State first_state(const spec::TrainSpec& spec, std::int64_t train_tokens);
 
-// Returns true if a sample number means the same sample in both states.
+// Returns true if each sample number means the same sample in both states.
 bool same_data(const checkpoint::State& a, const checkpoint::State& b);
 
-// Returns the restored state with its settings replaced by the settings of `asked`, which is the
-// state that the continuing job asks for.
+// Returns the restored state with the settings of `asked`, which is the state that the continuing
+// job requests.
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked);
 
 // Checks that the job may continue from the restored state. Throws RankFailure(invalid) if the
-// restored state has another precision than `asked`. If the seed or the corpus differs, logs this,
-// because the run then continues with other data.
+// precision of the restored state differs from that of `asked`. If the seed or the corpus differs,
+// the run continues with other data; logs this.
 void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,
                      const std::filesystem::path& directory);
 
@@ -34,9 +34,9 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
 std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice);
 
-// Returns `best_step` if the checkpoint of that step is in `recorded`. If it is missing, it was
-// delayed because the disk was full. In that case, returns the step of the newest recorded
-// checkpoint that was the best one when it was written; nullopt if there is none.
+// Returns `best_step` if the checkpoint of that step is in `recorded`. If it is not, it was delayed
+// because the disk was full. In that case, returns the step of the newest recorded checkpoint that
+// was the best one when it was written; nullopt if there is none.
 std::optional<std::int64_t> recorded_best(const std::filesystem::path& checkpoints,
                                           const std::vector<checkpoint::Kept>& recorded,
                                           std::int64_t best_step);

@@ -8,7 +8,7 @@
 namespace roll::train {
 namespace {
 
-// largest number of elements of an encoded error: its code, and the bytes of its message
+// largest number of elements of an encoded error: the error code, and the bytes of the message
 constexpr std::int64_t kMessage = 2048;
 
 }  // namespace

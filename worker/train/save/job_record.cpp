@@ -72,7 +72,7 @@ std::vector<std::string> differences(const std::filesystem::path& checkpoint,
     for (const std::string& line : differences(need(parse_json(*saved)), need(parse_json(record))))
         lines.push_back("another setting: " + line);
     const auto before = spec::train_spec(*saved);
-    // If a later version of Roll wrote the saved record, its learning rates are unknown.
+    // If a later version of Roll wrote the saved record, the saved learning rates are unknown.
     if (!before) return lines;
     for (std::string& line : changed_rates(*before, need(spec::train_spec(record)), step))
         lines.push_back(std::move(line));

@@ -1,5 +1,5 @@
-// The samples that training leaves out because they produced a step with non-finite values.
-// Training has then gone back to an earlier checkpoint (train.on_not_finite: rewind).
+// The samples that training leaves out because they produced a step with non-finite values. After
+// such a step, training goes back to an earlier checkpoint (train.on_not_finite: rewind).
 //
 // A checkpoint's state lists these samples. If samples were found after the last checkpoint of an
 // attempt, only OUTPUT/left_out.json lists them. That file also has the seed, the corpus and its
@@ -19,8 +19,8 @@ namespace roll::train {
 void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& more);
 
 // Returns the samples that OUTPUT/left_out.json lists. Returns no samples if the file does not
-// exist, or if its seed, corpus, order or seq_length differs from `like`, because the numbers then
-// mean other samples. Throws RankFailure if the file does not have Roll's format.
+// exist, or if its seed, corpus, order or seq_length differs from `like`: then the numbers mean
+// other samples. Throws RankFailure if the file does not have Roll's format.
 std::vector<std::int64_t> read_left_out(const std::filesystem::path& output,
                                         const checkpoint::State& like);
 

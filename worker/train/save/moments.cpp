@@ -27,8 +27,8 @@ tensor::DType stored_type(at::ScalarType type) {
     return type == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
-// Returns an index for roll/optimizer.safetensors, the only optimizer file that earlier versions
-// wrote.
+// Returns an index for roll/optimizer.safetensors, the only file for optimizer state in earlier
+// versions.
 OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& name) {
     OptimizerIndex index;
     const auto updates = file.metadata().find("updates");
@@ -45,8 +45,8 @@ OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& 
     return index;
 }
 
-// The files with a checkpoint's optimizer state. A file is opened when it is read for the first
-// time.
+// The files with a checkpoint's optimizer state. Each file is opened when it is first
+// read.
 class Moments {
   public:
     explicit Moments(const fs::path& checkpoint) {
@@ -75,7 +75,7 @@ class Moments {
     std::map<std::string, tensor::SafetensorsFile> files_;
 };
 
-// The elements that are in both of two blocks (StoredBox) of a whole parameter.
+// The elements that two blocks (StoredBox) of a whole parameter have in common.
 struct Overlap {
     Sizes begin, size;
     std::int64_t count = 1;  // number of elements; 0 if the blocks do not overlap
@@ -92,7 +92,7 @@ Overlap overlap_of(const StoredBox& a, const StoredBox& b) {
     return both;
 }
 
-// Returns a view of the elements of `overlap`. `tensor` is a tensor that holds the block `box`.
+// Returns a view of the elements of `overlap` in `tensor`, which holds the block `box`.
 at::Tensor elements(at::Tensor tensor, const StoredBox& box, const Overlap& overlap) {
     for (std::size_t i = 0; i < box.begin.size(); ++i)
         tensor = tensor.narrow(static_cast<std::int64_t>(i),
@@ -146,21 +146,21 @@ bool has_average(Moments& moments, const StoredParameter& stored, const std::str
     return !stored.boxes.empty() && moments.file(stored.boxes.front().file).find(name) != nullptr;
 }
 
-// Returns the stored form of a state. States that ranks have whole are entries of their own in the
-// index. Returns null if the checkpoint lacks the state, because the parameter was frozen in its
-// job.
+// Returns the stored form of a state. States that ranks have whole are separate entries in the
+// index. Returns null if the checkpoint lacks the state, because the parameter was frozen in the
+// checkpoint's job.
 const StoredParameter* stored_of(Moments& moments, const std::string& name, const StateForm& form) {
     const auto& all = moments.index.parameters;
     const std::string state_name = name + std::string(form.ending);
     const auto found = all.find(form.whole.empty() ? name : state_name);
     if (found == all.end()) return nullptr;
-    // An average that the checkpoint lacks begins with the restored weights.
+    // If the checkpoint lacks the average, the average begins with the restored weights.
     if (form.ending == kEma && !has_average(moments, found->second, state_name)) return nullptr;
     return &found->second;
 }
 
-// Throws RankFailure unless the job's optimizer has the same kinds of state as the checkpoint's.
-// Adam and AdamW have the same state and may replace each other.
+// Throws RankFailure unless the job's optimizer has the same kinds of state as the checkpoint's
+// optimizer. Adam and AdamW have the same state, so either can continue from the other.
 void check_kind(const OptimizerIndex& index, spec::OptimizerKind kind, const fs::path& checkpoint) {
     const auto of_adam = [](std::string_view name) { return name == "adam" || name == "adamw"; };
     const std::string_view own = spec::name_of(kind);
@@ -187,7 +187,7 @@ void read_moments(const fs::path& checkpoint, TrainStep& step) {
             return stored_of(moments, parameter.spec.name, form) != nullptr;
         });
     };
-    // SGD without momentum stores no state. If the job uses momentum, the momentum then begins at
+    // SGD without momentum stores no state. If the job uses momentum, its momentum then begins at
     // 0.
     if (has_states(step) && !moments.index.parameters.empty() &&
         std::ranges::none_of(step.whole(), is_stored))

@@ -31,7 +31,7 @@ bool is_tied_copy(const ChunkSpec& part, const ParameterSpec& spec) {
     return spec.name == kEmbedding && part.post && !part.pre;
 }
 
-// Returns the parameter's name in an MCA file. In this name, layers are counted from the chunk's
+// Returns the parameter's name in an MCA file. In this name, layers are numbered from the chunk's
 // first layer.
 std::string name_in_chunk(const ChunkSpec& part, const ParameterSpec& spec) {
     if (is_tied_copy(part, spec)) return "output_layer.weight";
@@ -142,7 +142,7 @@ void keep_share(TrainStep& step, std::vector<Owned>& owned,
     const auto self = shares.begin() + step.groups().dp.rank();
     const std::int64_t begin = std::accumulate(shares.begin(), self, std::int64_t{0});
     const std::int64_t end = begin + *self;
-    std::int64_t before = 0;  // number of bytes of the parameters before this one
+    std::int64_t before = 0;  // number of bytes of the parameters before the current one
     for (Owned& one : owned) {
         const std::int64_t row = bytes_of_row(one);
         const auto row_at = [&](std::int64_t byte) {
@@ -155,13 +155,13 @@ void keep_share(TrainStep& step, std::vector<Owned>& owned,
 }
 
 // Returns the weight files that contain the weights at this rank's position in a replica. `bytes`:
-// for each replica, increased by the number of bytes of these files that the replica writes.
+// for each replica, this function adds the number of bytes of these files that the replica writes.
 std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& layout,
                                      std::vector<std::int64_t>& bytes) {
     const Groups& groups = step.groups();
     const plan::PipelineSchedule& schedule = step.schedule();
     const int tp_rank = groups.tp == nullptr ? 0 : groups.tp->rank();
-    // true: each chunk counts as a stage in the files
+    // true: in the files, each chunk is a stage
     const bool by_stage = layout.pp != schedule.pp;
     std::vector<WeightFile> files;
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
@@ -192,8 +192,8 @@ void add_states(PartPlan& plan, const Parameters& p, const Owned& one) {
     plan.boxes.parameters[spec.name] = {whole_sizes(spec), boxes_of(spec, one.rows, file)};
 }
 
-// Adds the states that every rank of a parameter has whole. The first rank writes them, each as a
-// parameter of its own.
+// Adds the states that every rank of a parameter has whole. The first rank writes each of these
+// states, as a separate parameter.
 void add_whole_states(PartPlan& plan, TrainStep& step) {
     const Groups& groups = step.groups();
     const std::string file = std::filesystem::path(plan.states_path).filename();
@@ -281,7 +281,8 @@ std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed
                                           std::int64_t shared) {
     std::vector<std::int64_t> order = fixed;
     std::ranges::sort(order);
-    // The ranks with the fewest fixed bytes get shared bytes until they reach a common level.
+    // Shared bytes go to the ranks with the fewest fixed bytes, until these ranks reach a common
+    // level.
     std::int64_t sum = shared, level = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
         sum += order[i];
@@ -295,7 +296,8 @@ std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed
         rest -= shares.back();
     }
     const auto least = std::ranges::min_element(fixed) - fixed.begin();
-    shares[static_cast<std::size_t>(least)] += rest;  // the remainder of the division
+    // the remainder of the division goes to this rank
+    shares[static_cast<std::size_t>(least)] += rest;
     return shares;
 }
 

@@ -26,9 +26,9 @@ namespace roll::train {
 struct Content {
     // the parameter: its chunk on this rank, and its index in the chunk
     std::size_t chunk = 0, index = 0;
-    layout::Rows rows;        // rows of the rank's parameter that the tensor has
+    layout::Rows rows;        // the rows of the rank's parameter that are in the tensor
     tensor::TensorInfo info;  // the tensor in the file
-    // name ending of the optimizer state; empty: the tensor is a weight
+    // ending of the optimizer state's name; empty: the tensor is a weight
     std::string_view state = {};
     bool is_whole = false;  // true: each rank of the parameter has the whole state
 };
@@ -37,13 +37,13 @@ struct Content {
 struct WeightFile {
     std::string path;
     std::vector<std::string> keys = {};               // for each chunk, its key in the file
-    std::vector<std::vector<Content>> contents = {};  // for each key, its tensors
+    std::vector<std::vector<Content>> contents = {};  // for each key: the tensors stored under it
     bool own = false;                                 // true: this rank writes the file
 };
 
 struct PartPlan {
     std::vector<WeightFile> weights;  // empty in a LoRA job
-    std::vector<Content> states;      // in the order of their file
+    std::vector<Content> states;      // states, in the order of this rank's file
     std::string states_path;
     checkpoint::OptimizerIndex boxes;  // does not include the number of updates
 };
@@ -54,16 +54,16 @@ formats::McaLayout mca_layout_of(const spec::ParallelSpec& parallel,
                                  const spec::ModelConfig& config,
                                  const plan::PipelineSchedule& schedule);
 
-// Returns the plan of what this rank writes. `rank`: its number in the job.
+// Returns the plan of what this rank writes. `rank`: this rank's number in the job.
 PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank);
 
-// Divides `shared` bytes among the ranks. Returns the number of bytes for each rank, such that the
-// largest sum of a rank's share and its `fixed` bytes is as small as possible. Pure.
+// Divides `shared` bytes among the ranks. Returns the number of bytes for each rank. This division
+// makes the largest sum of a rank's share and its `fixed` bytes as small as possible. Pure.
 std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed,
                                           std::int64_t shared);
 
 // Returns the blocks (ranges of elements in each dimension) of a parameter that are in the rows
-// `rows` of a rank's tensor, as `file` stores them. Pure.
+// `rows` of a rank's tensor, as `file` stores these blocks. Pure.
 std::vector<checkpoint::StoredBox> boxes_of(const ParameterSpec& spec, const layout::Rows& rows,
                                             const std::string& file);
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Number of elements of a tensor that are added to the checksum at a time
+// Number of a tensor's elements that are added to the checksum at a time
 constexpr std::int64_t kCrcElements = 1 << 18;
 
 // Returns true if each data-parallel rank has only its own rows of the main weights.
@@ -107,7 +107,7 @@ void PartWriter::produce() {
     for (const Content& content : plan_.states) send_state(content);
 }
 
-// Passes the elements of a tensor of type `type` to the writing thread. copy(to, begin) copies
+// Passes the elements of a tensor of type `type` to the writing thread. copy(to, begin) copies the
 // elements from `begin` on to a CPU tensor.
 void PartWriter::send(const StreamedFile& file, at::ScalarType type, std::int64_t elements,
                       const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy) {
@@ -142,7 +142,7 @@ void PartWriter::send(const StreamedFile& file, at::ScalarType type, std::int64_
 }
 
 // Passes the weights of a file to the writing thread. If `file` is null, another replica writes the
-// file, and this rank only sends it the rows that it lacks.
+// file. This rank then only sends the rows that the other replica lacks.
 void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* file) {
     for (const std::vector<Content>& contents : weights.contents) {
         for (const Content& content : contents) {

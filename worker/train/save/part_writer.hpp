@@ -1,7 +1,7 @@
 // Writes a rank's part of each checkpoint in the background. Between two steps, the rank copies its
 // bytes to a ring buffer in host memory. A thread hashes these bytes and writes them to files while
 // training continues. If the bytes do not fit in the ring buffer, training waits until the thread
-// has written enough.
+// has written enough of them.
 #pragma once
 
 #include <cstdint>

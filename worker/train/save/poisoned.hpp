@@ -1,5 +1,5 @@
-// Poisoned checkpoints: a job must not continue from them. They were written after the loss began
-// to rise and before the non-finite step to which the rise led (train.on_not_finite: rewind).
+// Poisoned checkpoints, from which a job must not continue. They were written after the loss began
+// to rise, and before the non-finite step at the end of the rise (train.on_not_finite: rewind).
 // OUTPUT/poisoned.json lists them.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace roll::train {
 
-// An entry of the list of poisoned checkpoints. It covers all checkpoints of step `from_step` or
-// later that were written by attempt `by` or an earlier attempt.
+// An entry of the list of poisoned checkpoints. The entry covers all checkpoints of step
+// `from_step` or later that were written by attempt `by` or an earlier attempt.
 struct Poisoned {
     std::int64_t from_step = 0;
     Token by;
@@ -23,11 +23,11 @@ struct Poisoned {
 // read or written.
 void add_poisoned(const std::filesystem::path& output, const Poisoned& poisoned);
 
-// Returns true if `checkpoint` is covered by the list of poisoned checkpoints in the output
-// directory of the checkpoint's job. Throws RankFailure if the list does not have Roll's format.
+// Returns true if the list in the output directory of the checkpoint's job covers `checkpoint`.
+// Throws RankFailure if the list does not have Roll's format.
 bool is_poisoned(const std::filesystem::path& checkpoint);
 
-// Chooses a checkpoint like choose_newest() with `verify`, but only from checkpoints that are not
+// Chooses a checkpoint like choose_newest() with `verify`, but only among checkpoints that are not
 // poisoned. Adds the poisoned checkpoints to `skipped` and `damaged` of the result, so that
 // retention does not count them as kept.
 checkpoint::Choice choose_sound(const std::vector<std::filesystem::path>& newest_first,

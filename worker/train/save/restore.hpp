@@ -14,15 +14,15 @@
 
 namespace roll::train {
 
-// Fills this rank's weights and optimizer state from a checkpoint of the same model and type, and
-// returns its state. Any layout may have written the checkpoint. A parameter that was frozen in the
-// checkpoint's job, but is not frozen now, starts with zero optimizer state. In a LoRA job, the
-// model's own weights are not read. Throws RankFailure.
+// Fills this rank's weights and optimizer state from a checkpoint of the same model and type.
+// Returns the checkpoint's state. Any layout may have written the checkpoint. A parameter that was
+// frozen in the checkpoint's job, but is not frozen now, starts with zero optimizer state. In a
+// LoRA job, the model's own weights are not read. Throws RankFailure.
 checkpoint::State restore(const std::filesystem::path& directory, TrainStep& step,
                           const ModelSetup& model);
 
-// Fills this rank's weights like load_weights() of the model. The directory may have fewer rows of
-// the vocabulary than the model.
+// Fills this rank's weights, like load_weights() of the model. The directory may have fewer
+// vocabulary rows than the model.
 std::string load_weights(const std::filesystem::path& directory, TrainStep& step,
                          std::uint64_t seed = 1, const std::vector<std::string>& adapters = {});
 

@@ -21,8 +21,8 @@ std::string mib(std::uint64_t bytes) {
     return text;
 }
 
-// Returns the free disk space in bytes; nullopt if the file system does not report it, in which
-// case a save does not check for space.
+// Returns the free disk space in bytes. Returns nullopt if the file system does not report it; then
+// a save does not check for space.
 std::optional<std::uint64_t> free_bytes(const fs::path& directory) {
     std::error_code error;
     const fs::space_info space = fs::space(directory, error);
@@ -50,8 +50,8 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
         throw RankFailure(protocol::kExitRefused,
                           "output: " + no_room(options_.checkpoints, *free, options_.bytes) +
                               "; free disk space, or set output to another file system");
-    // Space is needed for one checkpoint more than retention keeps, because the newest checkpoint
-    // is written before the oldest is deleted.
+    // Retention's checkpoints and one more need space, because the newest checkpoint is written
+    // before the oldest is deleted.
     const std::int64_t more = options_.retention.keep + 1 - std::ssize(options_.recorded);
     const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(more, 1)) * options_.bytes;
     if (free && *free < all)
@@ -195,9 +195,9 @@ void Saver::prune() {
     });
 }
 
-// Handles the end of deleting or stripping one checkpoint. If it failed (e.g. because a file is
-// still open on NFS), the checkpoint stays in the list. It is tried again when the next checkpoint
-// is recorded.
+// Handles the end of deleting or stripping one checkpoint. If this has failed (e.g. because a file
+// is still open on NFS), the checkpoint stays in the list. Roll tries again when the next
+// checkpoint is recorded.
 void Saver::settle_pruning(const Result<std::string>& outcome) {
     auto& all = options_.recorded;
     const auto is_it = [&](const checkpoint::Kept& kept) { return kept.name == pruned_; };

@@ -1,7 +1,7 @@
 // Completes a run's checkpoints in the background, one at a time, and reports each when it is
 // staged (complete under a hidden name). All ranks write their parts first (part_writer.hpp). When
 // newer checkpoints are recorded, deletes old ones, also in the background. If the disk is full, a
-// checkpoint is delayed, and training continues. Exists only on rank 0; used from its training
+// checkpoint is delayed, and training continues. Exists only on rank 0; used from the training
 // thread.
 #pragma once
 
@@ -35,13 +35,13 @@ struct SaverOptions {
 
 class Saver {
   public:
-    // Removes the staged and trashed directories that crashed attempts have left. Checks that the
-    // directory is writable and has space for a checkpoint. `model` and `link` must outlive this
-    // object. Throws RankFailure; if the disk is full, its status is refused.
+    // Removes the staged and trashed directories of crashed attempts. Checks that the directory is
+    // writable and has space for a checkpoint. `model` and `link` must outlive this object. Throws
+    // RankFailure; if the disk is full, its status is refused.
     Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link);
 
     // Waits for the running save. Returns true if there is space for a checkpoint of this step.
-    // Otherwise, delays the checkpoint, logs this and returns false.
+    // Otherwise, delays the checkpoint, logs that, and returns false.
     bool has_room(std::int64_t step);
     // Begins the checkpoint of `step`, which answers the newest request for a checkpoint. Returns
     // the staged directory, to which the ranks write their parts. If the disk is full, delays the
@@ -56,13 +56,13 @@ class Saver {
     // Records a request for a checkpoint. The numbers of requests grow within an attempt. A request
     // is pending until a checkpoint that answers it is staged.
     void ask(std::uint64_t request) { asked_ = std::max(asked_, request); }
-    // Returns true if a checkpoint should be written now because of a request. A request must be
-    // pending, the running save must not answer it, and no delayed checkpoint may still be waiting
-    // for its retry.
+    // Returns true if a checkpoint should be written now because of a request. This needs a pending
+    // request that the running save does not answer, and no delayed checkpoint that still waits for
+    // its retry.
     bool is_asked() const { return asked_ > answers_ && (put_off_.empty() || is_due_again()); }
     void poll();    // reports staged checkpoints; throws RankFailure unless the disk is full
     void finish();  // waits for the running save and deletion, then reports like poll()
-    // Returns true if a checkpoint was delayed because the disk was full, and it is time to try
+    // Returns true if a checkpoint was delayed because the disk was full, and if it is time to try
     // again.
     bool is_due_again() const;
     bool is_put_off() const { return !put_off_.empty(); }
@@ -76,8 +76,8 @@ class Saver {
 
     // step of the last checkpoint that was begun, or -1
     std::int64_t last_step() const { return last_step_; }
-    // Returns true if the last checkpoint is not recorded yet, and old checkpoints can be deleted
-    // only after that.
+    // Returns true if old checkpoints can be deleted only after the last checkpoint is recorded,
+    // which has not happened yet.
     bool pruning_is_due() const;
 
   private:
@@ -102,7 +102,7 @@ class Saver {
     Clock::time_point again_{};
     std::chrono::seconds again_after_{1};
     std::int64_t next_best_step_ = -1;
-    // Number of checkpoints that are staged, but that rolld has not recorded
+    // Number of checkpoints that are staged but not yet recorded by rolld
     std::int64_t unrecorded_ = 0;
     checkpoint::Background background_;
     // The checkpoint that is now being deleted or stripped of its optimizer state

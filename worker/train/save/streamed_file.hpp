@@ -14,12 +14,12 @@
 
 namespace roll::train {
 
-// A file of tensors. Except for checksums, all bytes between the tensors are known before the
-// contents of the tensors are known.
+// A file of tensors. All bytes between the tensors, except for checksums, are known before the
+// tensors' contents.
 struct StreamedFile {
-    std::string path;                      // relative to the checkpoint's directory
+    std::string path;  // path of the file, relative to the checkpoint's directory
     std::vector<std::int64_t> sizes = {};  // bytes of each tensor, in the order of the file
-    // Returns the bytes before tensor `i`. `crc` is the CRC-32 of the tensor. Called for i = 0, 1,
+    // Returns the bytes before tensor `i`. `crc` is the CRC-32 of this tensor. Called for i = 0, 1,
     // ... in order.
     std::function<std::string(std::size_t i, std::uint32_t crc)> front = {};
     std::function<std::string()> back = {};  // returns the bytes after the last tensor
@@ -39,12 +39,12 @@ Result<StreamedFile> safetensors_stream(const std::string& path,
                                         std::vector<tensor::TensorInfo>& infos);
 
 // Returns true if the producer must send the CRC-32 of a tensor of `size` bytes through the pipe,
-// as 8 bytes before the tensor. This is necessary if the file stores the CRC-32 before the tensor
+// as 8 bytes before the tensor. This is necessary if the file stores the CRC-32 before the tensor,
 // and the tensor is too large for the pipe.
 bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::BytePipe& pipe);
 
-// Writes and syncs the file. Its tensors are read from the pipe. Fails with Failed if the producer
-// stops.
+// Writes and syncs the file. The file's tensors are read from the pipe. Fails with Failed if the
+// producer stops.
 Result<checkpoint::FileEntry> write_streamed(const std::filesystem::path& directory,
                                              const StreamedFile& file, checkpoint::BytePipe& pipe);
 

@@ -148,8 +148,9 @@ class Lister {
     const spec::ModelConfig& model_;
     const SearchSpace& space_;
     LegalLayouts found_;
-    std::set<int> possible_;                 // values of pp that some layout has
-    std::map<int, std::string> impossible_;  // maps values of pp to the first rule that they broke
+    std::set<int> possible_;  // values of pp that some layout has
+    // maps values of pp to the first rule that each value broke
+    std::map<int, std::string> impossible_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace roll::train {
 
-// The settings that the search may choose. The job gives the other settings.
+// The settings that the search may choose. The job gives all other settings.
 struct SearchSpace {
     bool tp = false, pp = false, vpp = false, sequence = false, zero = false, recompute = false;
     bool micro_batch_size = false;
@@ -43,7 +43,7 @@ struct LegalLayouts {
     std::vector<std::string> refused;
 };
 
-// Returns all layouts of `space` with which the job could run, in a fixed order. Micro-batches have
+// Returns all layouts of `space` with which the job could run, in a fixed order. A micro-batch has
 // a power of two of samples, or all samples of a replica. Does not check the memory.
 LegalLayouts legal_layouts(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                            const SearchSpace& space);

@@ -54,7 +54,7 @@ OrderedJson settings_json(const SearchSpace& space, const Layout& layout) {
     return settings;
 }
 
-// Returns what would lower the memory of the layout that needs the least.
+// Returns the changes that would lower the memory of the layout that needs the least memory.
 std::string remedies(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      const SearchSpace& space, const Layout& smallest) {
     spec::TrainSpec tried = spec;

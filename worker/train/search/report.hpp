@@ -9,16 +9,16 @@
 
 namespace roll::train {
 
-// The memory that a rank may need. `from` says where the number comes from, for messages.
+// The memory that a rank may need. `from` says where this number comes from, for messages.
 struct MemoryLimit {
     std::int64_t bytes = 0;
     std::string from;
 };
 
 // Searches the layouts of a job and returns the report (roll.layout/1): the chosen settings as keys
-// of a job file, the best layouts, and the layouts that were refused, with the reasons. Throws
-// RankFailure(invalid) if no layout is legal, or if none fits into the limit. The message then has
-// the smallest memory that was found, and what would help.
+// of a job file, the best layouts, and the refused layouts with the reasons. Throws
+// RankFailure(invalid) if no layout is legal, or if no layout fits into the limit. In the second
+// case, the message has the smallest memory that was found, and what would help.
 OrderedJson chosen_layout_json(const spec::TrainSpec& spec, const SearchSpace& space,
                                const MemoryLimit& limit);
 

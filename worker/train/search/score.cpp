@@ -12,15 +12,15 @@
 namespace roll::train {
 namespace {
 
-// Approximate memory of the program, and of temporary values of one block of logits.
+// Approximate memory of the program, and of the temporary values of one block of logits.
 constexpr double kProgram = 160 << 20;
 
 double work(const plan::Costs& cost) {
     return cost.forward + cost.backward_input + cost.backward_weight;
 }
 
-// Returns the number of FLOPs of a rank in one unit of time of plan::stage_costs(), with the
-// slowness of small products. `costs`: the costs without recomputation.
+// Returns the number of FLOPs of a rank in one unit of time of plan::stage_costs(). Includes the
+// additional time of small products. `costs`: the costs without recomputation.
 double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      std::span<const plan::Costs> costs) {
     double units = 0;

@@ -1,7 +1,7 @@
 // Estimates the time of a step and the memory of a rank for a layout.
 //
 // A time is a number of FLOPs: the FLOPs that a rank could compute in that time. Sending a byte
-// takes the time of kFlopsPerByte FLOPs, and no transfer overlaps with computation. A matrix
+// takes the time of kFlopsPerByte FLOPs, and nothing is computed during a transfer. A matrix
 // product of n rows takes the time of n + kRowsMore rows, because small products are slow.
 #pragma once
 
@@ -14,21 +14,21 @@
 namespace roll::train {
 
 // Both numbers fit CPU ranks that are connected by loopback or a 10 Gbit/s network, and GPU ranks
-// within a node.
+// in one node.
 constexpr double kFlopsPerByte = 64;
 constexpr double kRowsMore = 64;
 
 struct LayoutScore {
-    double time = 0;  // FLOPs
+    double time = 0;  // estimated time in FLOPs
     double bubble = 0;
     std::int64_t memory = 0;  // bytes of the rank that needs the most
     std::int64_t sent = 0;    // bytes that a rank sends in a step
     std::int64_t microbatches = 0;
-    std::string schedule = {};  // empty in an estimate
+    std::string schedule = {};  // name of the schedule; empty in an estimate
 };
 
-// Returns a score in a few microseconds, without a simulation of the pipeline.
-// `spec` has the layout.
+// Returns a score in a few microseconds, without a simulation of the pipeline. The layout is the
+// one in `spec`.
 LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
 // Returns the score of the simulated pipeline. Throws RankFailure(invalid) if the job could not

@@ -8,8 +8,9 @@
 namespace roll::train {
 namespace {
 
-// Limits of the search, which keep it below two seconds: actions that are simulated, layouts that
-// are simulated, and layouts that are simulated although their estimate exceeds the limit.
+// Limits of the search, which keep the search below two seconds: actions that are simulated,
+// layouts that are simulated, and layouts that are simulated although their estimate exceeds the
+// limit.
 constexpr std::int64_t kWork = 6'000'000;
 constexpr std::size_t kSimulated = 160, kOverLimit = 40;
 
@@ -23,8 +24,8 @@ std::string legal_rules(const std::vector<std::string>& rules) {
     return text;
 }
 
-// Orders the layouts: first those whose estimated memory is within the limit, the fastest first;
-// then the others, those with the least memory first.
+// Orders the layouts. First come the layouts whose estimated memory is within the limit, the
+// fastest first. The other layouts follow, those with the least memory first.
 void order(std::vector<ScoredLayout>& all, std::int64_t limit) {
     const auto key = [&](const ScoredLayout& one) {
         const auto memory = static_cast<double>(one.score.memory);
@@ -52,8 +53,8 @@ void add(std::vector<ScoredLayout>& list, const ScoredLayout& one) {
 }
 
 void keep_best(std::vector<ScoredLayout>& list) {
-    // is_better() is no strict weak order, because it treats close times as equal. Select the best
-    // layouts one after the other instead of sorting.
+    // Select the best layouts one after the other instead of sorting, because is_better() is not a
+    // strict weak order: it treats close times as equal.
     const std::size_t count = std::min(kBest, list.size());
     for (std::size_t i = 0; i < count; ++i)
         for (std::size_t j = i + 1; j < list.size(); ++j)
@@ -61,7 +62,7 @@ void keep_best(std::vector<ScoredLayout>& list) {
     list.resize(count);
 }
 
-// Returns whether the list has the layout with less recomputation.
+// Returns whether the list has this layout with less recomputation.
 bool is_dominated(const std::vector<ScoredLayout>& list, const Layout& layout) {
     return std::ranges::any_of(list, [&](const ScoredLayout& one) {
         Layout same = one.layout;
@@ -82,7 +83,7 @@ SearchResult search_layouts(const spec::TrainSpec& spec, const spec::ModelConfig
     result.legal = legal.layouts.size();
     result.rules = std::move(legal.refused);
     spec::TrainSpec tried = spec;
-    // The limit is applied here, so that the memory of a layout above it is known, too.
+    // Apply the limit here, so that the memory of a layout above the limit is also known.
     if (spec.parallel.recompute != spec::Recompute::Auto) tried.parallel.memory_limit = 0;
     std::vector<ScoredLayout> all;
     for (const Layout& layout : legal.layouts) {

@@ -17,10 +17,10 @@ struct ScoredLayout {
 };
 
 struct SearchResult {
-    std::vector<ScoredLayout> best;        // at most kBest, the fastest first; empty: nothing fits
-    std::vector<ScoredLayout> refused;     // the fastest layouts that need too much memory
-    std::vector<std::string> rules;        // values of axes that the job cannot have, and why
-    std::size_t legal = 0, simulated = 0;  // numbers of layouts
+    std::vector<ScoredLayout> best;     // at most kBest, the fastest first; empty: nothing fits
+    std::vector<ScoredLayout> refused;  // the fastest layouts that need too much memory
+    std::vector<std::string> rules;     // values of axes that the job cannot have, and the reasons
+    std::size_t legal = 0, simulated = 0;  // numbers of legal and of simulated layouts
     ScoredLayout smallest;                 // the simulated layout that needs the least memory
 };
 

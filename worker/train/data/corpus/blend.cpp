@@ -9,10 +9,10 @@
 namespace roll::data {
 namespace {
 
-constexpr std::uint64_t kKeptEvery = 4096;  // distance of two states that are kept, in samples
+constexpr std::uint64_t kKeptEvery = 4096;  // number of samples between two states that are kept
 
-// Returns the sum of the values in the order of numpy.sum: eight partial sums for up to 128 values,
-// and halves of more values.
+// Returns the sum of the values. Adds them in the order of numpy.sum: with eight partial sums for
+// up to 128 values; otherwise, each half separately.
 double numpy_sum(std::span<const double> values) {
     const std::size_t n = values.size();
     if (n < 8) {

@@ -1,10 +1,10 @@
 // Draws samples from several sets by weight, as Megatron-core's BlendedDataset does. Pure.
 //
-// Sample i comes from the set whose share is farthest behind: the set with the largest
-// weight x max(i, 1) - (samples drawn from the set so far); among equals, the first set. A set of
-// weight 0 is never drawn. If the weights change at a sample, the counts of this rule start again
-// there, while each set goes on with its next sample. The draws do not depend on the number of
-// samples that a job needs.
+// Sample i comes from the set whose share is farthest behind: the set with the largest weight x
+// max(i, 1) - (number of samples already drawn from the set). If several sets are equal, the first
+// is used. A set of weight 0 is never used. If the weights change at a sample, the counting starts
+// again there, but each set continues with its next sample. The draws do not depend on the number
+// of samples that a job needs.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class Blend {
         std::uint64_t sample = 0;  // number of samples that were drawn from the set before
     };
 
-    // Returns the draw of a sample. The first call for a late sample makes all draws before it,
-    // which takes about a nanosecond for each sample and set. Later calls are fast. Not
+    // Returns the draw of a sample. The first call for a late sample makes all draws before that
+    // sample, which takes about a nanosecond for each sample and set. Later calls are fast. Not
     // thread-safe.
     Draw at(std::uint64_t index) const;
 
@@ -53,9 +53,9 @@ class Blend {
     State& move_to(std::uint64_t index) const;
 
     std::vector<BlendPhase> phases_;
-    // States before each multiple of kKeptEvery samples, as far as draws have been made
+    // States before the multiples of kKeptEvery, up to the last draw that was made
     mutable std::vector<State> states_;
-    mutable State cursor_;  // state after the latest draw, because the next draw often follows it
+    mutable State cursor_;  // state after the latest draw; the next draw often follows it
 };
 
 }  // namespace roll::data

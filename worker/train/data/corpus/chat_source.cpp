@@ -41,8 +41,8 @@ class TokenFinder {
     }
 
     // Like ranges(), but cuts the text at the ends of the spans and encodes each piece separately.
-    // Returns nullopt if a token of the whole text crosses a cut, because the tokens of the pieces
-    // then differ from those of the whole text.
+    // This gives other tokens if a token of the whole text crosses a cut. In this case, returns
+    // nullopt.
     std::optional<std::vector<std::pair<std::size_t, std::size_t>>> by_pieces(
         const std::vector<chat::Span>& spans) const {
         std::vector<std::pair<std::size_t, std::size_t>> found;
@@ -63,8 +63,8 @@ class TokenFinder {
         return found;
     }
 
-    // Returns the number of tokens before position `byte` of the text. A token that crosses this
-    // position is counted only if `inside` is true.
+    // Returns the number of tokens before position `byte` of the text. Counts a token that crosses
+    // this position only if `inside` is true.
     std::size_t position(std::size_t byte, bool inside) const {
         const Ids before = encoded(text_.substr(0, byte));
         const auto same = std::ranges::mismatch(before, ids_);

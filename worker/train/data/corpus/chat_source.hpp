@@ -15,13 +15,13 @@ namespace roll::data {
 
 // Returns the form of conversation on the first line that is not blank. Returns nullopt if that
 // line is not a conversation. Also returns nullopt if `names` is empty and the line has a text in
-// both `prompt_field` and `completion_field`, because the line then is a prompt-completion pair.
+// both `prompt_field` and `completion_field`: the line is then a prompt-completion pair.
 std::optional<chat::Form> conversation_form(std::string_view text, std::string_view prompt_field,
                                             std::string_view completion_field,
                                             const chat::Names& names = {});
 
 // Encodes the conversation in a line with the model's template. Context-only tokens are stored as
-// ~id (tokens.hpp). A token counts in the loss if at least a part of it is learned text. If the
+// ~id (tokens.hpp). A token counts in the loss if at least a part of its text is learned. If the
 // line is not a conversation of this form, fails with the reason.
 Result<void> encode_conversation(std::string_view line, chat::Form form, const chat::Names& names,
                                  const chat::ModelTemplate& model,

@@ -14,7 +14,7 @@ namespace roll::data {
 
 // The places at which a window, or the held-out tail of a file, may begin. Anywhere: any token.
 // BetweenDocuments: only the start of a document. BetweenPairs: only the start of a document with
-// an even number, because documents 2 k and 2 k + 1 are a pair, or an answer and its label.
+// an even number, because documents 2 k and 2 k + 1 are a pair (or an answer and its label).
 enum class Cut { Anywhere, BetweenDocuments, BetweenPairs };
 
 struct CorpusFile {
@@ -33,16 +33,16 @@ struct NamedTokens {
 
 class Corpus {
   public:
-    // Makes a corpus. Each file has a held-out tail of round(valid_fraction * its size) tokens.
-    // Unless `cut` is Anywhere, the tail begins at the next document or pair. Fails with
-    // InvalidArgument if a file has no tokens, or if no file has enough tokens left to train on.
-    // With `cut` Anywhere, enough is seq_length + 1 tokens; otherwise, it is one document. The
-    // error message is one sentence.
+    // Makes a corpus. Holds out a tail of round(valid_fraction * size) tokens of each file. Unless
+    // `cut` is Anywhere, the tail begins at the next document or pair. Fails with InvalidArgument
+    // if a file has no tokens, or if no file has enough tokens left to train on. Enough are
+    // seq_length + 1 tokens if `cut` is Anywhere; otherwise, enough is one document. The error
+    // message is one sentence.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 
-    // Makes a corpus as Megatron-core's `split` does: the shares of training, validation and test
-    // sequences divide each file in this order. The test sequences are not used. Requires shares of
+    // Makes a corpus as Megatron-core's `split` does. The shares divide each file into training,
+    // validation and test sequences, in this order. Test sequences are not used. Requires shares of
     // at least 0, the first above 0. Fails with InvalidArgument if a file has no training sequence.
     static Result<Corpus> split(std::vector<NamedTokens> files,
                                 const std::array<double, 3>& shares);

@@ -17,7 +17,7 @@ std::string sample_hash(std::span<const std::byte> bytes) {
     if (bytes.size() <= kBlocks * kBlock) return to_hex(hash64(bytes));
     Hash64 hash;
     const std::size_t last = bytes.size() - kBlock;
-    // last * i does not overflow for sizes below 2^58 bytes
+    // last * i does not overflow if the size is below 2^58 bytes
     for (std::size_t i = 0; i < kBlocks; ++i)
         hash.add(bytes.subspan(last * i / (kBlocks - 1), kBlock));
     const std::uint64_t size = bytes.size();

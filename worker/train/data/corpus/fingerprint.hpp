@@ -1,5 +1,5 @@
-// Hashes that identify data. sample_hash() reads samples of a file, which takes constant time even
-// for a terabyte; whole_hash() reads all bytes.
+// Hashes that identify data. sample_hash() reads samples of a file, in a time that does not grow
+// with the file; whole_hash() reads all bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace roll::data {
 
-// Progress of reading or writing a file: the number of bytes done by this process or, while this
-// process waits, by the process that it waits for.
+// Progress of reading or writing a file: the number of bytes that this process has done. While this
+// process waits for another process, this is the other process's number.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;
@@ -20,9 +20,9 @@ struct PrepareProgress {
 // can be resumed later.
 using GoOn = std::function<bool(const PrepareProgress&)>;
 
-// Returns the XXH3-64, in hex, of the size and of 64 evenly spaced blocks of 256 KiB. The blocks
-// include the first and the last byte. Up to 16 MiB, the blocks cover all bytes. In a larger file,
-// a change between the blocks is not detected.
+// Returns a hash of the size and of 64 evenly spaced blocks of 256 KiB: their XXH3-64, in hex. The
+// blocks include the first and the last byte. Up to 16 MiB, the blocks cover all bytes. In a larger
+// file, a change between the blocks is not detected.
 std::string sample_hash(std::span<const std::byte> bytes);
 
 // Returns the XXH3-64 of all bytes, in hex; nullopt if `go_on` returned false.

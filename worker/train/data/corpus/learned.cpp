@@ -42,7 +42,7 @@ LearnedDocuments count_pairs(const Corpus& corpus, std::int64_t seq_length) {
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
     if (corpus.cut() == Cut::BetweenPairs) return count_pairs(corpus, rules.seq_length);
     // If windows begin at documents, a document that is longer than a window is truncated.
-    // Otherwise, the document continues in the next window.
+    // Otherwise, the next window has the rest of the document.
     const bool cuts = corpus.cut() == Cut::BetweenDocuments;
     const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
     LearnedDocuments counts;
@@ -62,7 +62,7 @@ LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
         };
         for (std::size_t at = 0; at < size; at += kTokensAtOnce) {
             // Start one token before `at`, because starts_within() excludes its first argument.
-            // Token 0 needs no check, because it always begins a document.
+            // Token 0 always begins a document, so no check is needed there.
             const std::size_t from = at == 0 ? 0 : at - 1;
             for (const std::size_t start :
                  file.file.starts_within(from, std::min(at + kTokensAtOnce, size)))

@@ -14,12 +14,12 @@ struct LearnRules {
 };
 
 // Counts of documents in the training part of a corpus. A target is a token that follows another
-// token of the same document. If the corpus is cut between pairs, a pair counts as one document.
-// The pair counts as cut (or unlearned) if one of its answers is cut (or has no target in the
-// loss).
+// token of the same document. If the corpus is cut between pairs, a pair counts as one document. A
+// pair is counted in `cut` if one of its answers is cut, and in `unlearned` if one of its answers
+// has no target in the loss.
 struct LearnedDocuments {
     std::int64_t documents = 0;
-    // documents longer than a window; training never uses the rest of them
+    // documents that are longer than a window; training never uses the rest of such a document
     std::int64_t cut = 0;
     std::int64_t unlearned = 0;  // documents without a target that counts in the loss
     std::int64_t one_token = 0;  // documents of one token; `unlearned` includes them
@@ -28,8 +28,8 @@ struct LearnedDocuments {
     bool nothing() const { return documents > 0 && unlearned == documents; }
 };
 
-// Counts the documents of a corpus in which documents are kept apart, so no token is predicted from
-// another document. Reads each document up to its first target that counts. This takes a few
+// Counts the documents of a corpus in which documents are kept apart, so that no token is predicted
+// from another document. Reads each document up to its first target that counts. This takes a few
 // seconds for 10^8 documents.
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules);
 

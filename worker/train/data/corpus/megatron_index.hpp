@@ -25,7 +25,7 @@ void numpy_shuffle(std::mt19937& random, std::span<T> values);
 struct MegatronSampling {
     std::int64_t seq_length = 0;
     std::uint32_t seed = 0;
-    // Number of samples that are needed; nullopt: as many as one epoch has. There may be more.
+    // Number of samples that are needed; nullopt: one epoch. There may be more samples than that.
     std::optional<std::uint64_t> samples;
 };
 
@@ -39,7 +39,7 @@ class MegatronIndex {
   public:
     // Makes the index of the sequences [begin, end) of `file`, which must outlive the index. Fails
     // with InvalidArgument if these sequences have too few tokens for a sample, or if there are too
-    // many samples or sequences; the message names no file.
+    // many samples or sequences. The message names no file.
     static Result<MegatronIndex> make(const TokenFile& file, std::size_t begin, std::size_t end,
                                       const MegatronSampling& sampling);
 
@@ -52,8 +52,8 @@ class MegatronIndex {
     const std::vector<std::int32_t>& documents() const { return documents_; }
     const std::vector<std::uint32_t>& shuffle() const { return shuffle_; }
 
-    // A row of Megatron's sample_index: a position in documents(), and the token of this sequence
-    // at which a sample begins. Megatron counts samples here before the second shuffle.
+    // A row of Megatron's sample_index: an entry of documents(), and the token of this sequence at
+    // which a sample begins. Here, samples are numbered as before the second shuffle.
     struct Place {
         std::size_t position = 0, offset = 0;
     };
@@ -70,7 +70,7 @@ class MegatronIndex {
     std::uint64_t length_ = 0;
     std::vector<std::int32_t> documents_;
     std::vector<std::uint32_t> shuffle_;
-    // Number of tokens before every kEntries-th entry of documents_
+    // Number of tokens before each kEntries-th entry of documents_
     std::vector<std::uint64_t> before_;
 };
 

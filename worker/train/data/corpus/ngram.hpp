@@ -34,7 +34,7 @@ class NgramModel {
         return (a * size_ + b) * size_ + c;
     }
 
-    // code_[byte]: index of the byte among the distinct bytes; -1 if it is not in the training text
+    // code_[byte]: index of the byte among the distinct bytes; -1 if the text lacks it
     std::array<int, 256> code_{};
     std::size_t size_ = 0;              // number of distinct bytes
     std::vector<std::uint32_t> three_;  // counts of byte triples
@@ -46,7 +46,7 @@ class NgramModel {
 };
 
 // Returns the mean of -log2 p over all bytes that the windows predict. The two bytes before a
-// predicted byte are taken from the file, even if they are before the window. Requires
+// predicted byte are read from the file, even if they are before the window. Requires
 // are_bytes(windows).
 double valid_bits_per_byte(const NgramModel& model, const std::vector<Window>& windows);
 

@@ -53,14 +53,14 @@ Result<void> check_answers(const Value& record) {
     return {};
 }
 
-// Text of the prompt, and texts of the prompt followed by each answer.
+// The text of a prompt, and the texts of the prompt followed by each answer.
 struct Texts {
     std::string prompt = {}, chosen = {}, rejected = {};
     bool conversation = false;
 };
 
-// Returns the texts of a record that has no prompt. As in TRL, the prompt is the common beginning
-// of both texts. If the first difference comes after a space, the space is not part of the prompt.
+// Returns the texts of a record without a prompt. As in TRL, the common beginning of both texts is
+// the prompt. If the first difference comes after a space, this space is not part of the prompt.
 Texts split_texts(std::string_view chosen, std::string_view rejected) {
     const std::size_t most = std::min(chosen.size(), rejected.size()) - 1;
     auto shared =
@@ -88,7 +88,7 @@ Result<Texts> plain_texts(const Value& record, const std::string& prompt_field) 
 Value with_field(const Value& record, std::string_view name, const Value& value,
                  chat::Arena& arena) {
     std::vector<chat::Entry> entries(record.dict->entries.begin(), record.dict->entries.end());
-    entries.push_back({name, value});  // if a name occurs several times, its last entry counts
+    entries.push_back({name, value});  // if a name occurs several times, the last value counts
     return chat::dict(std::move(entries), arena);
 }
 
@@ -105,8 +105,8 @@ struct Whole {
     std::size_t answer = 1;  // number of messages in the answer
 };
 
-// Returns the number of equal messages at the beginning of both lists; at least one message of each
-// list is not counted.
+// Returns how many messages at the beginning of both lists are equal. Never counts the last message
+// of a list.
 std::size_t shared_messages(const Value& chosen, const Value& rejected) {
     const std::size_t most = std::min(chosen.size, rejected.size) - 1;
     std::size_t shared = 0;
@@ -237,8 +237,8 @@ Result<AnswerPair> encoded_pair(const Value& record, const PairRules& rules, cha
     return pair;
 }
 
-// Returns the texts of a record that has one answer. If the record has no field with an answer, the
-// answer is the last message of its conversation. Sets `conversation` if a chat template writes the
+// Returns the texts of a record that has one answer. If no field has an answer, the answer is
+// the last message of the conversation. Sets `conversation` if a chat template writes the
 // text.
 Result<WholeText> labelled_text(const Value& record, const PairRules& rules, bool& conversation,
                                 chat::Arena& arena) {

@@ -52,14 +52,14 @@ struct PairRules {
     bool add_special;  // add the tokenizer's special tokens around texts
 };
 
-// Encodes the pair in a line. As in TRL, the answers begin at the first token at which the tokens
-// of one of the texts (prompt and answer) differ from the tokens of the prompt alone. Fails with
-// the reason if the line is not a pair, if an answer is missing or empty, or if both answers are
-// equal.
+// Encodes the pair in a line. As in TRL, the answers begin at the same token: the first at which
+// the tokens of one of the texts (prompt and answer) differ from the tokens of the prompt alone.
+// Fails with the reason if the line is not a pair, if an answer is missing or empty, or if both
+// answers are equal.
 Result<AnswerPair> read_pair(std::string_view line, const PairRules& rules);
 
-// Encodes the labelled answers in a line. There is one answer, or there are the two answers of a
-// pair, first the chosen one.
+// Encodes the labelled answers in a line: either one answer, or the two answers of a pair, first
+// the chosen one.
 Result<std::vector<LabelledAnswer>> read_labelled(std::string_view line, const PairRules& rules);
 
 }  // namespace roll::data

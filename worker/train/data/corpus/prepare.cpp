@@ -22,9 +22,10 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
-// number of attempts to take the lock between two reads of the lock holder's progress
+// number of attempts to take the lock after which the lock holder's progress is read again
 constexpr int kLookEvery = 5;
-// Number of bytes of text that are encoded at a time; a single slice may be larger
+// Number of bytes of text that are encoded at a time. If a single slice is larger, it is encoded
+// alone.
 constexpr std::size_t kTogetherMax = 16 << 20;
 // Version of the rules that divide text into slices and documents. It is part of the token files'
 // names, because new files must be made when the rules change.
@@ -112,8 +113,8 @@ Json rules_of(const PrepareOptions& options) {
     return key;
 }
 
-// Returns the name of the token file. It contains a hash of everything on which the tokens depend,
-// so two different token files of one source can coexist.
+// Returns the name of the token file. The name contains a hash of everything on which the tokens
+// depend, so that one source can have several different token files.
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
     Json key = rules_of(options);
     key["source"] = source.string();
@@ -123,13 +124,14 @@ std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOpt
 }
 
 // Returns the element type of the token file, as Megatron's preprocess_data chooses it. For
-// completions it is always Int32, because their context-only tokens are stored as negative numbers.
+// completions, the type is always Int32, because context-only tokens are stored as negative
+// numbers.
 TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
     return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
 }
 
-// Encodes the next slices in parallel, one per thread. If lines are very long, encodes fewer slices
-// at a time, because encoding a line needs about thirty times the line's size in memory.
+// Encodes the next slices in parallel, one per thread. Encodes fewer slices at a time if lines are
+// very long, because encoding a line needs about thirty times the line's size in memory.
 std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int threads) {
     std::vector<std::size_t> bounds = {begin};
     while (std::ssize(bounds) <= threads && bounds.back() < text.size() &&
@@ -175,8 +177,8 @@ Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWrit
     return true;
 }
 
-// Waits for the lock while another rank or job tokenizes this source. Reports the progress of that
-// work as this rank's progress, so that this rank does not seem to hang.
+// Waits for the lock while another rank or job tokenizes this source. Meanwhile, reports the
+// progress of that work as this rank's progress, so that this rank does not seem to hang.
 Result<std::optional<FileLock>> take_turn(const fs::path& base, std::int64_t size,
                                           const GoOn& go_on) {
     PrepareProgress others{0, static_cast<std::uint64_t>(size)};
@@ -210,8 +212,8 @@ struct Work {
 
 enum class Made { No, Yes, OfAnotherText };
 
-// Returns whether the token file exists and was made from this text. A token file without a record
-// was made by an earlier version. Such a file counts as made from this text, because its name
+// Returns whether the token file exists and was made from this text. Earlier versions wrote no
+// record. A token file without a record counts as made from this text, because the file's name
 // contains the size and time of the text.
 Result<Made> is_made(const Work& work) {
     if (!path_exists(with_suffix(work.base, ".idx"))) return Made::No;
@@ -346,7 +348,7 @@ Result<std::optional<Prepared>> prepare(const fs::path& source,
     if (!stamp) return tl::unexpected(stamp.error());
     ROLL_TRY(const MappedFile text, MappedFile::open(source));
     ROLL_TRY(options.rules.form, form_of(source, text, options.rules));
-    // A template may write the current time. The file's time is used instead, so that the same file
+    // A template may write the current time. Use the file's time instead, so that the same file
     // always gives the same tokens.
     options.rules.render.now = stamp->modified_ns / 1'000'000'000;
     const Work work{source,

@@ -1,7 +1,7 @@
 // Tokenizes text files before training. Each text is tokenized once for each tokenizer and set of
 // rules. The token files are stored in a directory next to the jobs' outputs. Uses only files and
-// threads, no collectives. All ranks may call prepare() at the same time: one rank does the work,
-// and the other ranks wait for the lock that it holds.
+// threads, no collectives. All ranks may call prepare() at the same time: one rank takes a lock and
+// does the work, and the other ranks wait for this lock.
 #pragma once
 
 #include <chrono>
@@ -30,8 +30,8 @@ struct PrepareOptions {
     std::chrono::seconds sync_every{1};
     // further directories to search for token files
     std::vector<std::filesystem::path> elsewhere = {};
-    // hashes of token files; if the text no longer exists, a token file with such a whole_hash is
-    // preferred
+    // hashes of token files; if the text no longer exists, a token file whose whole_hash is in this
+    // list is preferred
     std::vector<std::string> hashes = {};
 };
 
@@ -47,12 +47,12 @@ struct Prepared {
     std::optional<chat::Form> form = {};  // form of the text's conversations
 };
 
-// Returns the token file of a .txt or .jsonl file, and makes it if necessary. Returns nullopt if
-// `go_on` returned false. Fails with InvalidArgument for a bad line; the message names the file,
-// the line and the reason.
+// Returns the token file of a .txt or .jsonl file. If there is none, makes the token file. Returns
+// nullopt if `go_on` returned false. Fails with InvalidArgument for a bad line; the message names
+// the file, the line and the reason.
 //
-// If the text no longer exists, looks for a token file that was made from it, in `directory` and
-// `elsewhere`. Returns the token file whose hash is in `hashes`, or the only token file. Fails with
+// If the text no longer exists, looks in `directory` and `elsewhere` for a token file that was made
+// from it. Returns the token file whose hash is in `hashes`, or the only token file. Fails with
 // NotFound if there is no such token file, and with InvalidArgument if there are several and none
 // of their hashes is in `hashes`.
 Result<std::optional<Prepared>> prepare(const std::filesystem::path& source,

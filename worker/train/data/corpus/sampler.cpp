@@ -160,8 +160,8 @@ std::vector<std::size_t> Window::document_starts() const {
 
 namespace {
 
-// Megatron's default of mid_level_dataset_surplus: a set of a blend gets this share more samples
-// than its weight gives.
+// Megatron's default of mid_level_dataset_surplus: a set of a blend gets more samples than its
+// weight gives, by this share.
 constexpr double kSurplus = 0.005;
 
 // Returns the least integer that is not below the value.
@@ -184,9 +184,9 @@ Result<Sampler> Sampler::make(const Corpus& corpus, const SampleRules& rules) {
     return sampler;
 }
 
-// Follows BlendedMegatronDatasetBuilder: with weights, each file has as many samples as its weight
-// gives; a single file has all samples; several files without weights have one epoch each, and
-// are drawn in proportion to their numbers of samples.
+// Follows BlendedMegatronDatasetBuilder. With weights, each file has as many samples as its weight
+// gives. A single file has all samples. Several files without weights have one epoch each; draws
+// from them are in proportion to their numbers of samples.
 Result<void> Sampler::add_megatron(const SampleRules& rules) {
     const std::vector<CorpusFile>& files = corpus_.files();
     const std::uint64_t samples = *rules.megatron;

@@ -2,22 +2,22 @@
 // index. Therefore, the order of the data does not depend on the layout, and a resumed run finds
 // its position in O(1).
 //
-// A window has seq_length inputs and as many targets, shifted by one. A file of n training tokens
-// has floor((n - 1) / seq_length) windows. A data epoch visits every window of every file once, in
-// an order that is drawn for that epoch. In each epoch, all windows of a file are shifted by an
-// offset. The offset is drawn between 0 and the number of tokens that no window covers.
+// A window has seq_length inputs and as many targets, shifted by one. A file of n training
+// tokens has floor((n - 1) / seq_length) windows. A data epoch visits every window of every file
+// once, in an order that is drawn for that epoch. In each epoch, all windows of a file are
+// shifted by the same offset. The offset is drawn between 0 and the number of tokens that no
+// window covers.
 //
-// If the corpus is cut between documents, a window holds as many whole consecutive documents as fit
-// into seq_length inputs (a longer document is truncated). These windows are computed once. Each
-// epoch visits them in an order that is drawn for that epoch.
+// If the corpus is cut between documents, a window holds whole consecutive documents, as many as
+// fit into seq_length inputs (a longer document is truncated). These windows are computed once.
+// Each epoch visits them in an order that is drawn for that epoch.
 //
-// If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is left
-// out if one of its documents has no token to learn among its first seq_length + 1 tokens. A
-// labelled answer is also stored as a pair: its second document has the two tokens of a Label.
+// If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is
+// left out if one of its documents has no token to learn among its first seq_length + 1 tokens.
+// A labelled answer is also stored as a pair: its second document has the two tokens of a Label.
 //
-// If the files have weights, a Blend draws the file of each sample, and each file goes through
-// epochs of its own windows. In Megatron's order, the samples of a file are those of a
-// MegatronIndex.
+// If the files have weights, a Blend draws the file of each sample, and each file has its own
+// epochs of windows. In Megatron's order, the samples of a file are those of a MegatronIndex.
 #pragma once
 
 #include <cstdint>
@@ -52,10 +52,10 @@ struct Window {
     std::size_t begin = 0;             // index of the window's first token in the whole file
     std::size_t size = 0;
     std::size_t pair = 0;  // index of the pair in its file, if the corpus is cut between pairs
-    // tokens of Megatron's order, which come from several places; `begin` is then not used
+    // tokens of Megatron's order, which come from several places; then `begin` is not used
     GatheredTokens gathered = {};
 
-    // The tokens are those of the file, or belong to this window.
+    // Returns a view of the tokens, which are in the file or in this window.
     Tokens tokens() const;
 
     // Returns the offsets within the window at which documents begin, ascending. Offset 0 is not
@@ -70,7 +70,7 @@ void for_pairs(const CorpusFile& file, std::size_t begin, std::size_t end,
 
 // The label of a labelled answer, which is stored as the answer's second document.
 struct Label {
-    // Number of labelled answers that were made from the same line: 1, or 2 if the line has a pair
+    // Number of labelled answers that were made from one line: 1, or 2 if it has a pair
     std::int64_t in_line = 1;
     bool chosen = false;
 };
@@ -78,8 +78,8 @@ struct Label {
 Label label_of(const Window& window);
 
 // Returns the document (prompt and answer) whose answer is used as the mismatched answer of
-// `window`. It is the labelled answer at the same place in the previous line. For the first line,
-// it is taken from the last line.
+// `window`. This document is the labelled answer at the same place in the previous line. For the
+// first line, it is in the last line.
 Tokens mismatched_document(const Window& window);
 
 // Returns true if at least one token of the document counts in the loss. Context-only tokens are
@@ -93,7 +93,7 @@ struct SampleRules {
     // Weights of the files, with any positive sum. Empty: an epoch visits all files.
     std::vector<BlendPhase> phases = {};
     bool by_tokens = false;  // the weights are shares of the tokens, not of the samples
-    // Number of the job's samples, if they have Megatron's order. The order depends on it. Requires
+    // Number of the job's samples, which decides Megatron's order; unset for other orders. Requires
     // at most one phase, a corpus that is made by Corpus::split(), and a seed below 2^32.
     std::optional<std::uint64_t> megatron = {};
 };
@@ -134,9 +134,9 @@ class Sampler {
 
 // Returns the held-out tails as windows, in order. Each window has one token more than inputs. If
 // windows may be cut anywhere, the windows of a tail are consecutive runs of seq_length inputs (the
-// last may be shorter). Then every token of a tail, except its first, is predicted exactly once,
-// from the tokens before it in its window. Otherwise, the windows hold whole documents or pairs,
-// like a Sampler's.
+// last may be shorter). Then, every token of a tail except the first is predicted exactly once,
+// from the tokens before it in its window. Otherwise, the windows hold whole documents or pairs, as
+// in a Sampler.
 std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length);
 
 }  // namespace roll::data

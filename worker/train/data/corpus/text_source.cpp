@@ -13,7 +13,7 @@
 namespace roll::data {
 namespace {
 
-// Number of bytes of text before and after a cut that are encoded to check whether the cut is valid
+// Number of bytes of text on each side of a cut that are encoded to check the cut
 constexpr std::size_t kContext = 256;
 constexpr int kTriesMax = 16;  // maximum number of cuts of each kind that are tried
 constexpr std::uint64_t kLineMax = 1ULL << 30;
@@ -59,14 +59,14 @@ TextSource::TextSource(MappedFile file, const tokenizer::Tokenizer& tokenizer, E
       tokenizer_(&tokenizer),
       rules_(std::move(rules)) {}
 
-// Returns the text before `at`: up to kContext bytes, starting at a whole character.
+// Returns the text before `at`: at most kContext bytes, starting with a whole character.
 std::string_view TextSource::before(std::size_t at) const {
     std::size_t begin = at - std::min(at, kContext);
     while (begin < at && continues_character(text_[begin])) ++begin;
     return text_.substr(begin, at - begin);
 }
 
-// Returns true if the tokens of the text before `at` stay the same when that text is encoded
+// Returns true if the tokens of the text before `at` do not change when that text is encoded
 // together with the text after it.
 bool TextSource::is_token_boundary(std::size_t at) const {
     const std::string_view left = before(at);
@@ -78,8 +78,8 @@ bool TextSource::is_token_boundary(std::size_t at) const {
     return all.size() > ids.size() && std::equal(ids.begin(), ids.end(), all.begin());
 }
 
-// Returns the position at which a slice ends; it is at most `limit`. Prefers the end of a line,
-// then a position before a space between words, then a position between two characters.
+// Returns the position at which a slice ends, which is at most `limit`. The best position is the
+// end of a line. The next best is before a space between words, and then between two characters.
 std::size_t TextSource::cut_before(std::size_t limit, std::size_t begin) const {
     const std::size_t low = begin + (limit - begin) / 2;
     const auto word_at = [&](std::size_t i) { return i < text_.size() && !is_space(text_[i]); };
@@ -109,14 +109,14 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
     std::vector<std::uint32_t>& ids = encoded.ids;
     const auto end_token = static_cast<std::uint32_t>(rules_.end_token);
     const bool ended = ids.size() > document_begin && ids.back() == end_token;
-    // A conversation gets no end token here, because its template writes one.
+    // Adds no end token to a conversation here, because the template writes one.
     if (rules_.end_token >= 0 && !ended && !rules_.form) ids.push_back(end_token);
     if (ids.size() > document_begin) encoded.document_ends.push_back(ids.size());
 }
 
 // Encodes the concatenation of prompt and completion, as TRL does. The completion begins at the
-// first token that differs from the tokens of the prompt alone. Therefore, a token that spans
-// prompt and completion counts in the loss, and so do the tokens that the tokenizer adds after a
+// first token that differs from the tokens of the prompt alone. Therefore, the loss also counts
+// a token that spans prompt and completion, and the tokens that the tokenizer adds after a
 // text.
 void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
                              std::vector<std::uint32_t>& ids) const {
@@ -223,10 +223,10 @@ std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
     return hash64(text_.substr(begin, end - begin));
 }
 
-// Encodes a slice. If the slice begins inside a .txt, encodes it together with some text before it,
-// and drops the tokens of that text. Otherwise, the slice's first word would be encoded as the
-// start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the start
-// and the end of the file.
+// Encodes a slice. If the slice begins inside a .txt, encodes some text before the slice together
+// with it, and drops the tokens of that text. Otherwise, the slice's first word would be encoded as
+// the start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the
+// start and the end of the file.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;

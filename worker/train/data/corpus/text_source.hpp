@@ -40,13 +40,13 @@ struct EncodeRules {
     chat::Names names = {};  // names of the conversations' fields, if they are not the usual ones
     chat::RenderOptions render = {};
     bool add_special = true;  // true: add the tokens that the tokenizer puts around a text
-    // token that is appended to a document that does not end with it; -1: no token
+    // token that is appended to a document that ends with another token; -1: no token
     std::int64_t end_token = -1;
     std::size_t slice_bytes = 1 << 20;  // approximate size of a slice in bytes
 };
 
 struct BadLine {
-    // number of the line, counted from 1; in an Encoded, counted from the start of the slice
+    // number of the line, counted from 1; in an Encoded, the slice's first line is 1
     std::uint64_t line = 0;
     std::string reason;
     std::string_view text = {};  // text of the line, cut to 1 MiB; empty if not available

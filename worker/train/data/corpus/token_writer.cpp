@@ -10,8 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Maximum length of a sequence. The .idx stores the length as i32, so a longer document has several
-// sequences.
+// Maximum length of a sequence. The .idx stores the length as i32, so a longer document consists of
+// several sequences.
 constexpr std::uint64_t kSequenceMax = 1ULL << 30;
 // An entry of the .sequences file: the length of a sequence times 2, plus 1 if the sequence ends
 // its document.
@@ -139,8 +139,8 @@ Result<void> TokenWriter::sync() {
     return write_file_atomically(path(kState), state_text(progress_));
 }
 
-// Writes the .idx. Reads the sequences three times: for the lengths, for the offsets and for the
-// document starts.
+// Writes the .idx. Reads the sequences three times: first for the lengths, then for the offsets and
+// the document starts.
 Result<void> TokenWriter::write_index() {
     ROLL_TRY(const MappedFile mapped, MappedFile::open(path(kSequences)));
     const auto record = [&](std::uint64_t i) {
@@ -182,7 +182,7 @@ Result<void> TokenWriter::write_index() {
 }
 
 Result<void> TokenWriter::finish() {
-    // end the document that is open, because the last slice of the text has produced no tokens
+    // End the open document here, because the last slice of the text has produced no tokens.
     if (progress_.open > 0) {
         std::string record;
         end_sequence(progress_.open, true, record);

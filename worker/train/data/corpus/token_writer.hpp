@@ -1,6 +1,6 @@
-// Writes one token file (.bin and .idx, token_file.hpp) incrementally. After the process was
-// killed, a new writer continues from the last sync and produces the same bytes. The .idx is
-// written last and atomically, so a token file with an .idx is complete.
+// Writes one token file (.bin and .idx, token_file.hpp) incrementally. If the process is killed, a
+// new writer continues from the last sync and produces the same bytes. The .idx is written last and
+// atomically, so a token file with an .idx is complete.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A view of token ids in memory, in one of the element types of token files. The memory must
-// outlive the view.
+// A view of token ids in memory, which have one of the element types of token files. The memory
+// must outlive the view.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ constexpr std::size_t size_of(TokenType type) {
 }
 
 // Returns ~id, the number that stands for a context-only token (part of a prompt, without loss) in
-// a dataset of prompts and completions. It is negative. The function is its own inverse.
+// a dataset of prompts and completions. This number is negative. The function is its own inverse.
 constexpr std::int64_t only_read(std::int64_t id) { return ~id; }
 
 class Tokens {
@@ -67,7 +67,7 @@ class Tokens {
 
   private:
     template <class T>
-    T load(std::size_t index) const {  // copies, because the tokens of a file may be unaligned
+    T load(std::size_t index) const {  // copies, because tokens of a file may be unaligned
         T value;
         std::memcpy(&value, data_ + index * sizeof(T), sizeof(T));
         return value;

@@ -10,7 +10,7 @@
 namespace roll::train {
 namespace {
 
-// Returns this rank's GPU. CUDA_VISIBLE_DEVICES has all of the job's GPUs on the node, and each
+// Returns this rank's GPU. CUDA_VISIBLE_DEVICES lists all of the job's GPUs on the node, and each
 // rank takes one of them.
 at::Device take_device(const protocol::Launch& launch, int rank) {
     const int device = rank % launch.ranks_per_node;
@@ -34,7 +34,7 @@ std::unique_ptr<Communicator> group_of(GlooFabric& fabric, const std::string& na
 }
 
 // Returns the memory of the tensors. Does not count memory that the allocator only reserves. The
-// plan of a job counts memory in the same way, so the two numbers can be compared.
+// plan of a job counts in the same way, so the two numbers can be compared.
 DeviceMemory memory_of(at::Device device) {
     namespace allocator = c10::cuda::CUDACachingAllocator;
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);

@@ -84,7 +84,7 @@ void NcclCommunicator::connect_link(const LinkName& name) {
     links_.emplace(name, connect(key, to == rank() ? 1 : 0, 2));
 }
 
-// Returns the NCCL communicator for an operation. Connects links at their first use. Every rank
+// Returns the NCCL communicator for an operation. A link is connected at its first use. Every rank
 // connects the links between neighbours in the same order. Otherwise, two ranks could wait for each
 // other on different links.
 NcclCommunicator::Line& NcclCommunicator::line_of(const Transfer& transfer) {
@@ -153,7 +153,7 @@ ncclResult_t NcclCommunicator::start(const Transfer& transfer, const Running& ru
     return ncclInvalidArgument;
 }
 
-// Starts the transfer. It runs after the work that is now on the current stream.
+// Starts the transfer, which runs after the work that is now on the current stream.
 Communicator::Ticket NcclCommunicator::issue(const Transfer& transfer) {
     while (!sent_.empty() && cudaEventQuery(sent_.front().done) == cudaSuccess) {
         C10_CUDA_CHECK(cudaEventDestroy(sent_.front().done));
@@ -192,8 +192,8 @@ void NcclCommunicator::check_lines(const std::string& what) {
     for (const auto& [name, link] : links_) check(link);
 }
 
-// Blocks the host until the operation is done, because later work on the current stream needs its
-// result.
+// Blocks the host until the operation is done, because later work on the current stream needs the
+// operation's result.
 void NcclCommunicator::finish(Running& running) {
     const auto deadline = Clock::now() + place_.timeout;
     for (;;) {

@@ -1,5 +1,5 @@
 // Attention of one head. Computes the scores of one block of queries and one block of keys at a
-// time, so that the scores stay in the L1 cache. The order of blocks is as in FlashAttention (Dao
+// time, so that the scores stay in the L1 cache. The blocks are in the order of FlashAttention (Dao
 // et al., 2022). Only attention_backward_impl.hpp includes this file. The rules of kernels_impl.hpp
 // apply.
 #pragma once
@@ -65,7 +65,7 @@ void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std:
     }
 }
 
-// Computes attention. If the processor multiplies bfloat16, a factor is a pair of bfloat16
+// Computes attention. If the processor multiplies bfloat16, each factor is a pair of bfloat16
 // numbers. Pairs need an even head dimension, which every model with RoPE has.
 template <class S>
 void attention(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,

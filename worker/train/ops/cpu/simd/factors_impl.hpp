@@ -24,8 +24,8 @@ struct Elements {  // a row-major or column-major matrix
     std::int64_t row_stride, column_stride;
 };
 
-// kNumbers<E> is the number of numbers that one factor holds. factors(numbers) returns how many
-// factors are needed for `numbers` numbers.
+// kNumbers<E> is the number of numbers in one factor. factors(numbers) returns how many factors are
+// needed for `numbers` numbers.
 template <class E>
 constexpr std::int64_t kNumbers = 1;
 template <class E>

@@ -9,8 +9,8 @@
 #include <c10/util/BFloat16.h>
 
 namespace roll::simd {
-// each file that includes this header has its own copy, compiled with the file's processor flags
-// (kernels_impl.hpp)
+// Each file that includes this header has its own copy of these functions, compiled with the file's
+// processor flags (kernels_impl.hpp)
 namespace {
 
 inline c10::BFloat16 nearest(float number) {

@@ -12,8 +12,8 @@
 
 namespace roll::simd {
 
-// The type in which numbers that are stored as S are computed. bfloat16 is widened to float when it
-// is loaded and rounded when it is stored.
+// The type in which numbers of type S are computed. bfloat16 is widened to float when it is loaded,
+// and the float is rounded when it is stored.
 template <class S>
 using Wide = std::conditional_t<std::is_same_v<S, c10::BFloat16>, float, S>;
 
@@ -45,8 +45,8 @@ struct AttentionHead {
 };
 
 // Further arguments of backward. Input: out and dout, whose positions are `stride` elements apart,
-// and logsumexp. Output: dq, dk and dv, in the layout of the head's q, k and v. The old content of
-// the output is overwritten.
+// and logsumexp. Output: dq, dk and dv, in the layout of the head's q, k and v. Backward overwrites
+// the old content of the output.
 template <class S>
 struct AttentionGrads {
     const S *out, *dout;

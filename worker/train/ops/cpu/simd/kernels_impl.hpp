@@ -1,8 +1,8 @@
 // The kernels, compiled for the vector width of the file that includes this header. Only
 // simd/kernels_*.cpp include this header, each with its own compiler flags. Included code must be
-// in a namespace that is specific to the width (as at::vec is), or always be inlined. Otherwise,
-// the linker could keep one width's copy of a function for all widths, and the processor may lack
-// the instructions of that copy.
+// in a namespace of its own for each width (as at::vec is), or always be inlined. Otherwise, the
+// linker could use one width's copy of a function for all widths, and the processor may lack the
+// instructions of that copy.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     const W sum =
         sum_of<W>(size, [&](std::int64_t i, std::int64_t n) { return get(score + i, n); });
     const W factor = static_cast<W>(scale) / sum;
-    // score / sum is the softmax, so the subtraction makes score[target] = scale * (softmax - 1)
-    // below
+    // score / sum is the softmax. So with this subtraction, score[target] below is scale * (softmax
+    // - 1).
     score[target] -= sum;
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
         put(logits + i, get(score + i, n) * Vec<W>(factor), n);
@@ -37,7 +37,7 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
 }
 
 // Rounds a product to its type immediately. Otherwise, the compiler might fuse the product with a
-// later addition, which rounds differently.
+// later addition, which would round differently.
 template <class W>
 inline __attribute__((always_inline)) Vec<W> rounded(Vec<W> product) {
     asm("" : "+m"(product));

@@ -36,7 +36,7 @@ struct Larger {
 #ifdef __AVX512BF16__
 
 // first_lanes() returns a mask of the first `size` of 16 lanes. halves() loads the masked lanes as
-// bfloat16, or rounds masked float lanes to bfloat16.
+// bfloat16; another overload rounds masked float lanes to bfloat16.
 inline __attribute__((always_inline)) __mmask16 first_lanes(std::int64_t size) {
     return static_cast<__mmask16>(size < 16 ? (1U << size) - 1 : 0xFFFFU);
 }
@@ -115,7 +115,7 @@ inline __attribute__((always_inline)) W sum_of(std::int64_t size, const Term& te
     return at::vec::vec_reduce_all<W>(Plus(), (sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// Returns `numbers` if they need no widening, else a widened copy in `room`.
+// Returns `numbers` if they need no widening; otherwise, a widened copy in `room`.
 template <class S>
 auto widened(S* numbers, Wide<std::remove_const_t<S>>* room, std::int64_t size) {
     if constexpr (std::is_same_v<std::remove_const_t<S>, Wide<std::remove_const_t<S>>>) {

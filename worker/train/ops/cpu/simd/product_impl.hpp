@@ -13,8 +13,8 @@ struct Sizes {
     std::int64_t rows, columns, inner;
 };
 
-// Number of rows of a tile. The sums of a tile take 16 of AVX-512's 32 registers; with other
-// vector widths, 8 of 16 registers.
+// Number of rows of a tile. The sums of a tile take 16 of the 32 registers of AVX-512, and 8 of the
+// 16 registers of other vector widths.
 constexpr int kTileRows = 4;
 template <class T>
 constexpr int kTileVectors = Vec<T>::size() * sizeof(T) == 64 ? 4 : 2;
@@ -62,8 +62,8 @@ void tile_column(Rows<X> c, Elements<E> a, Rows<const E> b, Sizes sizes, int siz
     for (; row < sizes.rows; next(1)) tile<X, E, 1, V>(c, a, b, sizes.inner, size, add);
 }
 
-// Computes c = a @ b, or adds a @ b to c if `add`. Sizes::inner is the number of columns of a and
-// of rows of b.
+// Computes c = a @ b. If `add`, adds a @ b to c. Sizes::inner is the number of columns of a and of
+// rows of b.
 template <class T, class E>
 void product(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, bool add) {
     constexpr int kWidth = Vec<T>::size(), kVectors = kTileVectors<T>;

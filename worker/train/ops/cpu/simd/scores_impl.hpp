@@ -28,7 +28,7 @@ Vec<T> capped(Vec<T> score, T scale, T cap) {
 }
 
 // Replaces a query's scores by exp(score - max). Updates `max` and `sum`, which cover all keys so
-// far. Rescales `out`, which was accumulated with the previous max, to the new max.
+// far. `out` was accumulated with the previous max; rescales `out` to the new max.
 template <class S, class T = Wide<S>>
 void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& head, T& max,
             T& sum, T* out) {
