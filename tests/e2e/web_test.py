@@ -153,7 +153,7 @@ class Web(RollTest):
         self.ctl('up', '--slots', 2, '--endpoint', 'tcp://127.0.0.1:*')
         bundle = os.path.join(self.top, 'bob')
         self.ctl('keys', 'add', 'bob', '--out', bundle)
-        made = json.loads(self.ctl('token', 'create', '--scope', 'operate', '--expires', '1h', '--note', 'his', '--json',
+        made = json.loads(self.ctl('token', 'create', '--scope', 'operate', '--expires', '1h', '--json',
                                    env={**self.env, 'ROLL_DIR': bundle}).stdout)
         self.serve()
         job = self.submit('--env', 'WORD=PRIVATE', '--', 'sh', '-c', 'echo PRIVATE; exec sleep 600')
