@@ -3,7 +3,7 @@
 
     tests/bench/queue.py [--bin build/release/bin] [--peers DIR] [PART...]
 
-Parts: submit process dispatch drain large workers long (all without an argument). DIR: where `pip install --target DIR
+Parts: submit process dispatch drain large guests workers long (all without an argument). DIR: where `pip install --target DIR
 hyperqueue` put HyperQueue; Slurm is the test cluster of tests/e2e (root). Prints; judges nothing.
 
 A drain takes from the first submit until no job is open. Each job has one folder made. ext4 gives no inode out again
@@ -11,14 +11,19 @@ for some minutes after it was deleted, and looks past each of them, so that drai
 down where this project's machine has no journal: `drain` prints how many folders a second the volume makes, and drains
 again with the jobs' outputs in memory.
 """
+import contextlib
 import json
 import os
 import pathlib
 import re
+import socket
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT / 'tests/e2e')  # replaces this folder, in which queue.py would hide Python's own queue
@@ -83,10 +88,13 @@ class Cluster:
             return None
         return {name: float(ms) for name, ms in re.findall(r'(p\d+) ([\d.]+) ms', done.stdout)}
 
+    def text(self, *words):
+        """Runs queue_bench. Returns what it printed."""
+        command = [self.programs / 'queue_bench', self.folder.name, *map(str, words)]
+        return subprocess.run(command, text=True, capture_output=True, check=True).stdout
+
     def version(self):
-        command = [self.programs / 'queue_bench', self.folder.name, 'reply', '1', 'version', '{}']
-        done = subprocess.run(command, text=True, capture_output=True, check=True)
-        return json.loads(done.stdout)
+        return json.loads(self.text('reply', 1, 'version', '{}'))
 
     def resident_mb(self):
         with open(f'/proc/{self.rolld.pid}/status', encoding='ascii') as file:
@@ -259,7 +267,83 @@ def long(options):
     workers(options, count=1000, seconds=144, beat_ms=200)
 
 
-PARTS = {part.__name__: part for part in (submit, process, dispatch, drain, large, workers, long)}
+class Guests:
+    """roll-web beside a rolld, with a dashboard open on the page of jobs, and /metrics read every 5 s. With `half_open`,
+    also with so many clients that began a request and never end it."""
+
+    def __init__(self, cluster, half_open):
+        self.web = subprocess.Popen([cluster.programs / 'roll-web', '--dir', cluster.folder.name, '--listen',
+                                     '127.0.0.1:0'], env=cluster.environment, stdout=subprocess.PIPE,
+                                    stderr=subprocess.DEVNULL, text=True)
+        cluster.children.append(self.web)
+        self.address = ('127.0.0.1', int(self.web.stdout.readline().strip().rstrip('/').rsplit(':', 1)[1]))
+        token = pathlib.Path(cluster.folder.name, 'web.token').read_text(encoding='ascii').strip()
+        self.headers = f'Host: 127.0.0.1:{self.address[1]}\r\nAuthorization: Bearer {token}\r\n'
+        self.half_open = []
+        for _ in range(half_open):
+            one = socket.create_connection(self.address)
+            one.sendall(b'GET / HTTP/1.1\r\nHost:')
+            self.half_open.append(one)
+        for read in (self.read_stream, self.read_metrics):
+            threading.Thread(target=self.until_the_end, args=(read,), daemon=True).start()
+
+    def request(self, path, more=''):
+        connection = socket.create_connection(self.address)
+        connection.sendall(f'GET {path} HTTP/1.1\r\n{self.headers}{more}\r\n'.encode())
+        return connection
+
+    def until_the_end(self, read):
+        with contextlib.suppress(OSError):  # roll-web has ended
+            read()
+
+    def read_stream(self):
+        fields = 'id,name,kind,user,state,held,reason,waiting,nodes,array,progress'
+        watched = urllib.parse.quote(f'jobs?limit=100&fields={fields}&reverse=1&fold=1 totals')
+        with self.request(f'/api/v1/stream?watch={watched}') as stream:
+            while stream.recv(1 << 20):
+                pass
+
+    def read_metrics(self):
+        while self.web.poll() is None:
+            with self.request('/metrics', 'Connection: close\r\n') as metrics:
+                while metrics.recv(1 << 20):
+                    pass
+            time.sleep(5)
+
+
+def guests(options, rounds=5, jobs=3000):
+    """Measures each figure alone, with guests, and with guests and 1,000 half-open connections, in turns."""
+    kinds = {'alone': None, 'dashboard and metrics': 0, 'and 1,000 half-open': 1000}
+    seen = {}
+    with tempfile.TemporaryDirectory(prefix='roll-queue-', dir='/dev/shm') as outputs:
+        for turn in range(rounds):
+            for kind, half_open in kinds.items():
+                with Cluster(options.bin) as cluster:
+                    if half_open is not None:
+                        Guests(cluster, half_open)
+                    cluster.add_workers(4, 2)
+                    times = cluster.text('dispatch', 300, options.bin / 'first_instruction').splitlines()[0]
+                    figures = {f'dispatch, {name}, ms': float(ms)
+                               for name, ms in re.findall(r'(p50|p99) ([\d.]+) ms', times)}
+                    folder = pathlib.Path(outputs, f'{turn}-{half_open}')
+                    folder.mkdir()
+                    rate = cluster.text('drain', jobs, folder)
+                    figures['drain, jobs a second'] = float(re.search(r'drain: (\d+)', rate)[1])
+                    rate = cluster.text('fill', MANY)
+                    figures['100,000 submits, a second'] = float(re.search(r': (\d+) a second', rate)[1])
+                    for name, ms in cluster.bench('submit', 500, 1, quiet=True).items():
+                        figures[f'submit at 100,000, {name}, ms'] = ms
+                for name, value in figures.items():
+                    seen.setdefault(name, {}).setdefault(kind, []).append(value)
+    for name, by_kind in seen.items():
+        alone = statistics.median(by_kind['alone'])
+        for kind, values in by_kind.items():
+            median = statistics.median(values)
+            print(f'  {name}: {kind}: {median:.2f} ({min(values):.2f} to {max(values):.2f}), '
+                  f'{100 * (median / alone - 1):+.1f} %', flush=True)
+
+
+PARTS = {part.__name__: part for part in (submit, process, dispatch, drain, large, guests, workers, long)}
 
 
 def main():

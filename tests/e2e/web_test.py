@@ -149,6 +149,35 @@ class Web(RollTest):
         wait_until(lambda: self.ask('/api/v1/jobs', token=operator)[0] == 401, 'a revoked token')
         self.assertEqual(self.ask('/api/v1/jobs', token=reader)[0], 200)
 
+    def test_the_token_of_another_user_reaches_only_that_users_jobs(self):
+        self.ctl('up', '--slots', 2, '--endpoint', 'tcp://127.0.0.1:*')
+        bundle = os.path.join(self.top, 'bob')
+        self.ctl('keys', 'add', 'bob', '--out', bundle)
+        made = json.loads(self.ctl('token', 'create', '--scope', 'operate', '--expires', '1h', '--json',
+                                   env={**self.env, 'ROLL_DIR': bundle}).stdout)
+        self.serve()
+        job = self.submit('--env', 'WORD=PRIVATE', '--', 'sh', '-c', 'echo PRIVATE; exec sleep 600')
+        wait_until(lambda: 'PRIVATE' in self.ask(f'/api/v1/jobs/{job}/log')[1], 'the log')
+        bob = {'token': made['token']}
+        for path in (f'jobs/{job}/log', f'jobs/{job}/metrics', f'jobs/{job}', 'jobs', 'events'):
+            status, body = self.ask('/api/v1/' + path, **bob)
+            self.assertEqual(status, 403 if path.count('/') == 2 else 200, path)
+            self.assertNotIn('"PRIVATE"', body, path)
+        node = self.api('nodes')['nodes'][0]['node']
+        others = [('cancel', {'selector': str(job)}), ('hold', {'selector': str(job)}),
+                  ('update', {'selector': str(job), 'priority': 9}), ('checkpoint', {'id': job}),
+                  ('drain', {'node': node}), ('shell_open', {'id': job, 'command': ['id']})]
+        for operation, arguments in others:
+            status, body = self.ask('/api/v1/' + operation, method='POST', body=json.dumps(arguments), **bob)
+            self.assertIn(status, (403, 404, 409), operation + body)
+        job_file = {'name': 'his', 'kind': 'command', 'command': ['true'], 'hold': True, 'output': 'his-{id}'}
+        for user in ('bob', self.api('whoami')['user']):
+            status, body = self.ask('/api/v1/submit', method='POST', **bob, body=json.dumps(
+                {'key': user, 'user': user, 'base': self.state, 'job': job_file}))
+            self.assertEqual((status, self.show(json.loads(body)['id'])['user']), (200, 'bob'), body)
+        seen = self.show(job)
+        self.assertEqual((seen['state'], seen['priority'], seen['cancelling']), ('running', 0, False))
+
     def test_promtool_finds_nothing_wrong_with_the_metrics(self):
         self.up()
         self.serve()
