@@ -109,17 +109,12 @@ class TurnFinder {
 
     // Returns the span of the text that the message at `index` adds.
     Result<Span> find(std::size_t index) const {
-        auto before = part(messages_.first(index), /*prompt=*/true);
-        if (!before) return refused(index, before.error().message);
-        if (!whole_.starts_with(*before))
-            return refused(index,
-                           "the template renders the text before this message differently when "
-                           "later messages follow");
+        ROLL_TRY(const std::size_t begin, index == 0 ? first_begin() : begin_of(index));
         auto with = part(messages_.first(index + 1), /*prompt=*/false);
         if (!with) return refused(index, with.error().message);
-        if (whole_.starts_with(*with) && with->size() > before->size())
-            return Span{before->size(), with->size()};
-        return by_mark(index, before->size());
+        if (!whole_.starts_with(*with)) remove_end(*with);
+        if (whole_.starts_with(*with) && with->size() > begin) return Span{begin, with->size()};
+        return by_mark(index, begin);
     }
 
   private:
@@ -130,28 +125,82 @@ class TurnFinder {
         return std::move(rendered.text);
     }
 
-    // Finds a turn that is rendered differently if its message is the last one. Puts a marker in
-    // place of the message's content, then renders the whole conversation, and the conversation up
-    // to this message. The two results show which text follows the content in each case.
+    // Removes the EOS token from the end of a text. Some templates, such as Phi-3's, write it once,
+    // after the last message.
+    void remove_end(std::string& text) const {
+        const auto eos = std::ranges::find(model_.tokens, "eos_token",
+                                           &std::pair<std::string, std::string>::first);
+        if (eos != model_.tokens.end() && text.ends_with(eos->second))
+            text.resize(text.size() - eos->second.size());
+    }
+
+    // Returns the position at which the turn of a message begins: after the prompt that the
+    // template writes for the assistant. If the prompt begins a thought that the turn does not
+    // have, as DeepSeek's, the turn begins where its text differs from the prompt.
+    Result<std::size_t> begin_of(std::size_t index) const {
+        const std::span<const Value> earlier = messages_.first(index);
+        auto prompt = part(earlier, /*prompt=*/true);
+        if (!prompt) return refused(index, prompt.error().message);
+        if (whole_.starts_with(*prompt)) return prompt->size();
+        ROLL_TRY(std::string before, part(earlier, /*prompt=*/false));
+        if (!whole_.starts_with(before)) remove_end(before);
+        ROLL_TRY(const std::string other, part(marked(index, kMarks[0]), /*prompt=*/false));
+        const std::size_t shared =
+            std::min(common_prefix(*prompt, whole_), common_prefix(*prompt, other));
+        if (whole_.starts_with(before) && shared > before.size()) return shared;
+        return refused(index,
+                       "the template renders the text before this message differently when later "
+                       "messages follow");
+    }
+
+    // Like begin_of() for the first message. No text precedes it that a prompt could continue, so
+    // this function looks for the prompt that the template writes after a user's message.
+    Result<std::size_t> first_begin() const {
+        const Value user = dict({{"role", string("user")}, {"content", string("a")}}, arena_);
+        auto prompt = part({&user, 1}, /*prompt=*/true);
+        auto before = part({&user, 1}, /*prompt=*/false);
+        if (!prompt || !before) return refused(0, (prompt ? before : prompt).error().message);
+        if (!prompt->starts_with(*before)) remove_end(*before);
+        if (!prompt->starts_with(*before)) return refused(0, "no prompt begins it");
+        const std::string header = prompt->substr(before->size());
+        if (const std::size_t at = whole_.find(header); at != std::string::npos)
+            return at + header.size();
+        ROLL_TRY(const std::string other, part(marked(0, kMarks[0]), /*prompt=*/false));
+        const std::size_t content = common_prefix(whole_, other);
+        for (std::size_t size = header.size(); size > 0; --size)
+            if (std::string_view(whole_).substr(0, content).ends_with(header.substr(0, size)))
+                return content;
+        return refused(0, "its text does not begin with the prompt that the template writes");
+    }
+
+    // Returns the messages with another content of the message at `index`.
+    std::vector<Value> marked(std::size_t index, std::string_view mark) const {
+        std::vector<Value> messages(messages_.begin(), messages_.end());
+        std::vector<Entry> entries(messages_[index].dict->entries.begin(),
+                                   messages_[index].dict->entries.end());
+        for (Entry& entry : entries)
+            if (entry.key == "content") entry.value = string(mark);
+        messages[index] = dict(std::move(entries), arena_);
+        return messages;
+    }
+
+    // Finds a turn that is rendered differently if its message is the last one. Replaces the
+    // message's content by a marker, then renders the whole conversation and the conversation up to
+    // this message. The two results show which text follows the content in each case.
     Result<Span> by_mark(std::size_t index, std::size_t begin) const {
-        std::vector<Value> marked(messages_.begin(), messages_.end());
-        static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
-        std::string texts[2], alone[2];
+        std::string texts[2], alone;
         for (int i = 0; i < 2; ++i) {
-            std::vector<Entry> entries(messages_[index].dict->entries.begin(),
-                                       messages_[index].dict->entries.end());
-            for (Entry& entry : entries)
-                if (entry.key == "content") entry.value = string(kMarks[i]);
-            marked[index] = dict(std::move(entries), arena_);
-            ROLL_TRY(texts[i], part(marked, /*prompt=*/false));
-            ROLL_TRY(alone[i], part(std::span(marked).first(index + 1), /*prompt=*/false));
+            const std::vector<Value> messages = marked(index, kMarks[i]);
+            ROLL_TRY(texts[i], part(messages, /*prompt=*/false));
+            if (i > 0) continue;
+            ROLL_TRY(alone, part(std::span(messages).first(index + 1), /*prompt=*/false));
         }
         const auto after_mark = [](const std::string& text) {
             const std::size_t at = text.rfind(kMarks[0]);
             return at == std::string::npos ? std::string_view()
                                            : std::string_view(text).substr(at + kMarks[0].size());
         };
-        const std::string_view tail = after_mark(texts[0]), end = after_mark(alone[0]);
+        const std::string_view tail = after_mark(texts[0]), end = after_mark(alone);
         const std::size_t shared = common_prefix(texts[0], texts[1]);
         const bool once = !tail.empty() && texts[0].size() == texts[1].size() &&
                           shared + kMarks[0].size() + tail.size() == texts[0].size();
@@ -167,6 +216,8 @@ class TurnFinder {
                                                     " apart in the text of " + model_.path + ": " +
                                                     why + "; use a template with {% generation %}");
     }
+
+    static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
 
     const ModelTemplate& model_;
     const Conversation& conversation_;

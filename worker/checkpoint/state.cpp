@@ -19,14 +19,28 @@ std::optional<double> optional_double(JsonReader& reader, const char* key) {
 }
 
 OrderedJson best_json(const Best& best) {
-    return {{"metric", best.metric}, {"value", optional_json(best.value)}};
+    OrderedJson json = {{"metric", best.metric}, {"value", optional_json(best.value)}};
+    if (best.higher) json["mode"] = *best.higher ? "max" : "min";
+    return json;
 }
 
 Best decode_best(const Json& json) {
     Best best{json.value("metric", std::string())};
     if (const Json value = json.value("value", Json()); value.is_number())
         best.value = value.get<double>();
+    if (const Json mode = json.value("mode", Json()); mode.is_string()) best.higher = mode == "max";
     return best;
+}
+
+// Sets the metric of `held`. Returns whether its value is still the best one: the metric and the
+// direction are the same as before.
+bool use_metric(Best& held, const Best& metric) {
+    const bool same =
+        held.metric == metric.metric && held.higher.value_or(*metric.higher) == *metric.higher;
+    if (!same) held.value = std::nullopt;
+    held.metric = metric.metric;
+    held.higher = metric.higher;
+    return same;
 }
 
 Result<Layout> decode_layout(const Json& json) {
@@ -39,14 +53,9 @@ Result<Layout> decode_layout(const Json& json) {
 
 }  // namespace
 
-void use_metrics(State& state, const std::string& best, const std::string& stop) {
-    if (state.best.metric != best) {
-        state.best = {best};
-        state.best_step = 0;
-    }
-    if (state.stop.metric == stop) return;
-    state.stop = {stop};
-    state.stale_validations = 0;
+void use_metrics(State& state, const Best& best, const Best& stop) {
+    if (!use_metric(state.best, best)) state.best_step = 0;
+    if (!use_metric(state.stop, stop)) state.stale_validations = 0;
 }
 
 bool note_best(State& state, double value, bool higher) {

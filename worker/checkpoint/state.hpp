@@ -32,6 +32,8 @@ struct Layout {
 struct Best {
     std::string metric = "valid_loss";
     std::optional<double> value = std::nullopt;
+    // true: higher values are better; nullopt: unknown, in checkpoints of earlier versions
+    std::optional<bool> higher = std::nullopt;
     friend bool operator==(const Best&, const Best&) = default;
 };
 
@@ -65,9 +67,9 @@ struct State {
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Forgets best values of metrics other than these, with their steps and
-// counts.
-void use_metrics(State& state, const std::string& best, const std::string& stop);
+// Sets the metrics of the job; ignores the values of `best` and `stop`. Forgets the best values of
+// other metrics and of the other direction, and the steps and counts that belong to them.
+void use_metrics(State& state, const Best& best, const Best& stop);
 
 // Records a value of state.best.metric. Returns true if it is the best value so far, which then is
 // of state.step. `higher`: true if higher values are better. A value that is not finite is never

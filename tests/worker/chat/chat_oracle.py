@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares rendered conversations and learned spans with transformers, on the templates that the
-package trl ships.
+package trl ships. Compares the turns that Roll finds in a template without {% generation %} with
+the spans of trl's training template of the same model.
 
     chat_oracle.py RENDER_CHATS [FOLDER]     FOLDER: trl's chat_templates, if it is not installed
 """
@@ -13,6 +14,14 @@ from pathlib import Path
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
+# Templates whose training template never renders a conversation as the template itself does
+OTHER_TEXTS = {'glm4moe', 'llava_next'}
+# Conversations that Roll refuses, because their turns cannot be told apart
+UNCLEAR = {'gptoss': 10, 'diffusion_gemma': 1, 'qwen3_8': 1, 'nemotron_3_5_lightning': 1, 'nemotron_3_nano': 1,
+           'nemotron_3_super': 1, 'nemotron_3_ultra': 1}
+# Conversations with tools in which the prompt does not have the mark that begins the turn after a tool's answer, so
+# that Roll teaches this mark
+MARK_TAUGHT = {('diffusion_gemma', 31), ('diffusion_gemma', 32), ('diffusion_gemma', 33)}
 # Families of the templates that must all be there. Others in the folder are compared too.
 FAMILIES = ('llama3', 'llama3_1', 'qwen2_5', 'qwen3', 'qwen3_5_think', 'gemma', 'gemma3', 'phi3',
             'cohere2', 'deepseekv3', 'glm4moe', 'gptoss')
@@ -174,19 +183,81 @@ def templates(folder):
     return {name: re.sub(r'strftime_now\([^)]*\)', f"'{TIME}'", text) for name, text in files.items()}
 
 
+def rendered(program, inputs):
+    lines = ''.join(json.dumps(one) + '\n' for one in inputs)
+    out = subprocess.run([program], input=lines, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in out.stdout.splitlines()]
+
+
+def joined(spans):
+    """Returns the spans without those that are empty; spans that touch each other become one."""
+    found = []
+    for begin, end in spans:
+        if found and found[-1][1] == begin:
+            found[-1][1] = end
+        elif begin < end:
+            found.append([begin, end])
+    return found
+
+
+def is_turn(text, turn, span, prompts):
+    """Checks a turn against trl's span. trl also teaches a part of the prompt in some templates, such as the line end
+    after `<|im_start|>assistant` of Qwen 2.5. Generation begins after the prompt, so Roll does not teach it."""
+    taught = text.encode()[span[0]:turn[0]].decode()
+    return turn[1] == span[1] and turn[0] >= span[0] and any(taught in prompt for prompt in prompts)
+
+
+def prompts_of(template, record):
+    """Returns the last 80 characters of each text that asks for a message of the assistant."""
+    messages = record['messages']
+    asked = [messages[:i] for i, one in enumerate(messages) if i and one['role'] == 'assistant']
+    texts = [reference(template, {**record, 'messages': some}, True)[0] for some in [*asked, [said('user', 'a')]]]
+    return [text[-80:] for text in texts if text is not None]
+
+
+def compare_turns(program, files, records):
+    """Compares turns with the spans of the training templates, where both templates write the same text."""
+    wrong, same, shorter = [], 0, 0
+    for name in sorted(files):
+        training = files.get(name + '_training')
+        if training is None:
+            continue
+        made = rendered(program, [{'template': files[name], 'tokens': TOKENS, 'record': record,
+                                   'train_on': 'assistant'} for record in records])
+        refused = compared = 0
+        for number, (record, ours) in enumerate(zip(records, made, strict=True)):
+            text, spans = reference(training, record, False)
+            if text is None or reference(files[name], record, False)[0] != text:
+                continue
+            compared += 1
+            if 'error' in ours:
+                refused += 1
+                continue
+            prompts = prompts_of(files[name], record)
+            turns, spans = joined(ours['learned']), joined(in_bytes(text, spans))
+            right = len(turns) == len(spans) and all(is_turn(text, *both, prompts) for both in zip(turns, spans))
+            if right == ((name, number) in MARK_TAUGHT):
+                wrong.append(f'{name}, conversation {number}: turns {turns}, trl {spans}')
+            same += turns == spans
+            shorter += turns != spans
+        if refused != UNCLEAR.get(name, 0):
+            wrong.append(f'{name}: {refused} conversations refused, not {UNCLEAR.get(name, 0)}')
+        if (compared == 0) != (name in OTHER_TEXTS):
+            wrong.append(f'{name}: {compared} conversations compared')
+    print(f'turns: {same} equal, {shorter} equal but for the end of the prompt, {len(wrong)} wrong')
+    return wrong
+
+
 def compare(program, files, records, prompts):
-    cases, lines = [], []
+    cases, inputs = [], []
     for name, template in files.items():
         for number, record in enumerate(records):
             for prompt in prompts:
                 cases.append((name, number, prompt, template, record))
-                lines.append(json.dumps({'template': template, 'tokens': TOKENS, 'record': record,
-                                         'prompt': prompt}))
-    out = subprocess.run([program], input='\n'.join(lines) + '\n', capture_output=True, text=True, check=True)
+                inputs.append({'template': template, 'tokens': TOKENS, 'record': record, 'prompt': prompt})
     same = refused = 0
     wrong = []
-    for (name, number, prompt, template, record), line in zip(cases, out.stdout.split('\n'), strict=False):
-        made = json.loads(line)
+    for (name, number, prompt, template, record), made in zip(cases, rendered(program, inputs), strict=True):
         text, spans = reference(template, record, prompt)
         if text is None:
             refused += 1
@@ -213,7 +284,9 @@ def main():
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else package and package / 'chat_templates'
     if folder is None:
         sys.exit('chat_oracle: trl is missing; packaging/setup --oracle installs it')
-    wrong = compare(sys.argv[1], templates(folder), conversations(), (False, True))
+    files = templates(folder)
+    wrong = compare(sys.argv[1], files, conversations(), (False, True))
+    wrong += compare_turns(sys.argv[1], files, conversations())
     snippets = {repr(snippet): snippet for snippet in SNIPPETS}
     wrong += compare(sys.argv[1], snippets, conversations()[:1], (False,))
     for line in wrong[:30]:

@@ -87,7 +87,8 @@ class Turns : public testing::Test {
     std::string learned(const std::string& source, const std::string& record,
                         TrainOn train_on = TrainOn::Assistant) {
         Arena arena(Limits{}.memory);
-        ModelTemplate model{need_value(Template::parse(source)), {}, {}, {}, "t.jinja"};
+        ModelTemplate model{
+            need_value(Template::parse(source)), {}, {{"eos_token", "<end>"}}, {}, "t.jinja"};
         const auto conversation =
             conversation_of(need_value(read_json(record, arena)), Form::Messages, arena);
         if (!conversation) return conversation.error().message;
@@ -126,6 +127,37 @@ TEST_F(Turns, AreFoundIfTheLastOneIsWrittenInAnotherWay) {
         "{% if loop.last and m.role == 'assistant' %}[]{% endif %}{{ m.content }};{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}";
     EXPECT_EQ(learned(last, two_), "b;|[]dé;");
+}
+
+// as Phi-3's template
+TEST_F(Turns, EndBeforeAnEosTokenThatOnlyTheLastOneHas) {
+    const std::string once =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% else %}{{ eos_token }}{% endif %}";
+    EXPECT_EQ(learned(once, two_), "b;|dé;<end>");
+}
+
+// as DeepSeek's template, whose prompt begins a thought that old answers do not have
+TEST_F(Turns, BeginWhereThePromptAndTheTextPart) {
+    const std::string thinks =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}<assistant><think>{% endif %}";
+    EXPECT_EQ(learned(thinks, two_), "b;|dé;");
+    std::string tags = two_;
+    tags.replace(tags.find("\"b\""), 3, "\"<tt>\"");
+    EXPECT_EQ(learned(thinks, tags), "<tt>;|dé;");
+}
+
+TEST_F(Turns, TheFirstMessageMayBeTheAssistants) {
+    const std::string first =
+        R"({"messages": [{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]})";
+    EXPECT_EQ(learned("S;" + plain_, first), "b;");
+    EXPECT_EQ(learned("{% for m in messages %}<{{ m.role }}{{ loop.index }}>{{ m.content }}"
+                      "{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}",
+                      first),
+              "cannot tell the turn of message 1 apart in the text of t.jinja: its text does not "
+              "begin with the prompt that the template writes; use a template with "
+              "{% generation %}");
 }
 
 TEST_F(Turns, ThatCannotBeToldApartAreRefused) {

@@ -128,7 +128,10 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     restore_newest();
     recall_left_out();
     judge_.check(metrics());
-    use_metrics(state_, spec_.best.name, spec_.early_stop.metric.name);
+    const auto judged = [](const spec::MetricSpec& metric) {
+        return checkpoint::Best{.metric = metric.name, .higher = metric.higher};
+    };
+    use_metrics(state_, judged(spec_.best), judged(spec_.early_stop.metric));
     part_.emplace(*step_, model_, mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule),
                   rank_, spec_.checkpoint_buffer_mib << 20);
     const std::uint64_t bytes = checkpoint_bytes();

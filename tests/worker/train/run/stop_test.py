@@ -33,7 +33,7 @@ class StopTest(RankCase):
         self.assertEqual(left, [f'step-{best:08}.1-1', f'step-{last:08}.1-1'])
         state = self.state(run, last)
         self.assertEqual((state['best_step'], state['stale_validations']), (best, 3))
-        self.assertEqual(state['best'], {'metric': 'valid_loss', 'value': losses[best]})
+        self.assertEqual(state['best'], {'metric': 'valid_loss', 'value': losses[best], 'mode': 'min'})
         # If it is resumed as another job, it trains on.
         job = self.run_whole(2, 1, self.overfitting(kind='resume', train__early_stop={'patience': 3}),
                              reversed(run.published[-1:]), kind='resume')
@@ -86,7 +86,7 @@ class StopTest(RankCase):
         self.assertIn(f'stopped early at step {last}: none of the last 3 values of valid_perplexity/other improved',
                       run.log())
         state = self.state(run, last)
-        self.assertEqual(state['best'], {'metric': 'valid_bits_per_byte/other', 'value': bits[best]})
+        self.assertEqual(state['best'], {'metric': 'valid_bits_per_byte/other', 'value': bits[best], 'mode': 'min'})
         self.assertEqual((state['best_step'], state['stale_validations']), (best, 3))
         # An attempt that begins anew at an earlier checkpoint counts on from there.
         again = self.run_whole(1, 2, document, [pair for pair in run.published if pair[0] == last - 5])
