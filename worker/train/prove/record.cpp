@@ -22,13 +22,13 @@ at::Tensor box_of(at::Tensor tensor, const layout::Shape& begin, const layout::S
     return tensor;
 }
 
-// The strides of two tensors that have the same sizes.
+// The strides of two tensors `to` and `from`, and their common sizes.
 struct Walk {
     at::IntArrayRef sizes, to, from;
 };
 
-// Copies each element of `from` to the place of an element of `to` that is NaN. Returns false if an
-// element of `to` was not NaN, and differs from the element of `from`, which is not NaN either.
+// Replaces each NaN in `to` by the element of `from` at the same place. Returns false if two
+// elements at the same place differ and neither is NaN.
 template <class T>
 bool fill_in(T* to, const T* from, const Walk& walk) {
     if (walk.sizes.empty()) {
@@ -42,7 +42,7 @@ bool fill_in(T* to, const T* from, const Walk& walk) {
     return equal;
 }
 
-// A loop of our own, because tensor operations on thousands of small tensors took longer than the
+// Do not use tensor operations here: for thousands of small tensors, they took longer than the
 // training steps that a test compares.
 bool fill_in(const at::Tensor& to, const at::Tensor& from) {
     bool equal = true;
