@@ -1,5 +1,7 @@
 #include "cli/foreign_data.hpp"
 
+#include <fstream>
+
 #include <fmt/format.h>
 
 #include "cli/foreign_stage.hpp"
@@ -177,6 +179,26 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
     return files;
 }
 
+// Returns true if the file has more lines than this. Reads no further than necessary.
+bool has_more_lines(const std::string& path, double lines) {
+    std::ifstream file(path);
+    double count = 0;
+    for (std::string line; count <= lines && std::getline(file, line);) ++count;
+    return count > lines;
+}
+
+// Refuses max_samples if a file has more samples, because Roll trains on whole files.
+void read_max_samples(const Config& config, const std::vector<std::string>& files) {
+    const auto most = config.number("max_samples");
+    for (const std::string& path : files) {
+        if (!most || !has_more_lines(path, *most)) continue;
+        return config.refuse("max_samples",
+                             fmt::format("is {0}, but {1} has more lines; cut the file: head -n "
+                                         "{0} {1}",
+                                         *most, path));
+    }
+}
+
 }  // namespace
 
 void read_data(const Config& config) {
@@ -196,6 +218,8 @@ void read_data(const Config& config) {
         for (std::string& path : files_of(config, "dataset", *info)) train.push_back(path);
         for (std::string& path : files_of(config, "eval_dataset", *info)) valid.push_back(path);
     }
+    read_max_samples(config, train);
+    read_max_samples(config, valid);
     if (!train.empty()) config.set("data.train", train);
     const bool sized = config.document.contains(Json::json_pointer("/train/seq_length"));
     if (!sized && is_of_trl(config))

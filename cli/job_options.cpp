@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "common/number.hpp"
 #include "common/spec/units.hpp"
 #include "common/yaml/yaml.hpp"
 
@@ -86,7 +87,8 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
         "--verify-data", [&options] { options.sets.emplace_back("data.verify=true"); },
         "Read and check all training data before the first step: data.verify");
     app.add_option("--after", options.after,
-                   "Start after job ID: ok:ID, any:ID, failed:ID or exported:ID; repeatable")
+                   "Start after job ID: ok:ID, any:ID, failed:ID or exported:ID; ID may be `last` "
+                   "or a name; repeatable")
         ->allow_extra_args(false);
     app.add_option("--begin", options.begin, "Earliest start: 2026-11-22T08:00:00Z, or +2h");
     app.add_option("--deadline", options.deadline,
@@ -95,7 +97,8 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
                    "Submit a job per index: 0-15 or 1,4-9; 0-15%4 runs at most 4 at once");
     app.add_option("--cron", options.cron, "Repeat on a schedule, in UTC: '30 3 * * 1-5', @daily");
     app.add_option("--account", options.account, "Account whose quota and fair share the job uses");
-    app.add_option("--into", options.into, "ID of the job group to add the job to (rollctl open)");
+    app.add_option("--into", options.into,
+                   "Job group to add the job to (rollctl open): ID, name or `last`");
     app.add_option("--secret", options.secrets,
                    "Secret to put into the job's environment (rollctl secret); repeatable")
         ->allow_extra_args(false);
@@ -129,6 +132,12 @@ Result<Time> parse_when(const std::string& text, Time now) {
 static Json number_json(double number) {
     const bool whole = number == std::floor(number) && std::abs(number) < 1e6;
     return whole ? Json(static_cast<int>(number)) : Json(number);
+}
+
+// Returns the number of a job as JSON, or the text if it is not a number.
+static Json number_or_text(const std::string& text) {
+    const auto number = parse_number<std::uint64_t>(text);
+    return number ? Json(*number) : Json(text);
 }
 
 // Sets the variables of --env in the document's `env`.
@@ -173,7 +182,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     if (!options.time.empty()) resource("time", options.time);
     if (!options.name.empty()) document["name"] = options.name;
     if (!options.account.empty()) document["account"] = options.account;
-    if (options.into) document["into"] = *options.into;
+    if (!options.into.empty()) document["into"] = number_or_text(options.into);
     if (!options.array.empty()) document["array"] = options.array;
     if (!options.cron.empty()) document["cron"] = options.cron;
     for (const auto& [key, text] :

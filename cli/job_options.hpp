@@ -20,7 +20,7 @@ namespace roll::cli {
 // Options of a job. An option that is set overrides the job file.
 struct JobOptions {
     std::vector<std::string> sets;   // values of --set, such as "a.b=value"
-    std::vector<std::string> after;  // dependencies such as "ok:ID"
+    std::vector<std::string> after;  // dependencies such as "ok:ID" or "ok:last"
     std::vector<std::string> secrets;
     // "NAME=value", or "NAME" to copy the value from the environment of rollctl
     std::vector<std::string> env;
@@ -37,7 +37,7 @@ struct JobOptions {
     std::string array;
     std::string cron;
     std::string account;
-    std::optional<int> into;
+    std::string into;  // job group: a number or a selector such as "last"
     std::optional<int> priority;
     std::optional<int> slots;
     std::optional<double> gpus;  // GPUs per node; 0.5 is half of one GPU

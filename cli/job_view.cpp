@@ -24,11 +24,16 @@ Json progress_of(const Json& job) {
     return Json::parse(progress.get<std::string>(), nullptr, false);
 }
 
-// Returns a value of `usage` of an attempt or a job for people: a size for memory_peak, a duration
-// for other keys. Returns "" if the value is unknown.
+// Returns a value of `usage` of an attempt or a job for people: a size for memory_peak and the
+// disk, a duration for other keys. "disk" is what was read and written together. Returns "" if the
+// value is unknown.
 std::string usage_text(const Json& row, const std::string& key) {
     const Json usage = row.value("usage", Json());
-    const Json value = usage.is_object() ? usage.value(key, Json()) : Json();
+    if (!usage.is_object()) return "";
+    if (key == "disk" && usage.contains("disk_read"))
+        return spec::size_text(usage.value("disk_read", std::int64_t{0}) +
+                               usage.value("disk_written", std::int64_t{0}));
+    const Json value = usage.value(key, Json());
     if (!value.is_number()) return "";
     if (key == "memory_peak") return spec::size_text(value.get<std::int64_t>());
     const double seconds = value.get<double>();
@@ -45,7 +50,8 @@ std::string attempts_text(const Json& attempts, const Look& look) {
         const std::string took =
             started ? duration_text(seconds_between(*started, ended.value_or(look.now))) : "";
         rows.push_back({field_text(attempt, "attempt"), field_text(attempt, "token"), state, took,
-                        usage_text(attempt, "cpu_seconds"), usage_text(attempt, "memory_peak"),
+                        usage_text(attempt, "cpu_seconds"), usage_text(attempt, "gpu_seconds"),
+                        usage_text(attempt, "memory_peak"), usage_text(attempt, "disk"),
                         field_text(attempt, "nodes"), field_text(attempt, "exit_code"),
                         field_text(attempt, "reason")});
     }
@@ -54,7 +60,9 @@ std::string attempts_text(const Json& attempts, const Look& look) {
                   {"STATE"},
                   {"TIME", true},
                   {"CPU", true},
+                  {"GPU", true},
                   {"MEMORY", true},
+                  {"DISK", true},
                   {"NODES"},
                   {"EXIT", true},
                   {"REASON"}},
@@ -233,7 +241,7 @@ const Fields& job_fields() {
                           "started_at", "ended_at",   "exit_code",   "waiting",    "output",
                           "attempt",    "nodes",      "source_job",  "export_job", "after",
                           "resources",  "labels",     "progress",    "time",       "info",
-                          "usage",      "cpu_time",   "memory_peak", "gpu_time"}};
+                          "usage",      "cpu_time",   "memory_peak", "gpu_time",   "disk"}};
     return kFields;
 }
 
@@ -242,7 +250,7 @@ std::vector<std::string> asked_fields(const Format& format) {
     static const std::vector<std::string> kInfo = {"state", "waiting", "progress", "reason",
                                                    "export_job"};
     const std::vector<std::string> own = {"id", "name", "kind", "state", "time", "nodes", "info"};
-    static const std::set<std::string> kUsage = {"cpu_time", "memory_peak", "gpu_time"};
+    static const std::set<std::string> kUsage = {"cpu_time", "memory_peak", "gpu_time", "disk"};
     std::set<std::string> asked;
     for (const std::string& field : format.fields.empty() ? own : format.fields) {
         if (field == "time")
@@ -263,7 +271,7 @@ static std::string job_cell(const Json& job, const std::string& field, const Loo
     if (field == "info") return info_text(job);
     if (field == "cpu_time") return usage_text(job, "cpu_seconds");
     if (field == "gpu_time") return usage_text(job, "gpu_seconds");
-    if (field == "memory_peak") return usage_text(job, field);
+    if (field == "memory_peak" || field == "disk") return usage_text(job, field);
     if (field.ends_with("_at")) return time_field_text(job, field, look.local);
     if (field.starts_with("progress."))
         return deep_field_text({{"progress", progress_of(job)}}, field);

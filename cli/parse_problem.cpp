@@ -27,6 +27,8 @@ std::string validation_text(const std::string& message) {
     static const std::regex kMember(R"((--[a-z-]+): (\S*) not in \{(.*)\})");
     static const std::regex kRange(R"((--[a-z-]+): Value (\S*) not in range (\S+) to (\S+))");
     std::smatch parts;
+    if (message.ends_with(": " + kEmptyValue))
+        return message.substr(0, message.find(": ")) + " " + kEmptyValue;
     if (std::regex_match(message, parts, kMember)) {
         const auto known = split_at(parts.str(3), ',');
         return fmt::format("{} is {}; allowed: {}{}", parts.str(1), parts.str(2),

@@ -2,6 +2,7 @@
 // attempt is the part of the attempt on one worker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace roll {
@@ -12,7 +13,20 @@ struct Usage {
     std::int64_t wall_ms = 0;      // longest time that a member ran
     // GPUs x time, summed over all members; a share of a GPU counts as a share
     std::int64_t gpu_ms = 0;
+    // bytes that all members read from volumes and wrote to files; a cached page is not read again
+    std::int64_t disk_read = 0;
+    std::int64_t disk_written = 0;
     friend bool operator==(const Usage&, const Usage&) = default;
 };
+
+// Largest values of `disk_read` and `disk_written` of a member, 1 PiB. Larger counts are reported
+// as this value, which keeps sums over the members in range.
+constexpr std::int64_t kDiskBytesMax = std::int64_t{1} << 50;
+
+// Returns the smallest value of the usage, which must not be negative.
+inline std::int64_t lowest(const Usage& usage) {
+    return std::min({usage.cpu_ms, usage.memory_peak, usage.wall_ms, usage.gpu_ms, usage.disk_read,
+                     usage.disk_written});
+}
 
 }  // namespace roll

@@ -140,6 +140,12 @@ Result<int> run_version(const Context& context);
 // Fails with NotFound if the job has neither.
 Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
 
+// Replaces selectors in `after` ("ok:last", "any:NAME") and `into` ("last", "NAME") of a job
+// document by numbers of jobs. A selector must select one job. In `after`, a task of an array means
+// the whole array; in `into`, a job of a group means its group. Connects to rolld only if there is
+// a selector.
+Result<void> replace_selectors(const Context& context, Json& document);
+
 // Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the
 // program cannot be started.
 Error become(const std::string& program, const std::vector<std::string>& arguments);

@@ -71,6 +71,11 @@ void print_queued(const Context& context, const SubmitOptions& options, const Js
             print(fmt::format("{}\n", id + task));
         return;
     }
+    if (spec.open) {
+        print(fmt::format("job group {} {} is open\n", id, spec.name));
+        say(fmt::format("  next: rollctl submit --into {0} ..., then rollctl close {0}", id));
+        return;
+    }
     const auto jobs = reply.value("jobs", std::uint64_t{1});
     const std::string which =
         jobs == 1 ? fmt::format("job {}", id) : fmt::format("jobs {}-{}", id, id + jobs - 1);
@@ -185,6 +190,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     for (Source& source : sources) {
         ROLL_TRY_VOID(apply_options(environment, source));
         ROLL_TRY_VOID(apply_options(options.job, source));
+        ROLL_TRY_VOID(replace_selectors(context, source.document));
         for (std::string& note : notes_of(source)) {
             if (!options.quiet) say(note);
             notes.push_back(std::move(note));
@@ -265,6 +271,22 @@ Result<int> run_open(const Context& context, const SubmitOptions& options,
     return submit_specs(context, options, specs);
 }
 
+// Fails with InvalidArgument if the job has a checkpoint of a later step than the last step of the
+// job that resumes it.
+static Result<void> check_steps(const Json& job, Json document,
+                                const std::vector<std::string>& sets) {
+    for (const std::string& assignment : sets) ROLL_TRY_VOID(set_key(document, assignment));
+    const Json steps = document.value(Json::json_pointer("/train/steps"), Json());
+    std::int64_t newest = 0;
+    for (const Json& one : job.value("checkpoints", Json::array()))
+        newest = std::max(newest, one.value("step", std::int64_t{0}));
+    if (!steps.is_number_integer() || steps >= newest) return {};
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("train.steps is {}; allowed: at least {}, the step of the newest "
+                            "checkpoint of job {}",
+                            steps.get<std::int64_t>(), newest, field_text(job, "id")));
+}
+
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
@@ -277,6 +299,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
             ErrorCode::InvalidArgument,
             fmt::format("job {} is not a training job; resume continues only training jobs", id));
     }
+    ROLL_TRY_VOID(check_steps(job, document, options.job.sets));
     document["kind"] = "resume";
     document["resume"] = {{"job", id}};
     document["hold"] = false;

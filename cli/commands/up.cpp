@@ -131,8 +131,12 @@ Result<int> run_up(const Context& context, const UpOptions& options) {
     say(fmt::format("rolld runs (process {}), state in {}", field_text(version, "pid"),
                     state.root().string()));
     for (const Json& node : nodes) {
-        say(fmt::format("worker {} with {} slots and {} GPUs", field_text(node, "node"),
-                        field_text(node, "slots"), field_text(node, "gpus")));
+        const auto amount = [&](const char* key, const char* unit) {
+            const auto number = node.value(key, std::int64_t{0});
+            return fmt::format("{} {}{}", number, unit, number == 1 ? "" : "s");
+        };
+        say(fmt::format("worker {} with {} and {}", field_text(node, "node"),
+                        amount("slots", "slot"), amount("gpus", "GPU")));
     }
     say("  next: rollctl submit FILE, or rollctl submit -- PROGRAM ARGUMENT...");
     return 0;

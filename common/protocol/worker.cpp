@@ -32,7 +32,9 @@ static JsonText text_of(const Usage& usage) {
         .add("cpu_ms", usage.cpu_ms)
         .add("memory_peak", usage.memory_peak)
         .add("wall_ms", usage.wall_ms)
-        .add("gpu_ms", usage.gpu_ms);
+        .add("gpu_ms", usage.gpu_ms)
+        .add("disk_read", usage.disk_read)
+        .add("disk_written", usage.disk_written);
 }
 
 static JsonText text_of(const RunningAttempt& running) {
@@ -67,8 +69,7 @@ static Result<void> set_phase(const std::string& phase, const std::string& outco
 }
 
 static Result<Usage> read_usage(const Json& json, const std::string& path) {
-    // limit of each value: about a thousand years. With this limit, sums over an attempt's members
-    // cannot overflow.
+    // limit of each time, about a thousand years; keeps sums over an attempt's members in range
     constexpr std::int64_t kMillisMax = std::int64_t{1} << 45;
     JsonReader r(json, path);
     Usage usage;
@@ -76,10 +77,12 @@ static Result<Usage> read_usage(const Json& json, const std::string& path) {
     usage.memory_peak = r.get<std::int64_t>("memory_peak");
     usage.wall_ms = r.get<std::int64_t>("wall_ms");
     usage.gpu_ms = r.get<std::int64_t>("gpu_ms");
+    usage.disk_read = r.get_or("disk_read", std::int64_t{0});
+    usage.disk_written = r.get_or("disk_written", std::int64_t{0});
     ROLL_TRY_VOID(r.finish_lenient());
-    const bool fits = std::min({usage.cpu_ms, usage.memory_peak, usage.wall_ms, usage.gpu_ms}) >= 0;
-    if (!fits || std::max({usage.cpu_ms, usage.wall_ms, usage.gpu_ms}) > kMillisMax ||
-        usage.memory_peak > spec::kMemoryMax)
+    if (lowest(usage) < 0 || std::max({usage.cpu_ms, usage.wall_ms, usage.gpu_ms}) > kMillisMax ||
+        usage.memory_peak > spec::kMemoryMax ||
+        std::max(usage.disk_read, usage.disk_written) > kDiskBytesMax)
         return fail(ErrorCode::Corrupt, path + ": a number is too large or negative");
     return usage;
 }

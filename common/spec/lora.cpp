@@ -155,7 +155,7 @@ std::vector<Problem> lora_problems(const Json& document) {
     if (!model.contains("from"))
         problems.push_back(
             {"train.lora", "needs a trained model; set model.from to a model's directory"});
-    if (model.contains("vocab_size"))
+    if (model.contains("from") && model.contains("vocab_size"))
         problems.push_back(
             {"model.vocab_size",
              "cannot be used with train.lora, because PEFT's adapters do not add rows to the "

@@ -94,11 +94,14 @@ std::vector<JsonText> put(const core::SecretNames& names) {
     return all;
 }
 JsonText put(const core::Usage& usage) {
-    return JsonText()
-        .add("cpu_ms", usage.cpu_ms)
-        .add("memory_peak", usage.memory_peak)
-        .add("wall_ms", usage.wall_ms)
-        .add("gpu_ms", usage.gpu_ms);
+    JsonText text = JsonText()
+                        .add("cpu_ms", usage.cpu_ms)
+                        .add("memory_peak", usage.memory_peak)
+                        .add("wall_ms", usage.wall_ms)
+                        .add("gpu_ms", usage.gpu_ms);
+    if (usage.disk_read != 0) text.add("disk_read", usage.disk_read);
+    if (usage.disk_written != 0) text.add("disk_written", usage.disk_written);
+    return text;
 }
 std::vector<JsonText> put(const std::vector<core::Place>& places) {
     std::vector<JsonText> all;
@@ -164,6 +167,8 @@ void take(const Json& json, core::Usage& usage) {
     json.at("memory_peak").get_to(usage.memory_peak);
     json.at("wall_ms").get_to(usage.wall_ms);
     json.at("gpu_ms").get_to(usage.gpu_ms);
+    usage.disk_read = json.value("disk_read", std::int64_t{0});
+    usage.disk_written = json.value("disk_written", std::int64_t{0});
 }
 void take(const Json& json, std::vector<core::Place>& places) {
     for (const Json& item : json) {

@@ -46,7 +46,9 @@ Json usage_json(const core::Usage& usage) {
     if (usage == core::Usage{}) return nullptr;
     Json json = {{"cpu_seconds", seconds_of(usage.cpu_ms)},
                  {"memory_peak", usage.memory_peak},
-                 {"wall_seconds", seconds_of(usage.wall_ms)}};
+                 {"wall_seconds", seconds_of(usage.wall_ms)},
+                 {"disk_read", usage.disk_read},
+                 {"disk_written", usage.disk_written}};
     if (usage.gpu_ms > 0) json["gpu_seconds"] = seconds_of(usage.gpu_ms);
     return json;
 }
@@ -59,6 +61,8 @@ Json usage_json(const core::Job& job) {
         sum.memory_peak = std::max(sum.memory_peak, attempt.usage.memory_peak);
         sum.wall_ms += attempt.usage.wall_ms;
         sum.gpu_ms += attempt.usage.gpu_ms;
+        sum.disk_read += attempt.usage.disk_read;
+        sum.disk_written += attempt.usage.disk_written;
     }
     return usage_json(sum);
 }

@@ -24,17 +24,11 @@ from urllib.parse import quote
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'tests/e2e'))
+from bench_parts import processor_s  # noqa: E402
 from browser import Browser  # noqa: E402
 
-TICKS = os.sysconf('SC_CLK_TCK')
 TARGETS = ('jobs?limit=100&fields=id,name,kind,user,state,held,cancelling,priority,started_at,ended_at,submitted_at,'
            'reason,waiting,nodes,array,progress&reverse=1&fold=1 totals')
-
-
-def processor_s(pid):
-    with open(f'/proc/{pid}/stat', encoding='ascii') as file:
-        fields = file.read().rsplit(')', 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 class Site:

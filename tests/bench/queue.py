@@ -27,7 +27,7 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT / 'tests/e2e')  # replaces this folder, in which queue.py would hide Python's own queue
-from bench_parts import run_parts  # noqa: E402
+from bench_parts import processor_s, run_parts  # noqa: E402
 import slurm_cluster  # noqa: E402
 
 MANY = 100_000
@@ -327,8 +327,11 @@ def guests(options, rounds=5, jobs=3000):
                                for name, ms in re.findall(r'(p50|p99) ([\d.]+) ms', times)}
                     folder = pathlib.Path(outputs, f'{turn}-{half_open}')
                     folder.mkdir()
+                    before = processor_s(cluster.rolld.pid)
                     rate = cluster.text('drain', jobs, folder)
                     figures['drain, jobs a second'] = float(re.search(r'drain: (\d+)', rate)[1])
+                    figures["drain, rolld's ms of processor a job"] = 1000 / jobs * (
+                        processor_s(cluster.rolld.pid) - before)
                     rate = cluster.text('fill', MANY)
                     figures['100,000 submits, a second'] = float(re.search(r': (\d+) a second', rate)[1])
                     for name, ms in cluster.bench('submit', 500, 1, quiet=True).items():

@@ -170,6 +170,7 @@ TEST_F(ForeignFile, EpochsCountWithoutSteps) {
 }
 
 TEST_F(ForeignFile, EachProblemIsNamed) {
+    std::ofstream(base + "/data/wiki.jsonl") << "{}\n{}\n{}\n";
     const std::vector<std::tuple<const char*, const char*, const char*>> cases{
         {"learnin_rate", "1",
          "is not a key of the HuggingFace Trainer, TRL, LLaMA-Factory or mcore_adapter; did "
@@ -181,6 +182,8 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         {"dataset", R"("hub")", "names hub, which is not a local file"},
         {"dataset", R"("array")", "to convert it to .jsonl, run: jq -c"},
         {"dataset_dir", R"("nowhere")", "nowhere/dataset_info.json"},
+        {"max_samples", "2", "is 2, but "},
+        {"max_samples", R"("few")", R"(is "few"; allowed: a number)"},
         {"val_size", "100", "is 100, a number of samples"},
         {"per_device_train_batch_size", "0", "is 0; allowed: a positive integer"},
         {"gradient_accumulation_steps", "1.5", "is 1.5; allowed: a positive integer"},
@@ -198,6 +201,9 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         EXPECT_NE(problems(changed).find(message), std::string::npos)
             << key << ": " << problems(changed);
     }
+    Json enough = config();
+    enough["max_samples"] = 3;
+    EXPECT_EQ(problems(enough), "") << "no file has more";
 }
 
 TEST_F(ForeignFile, TheMetricOfTheBestModelDecides) {

@@ -1,8 +1,16 @@
-"""The command line of a bench with parts. It runs the parts that are named, or all."""
+"""What benches share: the command line of a bench with parts, and the processor time of a process."""
 import argparse
+import os
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def processor_s(pid):
+    """Returns the seconds of processor time that a process has used."""
+    with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+        fields = file.read().rsplit(')', 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
 
 
 def run_parts(parts, about, add_options):

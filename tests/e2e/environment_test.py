@@ -53,6 +53,8 @@ class Environment(RollTest):
         for words, says in (
                 (['--env', 'NOT_SET'], '--env is NOT_SET; allowed: NAME=VALUE, or the NAME of a variable that is set'),
                 (['--env', '=x'], '--env is "=x"; allowed: NAME=VALUE'),
+                (['--container', ''], '--container is empty; give a value, or leave the option out'),
+                (['--key', ''], '--key is empty'),
                 (['--export', 'some'], 'export_env is "some"; allowed: default, all or none'),
                 (['--workdir', 'nowhere'], f'workdir is {self.work}/nowhere, which does not exist'),
                 (['--output', 'a-%z'], 'stdout is "a-%z", and %z is no specifier; allowed: %% %A %a'),

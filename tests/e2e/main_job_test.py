@@ -112,6 +112,10 @@ class MainJob(RollTest):
                                           checkpoint__every=10))
         self.wait_done(whole)
         self.wait_done(half)
+        fewer = self.ctl('resume', half, '--set', 'train.steps=15', check=False)
+        self.assertEqual((fewer.returncode, fewer.stdout), (2, ''))
+        self.assertIn(f'train.steps is 15; allowed: at least 20, the step of the newest checkpoint of job {half}',
+                      fewer.stderr)
         more = self.submit_resume(half, 'train.steps=30')
         longer = self.submit(self.train_job('longer', steps=30, export='none'))
         self.wait_done(more)

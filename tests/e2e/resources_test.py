@@ -60,8 +60,10 @@ class Resources(RollTest):
     def test_what_an_attempt_used_is_kept_over_a_restart(self):
         self.up()
         work = "x = b'x' * (100 << 20); print(sum(range(2_000_000)))"
-        job = self.submit('--', 'sh', '-c', f'python3 -c "{work}"')
+        file = os.path.join(self.work, 'written')
+        job = self.submit('--', 'sh', '-c', f'python3 -c "{work}"; sh -c "head -c 30M /dev/zero > {file}"')
         usage = self.wait_done(job)['attempts'][0]['usage']
+        self.assertTrue(30 << 20 <= usage['disk_written'] < 40 << 20, usage)
         self.assertGreater(usage['cpu_seconds'], 0.02)
         self.assertGreater(usage['memory_peak'], 100 << 20)
         self.assertLess(usage['memory_peak'], 400 << 20)
@@ -69,9 +71,10 @@ class Resources(RollTest):
         self.kill_rolld()
         super().up()
         self.assertEqual(self.show(job)['attempts'][0]['usage'], usage)
-        self.assertRegex(self.ctl('show', job).stdout, r'CPU +MEMORY.*\n.*s +1\d\d(\.\d)? MiB')
-        shown = self.ctl('jobs', '-a', '-o', '{id} {cpu_time} {memory_peak} {usage.memory_peak}').stdout
-        self.assertRegex(shown, rf'^{job} [\d.]+s [\d.]+ MiB {usage["memory_peak"]}\n$')
+        self.assertRegex(self.ctl('show', job).stdout,
+                         r'CPU +MEMORY +DISK.*\n.*s +1\d\d(\.\d)? MiB +3\d(\.\d)? MiB')
+        shown = self.ctl('jobs', '-a', '-o', '{id} {cpu_time} {memory_peak} {disk} {usage.memory_peak}').stdout
+        self.assertRegex(shown, rf'^{job} [\d.]+s [\d.]+ MiB [\d.]+ MiB {usage["memory_peak"]}\n$')
         events = [event for event in self.events(job) if event['kind'] == 'member_ended']
         self.assertEqual(len(events), 1)
 

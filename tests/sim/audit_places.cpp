@@ -106,6 +106,8 @@ Usage Auditor::sum_of(const std::vector<core::MemberEnded>& ends) {
         used.memory_peak = std::max(used.memory_peak, end.usage.memory_peak);
         used.wall_ms = std::max(used.wall_ms, end.usage.wall_ms);
         used.gpu_ms += end.usage.gpu_ms;
+        used.disk_read += end.usage.disk_read;
+        used.disk_written += end.usage.disk_written;
     }
     return used;
 }

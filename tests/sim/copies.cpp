@@ -59,7 +59,8 @@ void CopyRules::bury(Copy& copy) const {
         copy.said.push_back(agent::Used{copy.key(),
                                         {.cpu_ms = random_.between(0, 90'000),
                                          .memory_peak = random_.between(1, 6) * kGibibyte,
-                                         .wall_ms = random_.between(1, 90'000)}});
+                                         .wall_ms = random_.between(1, 90'000),
+                                         .disk_written = random_.between(0, 9) * kGibibyte}});
     if (!matched.empty()) copy.said.push_back(agent::Matched{copy.key(), matched});
     copy.said.push_back(agent::Gone{copy.key()});
 }

@@ -33,6 +33,8 @@ void add_usage(Usage& sum, const Usage& usage) {
     sum.memory_peak = std::max(sum.memory_peak, usage.memory_peak);
     sum.wall_ms = std::max(sum.wall_ms, usage.wall_ms);
     sum.gpu_ms += usage.gpu_ms;
+    sum.disk_read += usage.disk_read;
+    sum.disk_written += usage.disk_written;
 }
 
 }  // namespace

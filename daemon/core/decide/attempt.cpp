@@ -33,7 +33,7 @@ Result<Events> on(const State& s, const MemberStarted& in, Time now) {
 }
 
 Result<Events> on(const State& s, const MemberExited& in, Time) {
-    if (std::min({in.usage.cpu_ms, in.usage.memory_peak, in.usage.wall_ms, in.usage.gpu_ms}) < 0)
+    if (lowest(in.usage) < 0)
         return fail(ErrorCode::InvalidArgument,
                     "the usage of an attempt is negative; allowed: 0 or more");
     return end_member(

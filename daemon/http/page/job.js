@@ -159,6 +159,8 @@ const ATTEMPT_COLUMNS = [
   {title: 'CPU', kind: 'number', value: attempt => usage(attempt, used => duration(used.cpu_seconds))},
   {title: 'GPU', kind: 'number', value: attempt => usage(attempt, used => duration(used.gpu_seconds))},
   {title: 'Memory peak', kind: 'number', value: attempt => usage(attempt, used => bytes(used.memory_peak))},
+  {title: 'Disk', kind: 'number',
+    value: attempt => usage(attempt, used => bytes((used.disk_read || 0) + (used.disk_written || 0)))},
   {title: 'Exit', kind: 'number', value: attempt => attempt.exit_code ?? ''},
   {title: 'Reason', kind: 'wide quiet', value: attempt => attempt.reason},
 ];

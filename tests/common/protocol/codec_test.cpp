@@ -66,7 +66,7 @@ TEST(Codecs, TheSamplesHoldWhatTheyShould) {
     EXPECT_EQ(heartbeat->sequence, 18446744073709551615u);
     ASSERT_EQ(heartbeat->running.size(), 2u);
     EXPECT_EQ(heartbeat->running[0].exit_code, 137);
-    EXPECT_EQ(heartbeat->running[0].usage, (Usage{1234, 5678, 90, 12}));
+    EXPECT_EQ(heartbeat->running[0].usage, (Usage{1234, 5678, 90, 12, 4096, 512}));
     EXPECT_EQ(heartbeat->running[0].checkpoints[1].writer, (Token{2, 1}));
     const auto answer = decode_answer(encode(sample_answer()));
     ASSERT_TRUE(answer);
@@ -107,7 +107,8 @@ TEST(Codecs, NumbersThatDoNotFitAreRefused) {
         json["slots"] = slots;
         EXPECT_FALSE(decode_heartbeat(json.dump())) << slots;
     }
-    for (const char* field : {"cpu_ms", "memory_peak", "wall_ms", "gpu_ms"}) {
+    for (const char* field :
+         {"cpu_ms", "memory_peak", "wall_ms", "gpu_ms", "disk_read", "disk_written"}) {
         for (const Json& value : {Json(-1), Json(std::int64_t{1} << 60), Json("4")}) {
             json = *parse_json(encode(sample_heartbeat()));
             json["running"][0]["usage"][field] = value;

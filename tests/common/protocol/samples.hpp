@@ -25,7 +25,7 @@ inline Heartbeat sample_heartbeat() {
     ended.checkpoints = sample_checkpoints();
     ended.exported = "/export/hf";
     ended.progress = R"({"step":10})";
-    ended.usage = {1234, 5678, 90, 12};
+    ended.usage = {1234, 5678, 90, 12, 4096, 512};
     RunningAttempt running;
     running.attempt = {JobId{8}, Token{3, 1}};
     running.phase = Phase::Running;

@@ -72,6 +72,9 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
         ASSERT_EQ(problems.size(), 1U) << pointer;
         EXPECT_EQ(problems[0].path + " " + problems[0].message, expected);
     }
+    Json sizes = good;
+    sizes["model"] = {{"family", "llama"}, {"vocab_size", 300}};
+    EXPECT_EQ(lora_problems(sizes).size(), 1U) << "only that the model is missing";
 }
 
 TEST(LoraSpec, ATargetThatTheModelLacksIsRefusedWithTheNamesThatItHas) {

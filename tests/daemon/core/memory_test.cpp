@@ -103,9 +103,11 @@ TEST_F(Memory, WhatAnAttemptUsedIsTheSumOfItsMembers) {
     const WorkerId a = join("a", 1, 4, 1), b = join("b", 1, 4, 1);
     const JobId id = submit(2, 1);
     const AttemptKey key = desk.attempt(id);
-    desk.tell(MemberExited{a, key, Outcome::Done, 0, "", {}, {1000, 3 * kGibibyte, 5000, 10}});
-    desk.tell(MemberExited{b, key, Outcome::Done, 0, "", {}, {500, 2 * kGibibyte, 7000, 20}});
-    EXPECT_EQ(desk.job(id).past.at(0).usage, (Usage{1500, 3 * kGibibyte, 7000, 30}));
+    desk.tell(
+        MemberExited{a, key, Outcome::Done, 0, "", {}, {1000, 3 * kGibibyte, 5000, 10, 64, 1}});
+    desk.tell(
+        MemberExited{b, key, Outcome::Done, 0, "", {}, {500, 2 * kGibibyte, 7000, 20, 32, 2}});
+    EXPECT_EQ(desk.job(id).past.at(0).usage, (Usage{1500, 3 * kGibibyte, 7000, 30, 96, 3}));
 }
 
 TEST_F(Memory, ANegativeAmountIsRefused) {

@@ -268,6 +268,8 @@ void Guard::reap() {
         ::wait4(pid, &status, 0, &used);
         for (const timeval& time : {used.ru_utime, used.ru_stime})
             cpu_ += std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+        blocks_read_ += used.ru_inblock;
+        blocks_written_ += used.ru_oublock;
         memory_.note_ended(pid, std::int64_t{used.ru_maxrss} * 1024, name);
         take_end(pid, status);
     }
@@ -309,12 +311,17 @@ void Guard::watch_memory() {
     fail_as({App, protocol::kExitOutOfMemory, *reason});
 }
 
-// Reports "usage CPU-MS MEMORY-PEAK WALL-MS".
+// Reports "usage CPU-MS MEMORY-PEAK WALL-MS READ WRITTEN".
 void Guard::tell_usage() {
     if (!started_at_) return;
+    constexpr std::int64_t kBlockBytes = 512;  // the unit of ru_inblock and ru_oublock
+    const auto bytes = [](std::int64_t blocks) {
+        return std::to_string(std::min(blocks, kDiskBytesMax / kBlockBytes) * kBlockBytes);
+    };
     const auto cpu = std::chrono::round<std::chrono::milliseconds>(cpu_);
     talk_.say("usage " + std::to_string(cpu.count()) + " " + std::to_string(memory_.peak()) + " " +
-              std::to_string((boot_now() - *started_at_).count()));
+              std::to_string((boot_now() - *started_at_).count()) + " " + bytes(blocks_read_) +
+              " " + bytes(blocks_written_));
 }
 
 // Runs a program that removes what the attempt left outside of its processes, for at most 20 s.

@@ -9,8 +9,8 @@
 //   descriptor 0  a Unix socket. From roll-worker: a GuardPlan as one line of JSON, with the
 //                 descriptors of each program (its stdin, its report pipe); then "term", "stacks"
 //                 and "kill". To roll-worker: "exit PROGRAM code|signal N", "leash",
-//                 "failed {verdict}", "matched N...", "usage CPU-MS MEMORY-PEAK-BYTES WALL-MS",
-//                 and "gone" as the last line of an attempt.
+//                 "failed {verdict}", "matched N...", "usage CPU-MS MEMORY-PEAK WALL-MS READ
+//                 WRITTEN" in bytes and ms, and "gone" as the last line of an attempt.
 //                 Lines written together arrive together.
 //   descriptor 3  the leash (leash.hpp)
 //   descriptor 4  the reaper's pipe (reaper.hpp)

@@ -82,8 +82,11 @@ class Guard {
     // The files cgroup.procs through which programs enter their cgroups
     std::vector<io::Descriptor> procs_{};
     MemoryWatch memory_;
-    std::chrono::microseconds cpu_{};  // processor time of the processes that have ended
-    std::vector<pid_t> programs_{};    // process id of each program; 0 for a program that has ended
+    // usage of the processes that have ended: processor time, and blocks of 512 bytes
+    std::chrono::microseconds cpu_{};
+    std::int64_t blocks_read_ = 0;
+    std::int64_t blocks_written_ = 0;
+    std::vector<pid_t> programs_{};  // process id of each program; 0 for a program that has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::optional<Instant> started_at_{};

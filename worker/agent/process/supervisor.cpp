@@ -313,7 +313,8 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
         events_.push_back(std::move(matched));
     } else if (what == "usage") {
         Usage usage;
-        words >> usage.cpu_ms >> usage.memory_peak >> usage.wall_ms;
+        words >> usage.cpu_ms >> usage.memory_peak >> usage.wall_ms >> usage.disk_read >>
+            usage.disk_written;
         events_.push_back(Used{key, usage});
     } else if (what == "shell") {
         ShellEnded ended{key, 0, std::nullopt, {}};
