@@ -21,7 +21,7 @@ struct IncarnationRaised {                                              // rolld
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
     JobId cron{};  // the cron job that queued this job; 0: none
 };
-struct ExportQueued { JobId parent; JobId job; };                        // `job`, which was submitted just before this event, exports `parent`
+struct ExportQueued { JobId parent; JobId job; };                        // `job`, which was submitted just before, exports `parent`
 struct JobHeld { JobId job; bool held = true; std::string by{}; };
 struct JobPriorityChanged { JobId job; int priority = 0; std::string by{}; };
 struct JobBeginChanged { JobId job; Time begin{}; Time at{}; std::string by{}; };
