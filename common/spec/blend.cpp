@@ -93,6 +93,11 @@ std::vector<Problem> blend_problems(const Json& document) {
         problems.push_back({"data.weigh",
                             "is tokens; allowed only with data.order roll and either data.weights "
                             "or data.curriculum"});
+    const std::string objective = objective_name(at(document, "/objective"));
+    if (at(document, "/data/packing") == "best_fit" && objective != "sft")
+        problems.push_back({"data.packing", fmt::format("is best_fit; allowed: `in_order` with "
+                                                        "objective \"{}\"",
+                                                        objective)});
     if (!split.is_null() && !megatron)
         problems.push_back({"data.split", "needs data.order megatron"});
     if (split.is_array() && split.size() > 3)

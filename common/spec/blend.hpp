@@ -1,4 +1,4 @@
-// Checks how a train job draws samples from its files: weights, curriculum and order.
+// Checks how a train job draws samples from its files: weights, curriculum, order and packing.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace roll::spec {
 
-// Returns the problems of data.weights, data.curriculum, data.order and data.split. Ignores missing
-// keys and wrong types, because the schema's checker reports these.
+// Returns the problems of data.weights, data.curriculum, data.order, data.split and data.packing.
+// Ignores missing keys and wrong types, because the schema's checker reports these.
 std::vector<Problem> blend_problems(const Json& document);
 
 }  // namespace roll::spec

@@ -37,6 +37,7 @@ struct DataSpec {
     std::vector<DataPhase> phases;
     bool weigh_tokens = false;  // weights are shares of the tokens, not of the samples
     SampleOrder order = SampleOrder::Roll;
+    bool best_fit = false;  // rows gather documents so that few positions stay empty
     // Shares of the training, validation and test part of each file; only with order Megatron
     std::optional<std::array<double, 3>> split;
     double valid_fraction = 0.01;  // share of tokens that is held out at the end of each file

@@ -112,6 +112,7 @@ Result<DataSpec> read_data(const Json& json) {
     using Names = std::map<std::string, std::string>;
     data.columns = section(reader, "columns").get<Names>();
     data.tags = section(reader, "tags").get<Names>();
+    data.best_fit = reader.get_or<std::string>("packing", "in_order") == "best_fit";
     const auto train_on = reader.get_or<std::string>("train_on", "assistant");
     data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
     data.add_special = reader.get_or("add_special", data.add_special);

@@ -36,6 +36,9 @@ class Arena {
         return reinterpret_cast<T*>(take(count, sizeof(T)));
     }
     std::string_view copy(std::string_view text);
+    // Returns `text` followed by `more`. If `text` is the end of the newest allocation, `more` is
+    // written behind it, so that a sum of many texts copies each text only once.
+    std::string_view join(std::string_view text, std::string_view more);
     template <class T>
     std::span<const T> copy(const std::vector<T>& items) {
         T* made = make<T>(items.size());
@@ -50,6 +53,7 @@ class Arena {
     std::size_t taken_ = 0;
     std::size_t left_ = 0;
     std::byte* next_ = nullptr;
+    std::byte* end_ = nullptr;  // end of the newest allocation, without its padding
     std::vector<std::unique_ptr<std::byte[]>> blocks_;
 };
 

@@ -120,8 +120,9 @@ class TurnFinder {
   private:
     Result<std::string> part(std::span<const Value> messages, bool prompt) const {
         if (messages.empty()) return std::string();
+        Arena scratch(options_.limits.memory);  // there may be many parts, and each is long
         ROLL_TRY(Rendered rendered,
-                 render(model_, conversation_, messages, prompt, arena_, options_));
+                 render(model_, conversation_, messages, prompt, scratch, options_));
         return std::move(rendered.text);
     }
 

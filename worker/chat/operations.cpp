@@ -72,12 +72,7 @@ Value repeated(Renderer& renderer, const Value& value, std::int64_t times) {
 
 Value joined(Renderer& renderer, const Value& a, const Value& b) {
     renderer.work(std::size_t{a.size} + b.size);
-    if (a.is(Kind::String)) {
-        char* const made = renderer.arena().make<char>(std::size_t{a.size} + b.size);
-        std::copy_n(a.chars, a.size, made);
-        std::copy_n(b.chars, b.size, made + a.size);
-        return string({made, std::size_t{a.size} + b.size});
-    }
+    if (a.is(Kind::String)) return string(renderer.arena().join(a.text(), b.text()));
     std::vector<Value> items(a.list().begin(), a.list().end());
     items.insert(items.end(), b.list().begin(), b.list().end());
     return list(items, renderer.arena());

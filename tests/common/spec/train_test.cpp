@@ -193,6 +193,8 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
               "train.epochs is 2, but data.weights has no passes over all files; allowed: "
               "train.steps");
     EXPECT_EQ(problem({{"split", {9, 1, 0}}}), "data.split needs data.order megatron");
+    EXPECT_EQ(problem({{"packing", "best_fit"}}),
+              "data.packing is best_fit; allowed: `in_order` with objective \"pretrain\"");
     EXPECT_EQ(problem({{"order", "megatron"}, {"split", {0, 1, 0}}}),
               "data.split gives 0 to training; allowed: more than 0");
     EXPECT_EQ(problem({{"order", "megatron"}}, {{"seed", 4294967296}}),

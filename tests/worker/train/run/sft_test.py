@@ -40,17 +40,23 @@ class SftTest(RankCase):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 9)
         first = {'model': {'from': start}, 'train__precision': 'fp64', 'train__optimizer__lr': 0.0,
                  'train__optimizer__min_lr': 0.0, 'train__optimizer__beta1': 0.0, 'train__optimizer__clip_grad': 0.0}
-        rows = self.packed_rows(path)
-        run = self.run_whole(1, 1, self.pairs(1, path, dp=1, train__global_batch_size=rows,
-                                              train__micro_batch_size=1, **first))
-        moments = os.path.join(run.published[-1][1], 'roll/optimizer/rank-00000.safetensors')
-        told = json.loads(self.oracle('sft_gradients.py', start, moments, path, LENGTH))
-        row = run.metrics()[0]
-        print(f"{rows} rows: loss {row['loss']:.6f}, off by {row['loss'] - told['loss']:+.1e}; gradients by at most "
-              f"{max(told['off'].values()):.1e}")
-        self.assertEqual(row['tokens'], told['tokens'])
-        self.assertLess(abs(row['loss'] - told['loss']), 1e-10 * told['loss'])
-        self.assertLess(max(told['off'].values()), 1e-10)
+        ordered = self.packed_rows(path)
+        gathered = self.pairs(1, path, dp=1, data__packing='best_fit', train__epochs=1, train__global_batch_size=1,
+                              train__micro_batch_size=1, train__optimizer__warmup_steps=0)
+        del gathered['train']['steps']
+        fewer = json.loads(self.plan(gathered, '--json').stdout)['steps']
+        self.assertLess(fewer, ordered)
+        for number, (packing, rows) in enumerate((('in_order', ordered), ('best_fit', fewer)), start=1):
+            run = self.run_whole(number, 1, self.pairs(1, path, dp=1, train__global_batch_size=rows,
+                                                       train__micro_batch_size=1, data__packing=packing, **first))
+            moments = os.path.join(run.published[-1][1], 'roll/optimizer/rank-00000.safetensors')
+            told = json.loads(self.oracle('sft_gradients.py', start, moments, path, LENGTH))
+            row = run.metrics()[0]
+            print(f"{packing}, {rows} rows: loss {row['loss']:.6f}, off by {row['loss'] - told['loss']:+.1e}; "
+                  f"gradients by at most {max(told['off'].values()):.1e}")
+            self.assertEqual(row['tokens'], told['tokens'])
+            self.assertLess(abs(row['loss'] - told['loss']), 1e-10 * told['loss'])
+            self.assertLess(max(told['off'].values()), 1e-10)
 
     def test_two_ranks_learn_what_one_learns_and_what_is_held_out_is_completions(self):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 300)

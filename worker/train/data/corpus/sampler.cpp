@@ -65,6 +65,11 @@ void pack_by(Cut cut, const CorpusFile& file, std::size_t begin, std::size_t end
     (cut == Cut::BetweenPairs ? pack_pairs : pack)(file, begin, end, seq_length, windows);
 }
 
+Window gathered_window(const CorpusFile& file, GatheredTokens gathered) {
+    const std::size_t size = gathered.tokens.size();
+    return {&file, 0, size, 0, std::move(gathered)};
+}
+
 }  // namespace
 
 bool has_target(const Tokens& document) {
@@ -132,11 +137,18 @@ Sampler::Sampler(const Corpus& corpus, const SampleRules& rules)
 
 Sampler::Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t seed)
     : Sampler(corpus, SampleRules{.seq_length = seq_length, .seed = seed}) {
-    add_windows();
+    add_windows(false);
 }
 
-void Sampler::add_windows() {
+void Sampler::add_windows(bool best_fit) {
+    ROLL_CHECK(!best_fit || corpus_.cut() == Cut::BetweenDocuments);
     for (const CorpusFile& file : corpus_.files()) {
+        if (best_fit) {
+            const std::size_t most = static_cast<std::size_t>(seq_length_) + 1;
+            rows_.emplace_back(file.file, file.train.size(), most);
+            starts_.push_back(starts_.back() + rows_.back().size());
+            continue;
+        }
         const bool packs = corpus_.cut() != Cut::Anywhere;
         if (packs) pack_by(corpus_.cut(), file, 0, file.train.size(), seq_length_, packed_);
         starts_.push_back(packs ? packed_.size()
@@ -179,7 +191,7 @@ Result<Sampler> Sampler::make(const Corpus& corpus, const SampleRules& rules) {
         ROLL_TRY_VOID(sampler.add_megatron(rules));
         return sampler;
     }
-    sampler.add_windows();
+    sampler.add_windows(rules.best_fit);
     if (!rules.phases.empty()) ROLL_TRY_VOID(sampler.add_blend(rules));
     return sampler;
 }
@@ -229,6 +241,8 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
 }
 
 double Sampler::mean_size(std::size_t file) const {
+    if (!rows_.empty())
+        return static_cast<double>(rows_[file].tokens()) / static_cast<double>(windows_of(file));
     if (packed_.empty()) return static_cast<double>(seq_length_ + 1);
     double tokens = 0;
     for (std::uint64_t i = starts_[file]; i < starts_[file + 1]; ++i)
@@ -259,6 +273,7 @@ Window Sampler::window_of(std::uint64_t window, std::uint64_t key) const {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), window);
     const auto file = static_cast<std::size_t>(after - starts_.begin()) - 1;
     const CorpusFile& source = corpus_.files()[file];
+    if (!rows_.empty()) return gathered_window(source, rows_[file].gather(window - starts_[file]));
     const auto length = static_cast<std::uint64_t>(seq_length_);
     const std::uint64_t spare = (source.train.size() - 1) % length;
     const std::uint64_t offset = mix(key, file) % (spare + 1);
@@ -269,9 +284,7 @@ Window Sampler::sample(std::uint64_t index) const {
     const Blend::Draw draw = blend_ ? blend_->at(index) : Blend::Draw{0, index};
     if (!indexes_.empty()) {
         const CorpusFile& file = corpus_.files()[draw.set];
-        GatheredTokens gathered = indexes_[draw.set].gather(draw.sample);
-        const std::size_t size = gathered.tokens.size();
-        return {&file, 0, size, 0, std::move(gathered)};
+        return gathered_window(file, indexes_[draw.set].gather(draw.sample));
     }
     if (!blend_) {
         const std::uint64_t key = mix(seed_, index / windows());

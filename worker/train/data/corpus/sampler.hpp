@@ -8,9 +8,16 @@
 // shifted by the same offset. The offset is drawn between 0 and the number of tokens that no
 // window covers.
 //
+<<<<<<< HEAD
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
 // fit into seq_length inputs (a longer document is truncated). These windows are computed once.
 // Each epoch visits them in an order that is drawn for that epoch.
+=======
+// If the corpus is cut between documents, a window holds as many whole consecutive documents as fit
+// into seq_length inputs (a longer document is truncated). These windows are computed once. Each
+// epoch visits them in an order that is drawn for that epoch. With best fit, a window gathers
+// documents from the whole file (gathered_rows.hpp).
+>>>>>>> e7a7b04ea084485c5a3deae5e04f76df146457af
 //
 // If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is
 // left out if one of its documents has no token to learn among its first seq_length + 1 tokens.
@@ -27,6 +34,7 @@
 
 #include "worker/train/data/corpus/blend.hpp"
 #include "worker/train/data/corpus/corpus.hpp"
+#include "worker/train/data/corpus/gathered_rows.hpp"
 #include "worker/train/data/corpus/megatron_index.hpp"
 
 namespace roll::data {
@@ -52,7 +60,11 @@ struct Window {
     std::size_t begin = 0;             // index of the window's first token in the whole file
     std::size_t size = 0;
     std::size_t pair = 0;  // index of the pair in its file, if the corpus is cut between pairs
+<<<<<<< HEAD
     // tokens of Megatron's order, which come from several places; then `begin` is not used
+=======
+    // tokens that come from several places (Megatron's order, best fit); `begin` is then not used
+>>>>>>> e7a7b04ea084485c5a3deae5e04f76df146457af
     GatheredTokens gathered = {};
 
     // Returns a view of the tokens, which are in the file or in this window.
@@ -93,7 +105,12 @@ struct SampleRules {
     // Weights of the files, with any positive sum. Empty: an epoch visits all files.
     std::vector<BlendPhase> phases = {};
     bool by_tokens = false;  // the weights are shares of the tokens, not of the samples
+<<<<<<< HEAD
     // Number of the job's samples, which decides Megatron's order; unset for other orders. Requires
+=======
+    bool best_fit = false;   // windows gather documents; requires a corpus cut between documents
+    // Number of the job's samples, if they have Megatron's order. The order depends on it. Requires
+>>>>>>> e7a7b04ea084485c5a3deae5e04f76df146457af
     // at most one phase, a corpus that is made by Corpus::split(), and a seed below 2^32.
     std::optional<std::uint64_t> megatron = {};
 };
@@ -115,7 +132,7 @@ class Sampler {
 
   private:
     Sampler(const Corpus& corpus, const SampleRules& rules);
-    void add_windows();
+    void add_windows(bool best_fit);
     Result<void> add_megatron(const SampleRules& rules);
     Result<void> add_blend(const SampleRules& rules);
     Window window_of(std::uint64_t window, std::uint64_t key) const;
@@ -128,6 +145,7 @@ class Sampler {
     // For each file the index of its first window; at the end, the number of windows
     std::vector<std::uint64_t> starts_;
     std::vector<Window> packed_;          // all windows; used unless the corpus is cut anywhere
+    std::vector<GatheredRows> rows_;      // for each file, with best fit; else empty
     std::optional<Blend> blend_;          // set if the files have weights
     std::vector<MegatronIndex> indexes_;  // for each file, in Megatron's order; else empty
 };

@@ -1,0 +1,62 @@
+#include "worker/train/data/corpus/gathered_rows.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "common/check.hpp"
+
+namespace roll::data {
+namespace {
+
+// Returns the row of each document, and the number of rows.
+std::pair<std::vector<std::size_t>, std::size_t> best_fit(const std::vector<std::size_t>& sizes,
+                                                          std::size_t most) {
+    std::vector<std::size_t> order(sizes.size()), row(sizes.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return sizes[i]; });
+    std::map<std::size_t, std::vector<std::size_t>> by_room;  // rows that are not full
+    std::size_t rows = 0;
+    for (const std::size_t document : order) {
+        const auto found = by_room.lower_bound(sizes[document]);
+        const bool fits = found != by_room.end();
+        const std::size_t room = (fits ? found->first : most) - sizes[document];
+        row[document] = fits ? found->second.back() : rows++;
+        if (fits) found->second.pop_back();
+        if (fits && found->second.empty()) by_room.erase(found);
+        if (room > 0) by_room[room].push_back(row[document]);
+    }
+    return {std::move(row), rows};
+}
+
+}  // namespace
+
+GatheredRows::GatheredRows(const TokenFile& file, std::size_t end, std::size_t most)
+    : file_(&file) {
+    ROLL_CHECK(most > 0);
+    std::vector<std::size_t> begins = file.starts_within(0, end), sizes;
+    if (end > 0) begins.insert(begins.begin(), 0);
+    for (std::size_t i = 0; i < begins.size(); ++i)
+        sizes.push_back(std::min((i + 1 < begins.size() ? begins[i + 1] : end) - begins[i], most));
+    tokens_ = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+    const auto [row, rows] = best_fit(sizes, most);
+    first_.assign(rows + 1, 0);
+    for (const std::size_t one : row) ++first_[one + 1];
+    std::partial_sum(first_.begin(), first_.end(), first_.begin());
+    std::vector<std::size_t> next = first_;
+    pieces_.resize(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) pieces_[next[row[i]]++] = {begins[i], sizes[i]};
+}
+
+GatheredTokens GatheredRows::gather(std::size_t row) const {
+    ROLL_CHECK(row < size());
+    GatheredTokens gathered;
+    for (std::size_t i = first_[row]; i < first_[row + 1]; ++i) {
+        if (i > first_[row]) gathered.starts.push_back(gathered.tokens.size());
+        const Tokens document = file_->tokens().subspan(pieces_[i].begin, pieces_[i].size);
+        for (std::size_t t = 0; t < document.size(); ++t) gathered.tokens.push_back(document[t]);
+    }
+    return gathered;
+}
+
+}  // namespace roll::data
