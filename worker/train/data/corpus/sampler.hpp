@@ -8,16 +8,10 @@
 // shifted by the same offset. The offset is drawn between 0 and the number of tokens that no
 // window covers.
 //
-<<<<<<< HEAD
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
-// fit into seq_length inputs (a longer document is truncated). These windows are computed once.
-// Each epoch visits them in an order that is drawn for that epoch.
-=======
-// If the corpus is cut between documents, a window holds as many whole consecutive documents as fit
-// into seq_length inputs (a longer document is truncated). These windows are computed once. Each
-// epoch visits them in an order that is drawn for that epoch. With best fit, a window gathers
-// documents from the whole file (gathered_rows.hpp).
->>>>>>> e7a7b04ea084485c5a3deae5e04f76df146457af
+// fit into seq_length inputs (a longer document is truncated). With best fit, a window gathers
+// documents from the whole file (gathered_rows.hpp). These windows are computed once. Each epoch
+// visits them in an order that is drawn for that epoch.
 //
 // If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is
 // left out if one of its documents has no token to learn among its first seq_length + 1 tokens.
@@ -60,11 +54,7 @@ struct Window {
     std::size_t begin = 0;             // index of the window's first token in the whole file
     std::size_t size = 0;
     std::size_t pair = 0;  // index of the pair in its file, if the corpus is cut between pairs
-<<<<<<< HEAD
-    // tokens of Megatron's order, which come from several places; then `begin` is not used
-=======
-    // tokens that come from several places (Megatron's order, best fit); `begin` is then not used
->>>>>>> e7a7b04ea084485c5a3deae5e04f76df146457af
+    // tokens that come from several places (Megatron's order, best fit); then `begin` is not used
     GatheredTokens gathered = {};
 
     // Returns a view of the tokens, which are in the file or in this window.
@@ -105,12 +95,8 @@ struct SampleRules {
     // Weights of the files, with any positive sum. Empty: an epoch visits all files.
     std::vector<BlendPhase> phases = {};
     bool by_tokens = false;  // the weights are shares of the tokens, not of the samples
-<<<<<<< HEAD
-    // Number of the job's samples, which decides Megatron's order; unset for other orders. Requires
-=======
     bool best_fit = false;   // windows gather documents; requires a corpus cut between documents
-    // Number of the job's samples, if they have Megatron's order. The order depends on it. Requires
->>>>>>> e7a7b04ea084485c5a3deae5e04f76df146457af
+    // Number of the job's samples, which decides Megatron's order; unset for other orders. Requires
     // at most one phase, a corpus that is made by Corpus::split(), and a seed below 2^32.
     std::optional<std::uint64_t> megatron = {};
 };
