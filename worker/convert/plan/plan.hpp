@@ -71,6 +71,7 @@ struct Plan {
     std::int64_t parameters = 0;               // number of the model's parameters
     tensor::DType dtype = tensor::DType::F32;  // the data type that has the most bytes in the
                                                // target
+    Json optimizer = nullptr;  // values of Megatron's optimizer; null: the target has no states
 };
 
 // Plans the tensors that `layout` lists. Casts every floating-point tensor to `dtype`; if `dtype`
