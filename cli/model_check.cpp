@@ -8,6 +8,7 @@
 
 #include "common/files.hpp"
 #include "common/spec/lora.hpp"
+#include "common/spec/model_source.hpp"
 #include "common/spec/optimizer.hpp"
 #include "common/spec/preference.hpp"
 #include "common/spec/sizes.hpp"
@@ -147,7 +148,7 @@ std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
     }
     if (!job.whole) return std::nullopt;
     Json sizes = job.model;
-    for (const char* key : {"family", "from", "freeze", "adapters"}) sizes.erase(key);
+    for (const char* key : {"family", "from", "freeze", "adapters", "optimizer"}) sizes.erase(key);
     if (!sizes.contains("vocab_size")) sizes["vocab_size"] = ids.value_or(kByteValues);
     Model model;
     const auto build = [&]() -> Result<void> {

@@ -28,8 +28,9 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
         spec.source = reader.get_or<std::string>("source", "");
         spec.adapter = reader.get_or<std::string>("adapter", "");
         spec.merge = reader.get_or("merge", false);
-        // Read source_job, although its value is not needed, so that finish() accepts the key. The
-        // launch file lists the checkpoints of that job.
+        spec.optimizer = reader.get_or("optimizer", false);
+        // Read source_job only so that finish() accepts the key. The value is not needed here,
+        // because the launch file lists the checkpoints of that job.
         reader.raw("source_job");
         spec.best = reader.get_or<std::string>("of", "last") == "best";
     }
@@ -78,6 +79,7 @@ std::string document_of(const ConvertSpec& spec) {
               {"overwrite", spec.overwrite}};
     if (spec.best) json["of"] = "best";
     if (spec.merge) json["merge"] = true;
+    if (spec.optimizer) json["optimizer"] = true;
     if (!spec.source.empty()) json[merges ? "base" : "source"] = spec.source;
     if (merges) json["adapters"] = spec.adapters;
     if (!spec.to.empty()) json["to"] = spec.to;

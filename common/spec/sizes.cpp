@@ -1,7 +1,6 @@
 #include "common/spec/sizes.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
 
@@ -11,6 +10,7 @@
 #include "common/spec/batch_size.hpp"
 #include "common/spec/blend.hpp"
 #include "common/spec/lora.hpp"
+#include "common/spec/model_source.hpp"
 #include "common/spec/optimizer.hpp"
 #include "common/spec/pipeline.hpp"
 #include "common/spec/preference.hpp"
@@ -247,29 +247,6 @@ void check_heads(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
-// Keys of a HuggingFace config that a job may set in addition to model.from.
-constexpr std::array<std::string_view, 3> kDropouts{"attention_dropout", "residual_dropout",
-                                                    "hidden_dropout"};
-
-void check_model_source(const Json& document, std::vector<Problem>& problems) {
-    const Json model = document.value("model", Json());
-    if (!model.is_object()) return;
-    if (!model.contains("from")) {
-        if (model.contains("adapters"))
-            problems.push_back({"model.adapters",
-                                "needs model.from, the directory of the model to which the "
-                                "adapters belong"});
-        return;
-    }
-    constexpr std::array<std::string_view, 4> kOwn{"from", "freeze", "vocab_size", "adapters"};
-    for (const auto& [key, value] : model.items()) {
-        if (std::ranges::find(kOwn, key) != kOwn.end()) continue;
-        if (std::ranges::find(kDropouts, key) != std::end(kDropouts)) continue;
-        problems.push_back(
-            {"model." + key, "cannot be set with model.from, whose config determines it"});
-    }
-}
-
 // Checks that the objective supports the value of data.train_on.
 void check_train_on(const Json& document, std::vector<Problem>& problems) {
     const Json::json_pointer at("/data/train_on");
@@ -445,14 +422,6 @@ std::optional<Problem> undivided_layers(const Json& document, std::int64_t layer
     return parallel ? undivided_layers(*parallel, layers) : std::nullopt;
 }
 
-Json dropouts_of(const Json& model) {
-    Json dropouts = Json::object();
-    for (const std::string_view key : kDropouts)
-        if (const auto found = model.find(key); found != model.end())
-            dropouts[std::string(key)] = *found;
-    return dropouts;
-}
-
 std::vector<Problem> impossible_sizes(const Json& document) {
     std::vector<Problem> problems;
     const auto dp = check_mesh(document, problems);
@@ -462,7 +431,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_pipeline(document, dp, problems);
     check_zero(document, problems);
     check_recompute(document, problems);
-    check_model_source(document, problems);
+    for (Problem& problem : model_source_problems(document)) problems.push_back(std::move(problem));
     check_heads(document, problems);
     check_lengths(document, problems);
     check_run_length(document, problems);

@@ -18,8 +18,4 @@ std::vector<Problem> impossible_sizes(const Json& document);
 // stages, else nullopt.
 std::optional<Problem> undivided_layers(const Json& document, std::int64_t layers);
 
-// Returns the dropout keys of a job's `model` section. If model.from is set, they override the
-// dropouts in that model's config.
-Json dropouts_of(const Json& model);
-
 }  // namespace roll::spec

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
+#include "common/spec/model_source.hpp"
 #include "common/spec/read_samples.hpp"
 #include "common/spec/resources.hpp"
-#include "common/spec/sizes.hpp"
 #include "common/spec/units.hpp"
 
 namespace roll::spec {
@@ -90,9 +90,10 @@ Result<ModelSource> read_model(const Json& json) {
         model.vocab = reader.get_or("vocab_size", model.vocab);
     model.freeze = reader.get_or("freeze", model.freeze);
     model.adapters = reader.get_or("adapters", model.adapters);
+    model.optimizer = reader.get_or("optimizer", model.optimizer);
     ROLL_TRY_VOID(reader.finish_lenient());
     Json sizes = json;
-    for (const char* key : {"family", "from", "freeze", "adapters"}) sizes.erase(key);
+    for (const char* key : {"family", "from", "freeze", "adapters", "optimizer"}) sizes.erase(key);
     if (!model.from.empty()) sizes = dropouts_of(json);
     model.hf_config = sizes.dump();
     return model;

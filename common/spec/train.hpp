@@ -40,6 +40,8 @@ struct ModelSource {
     std::vector<std::string> freeze;  // globs of the native names of frozen parameters
     // absolute paths of the LoRA adapters that are merged into the weights of `from`, in order
     std::vector<std::string> adapters = {};
+    // true: the job also takes the optimizer's state from `from`, and begins at its step
+    bool optimizer = false;
 };
 
 // The interval between validations of a set during training, in steps or in trained tokens; 0:

@@ -11,9 +11,11 @@
 #include "worker/convert/adapter/write.hpp"
 #include "worker/convert/checkpoint/matcher.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
+#include "worker/convert/optimizer_values.hpp"
 #include "worker/convert/plan/diff.hpp"
 #include "worker/convert/plan/gather.hpp"
 #include "worker/convert/plan/quantize.hpp"
+#include "worker/convert/read/all_states.hpp"
 #include "worker/convert/read/archives.hpp"
 #include "worker/convert/write/carry_out.hpp"
 #include "worker/convert/write/staging.hpp"
@@ -64,6 +66,18 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     return largest * threads;
 }
 
+// Adds the optimizer's states to the source if the request asks for them.
+Result<std::optional<OptimizerStates>> states_of(Source& source, const Request& request, Format to,
+                                                 const families::Families& families) {
+    if (!request.optimizer) return std::nullopt;
+    if (to != Format::TorchDist || !request.adapters.empty() || !request.state.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--optimizer is for torch_dist targets, without --state and "
+                                "without adapters; the target is ") +
+                        name_of(to));
+    return add_states(source, families, request);
+}
+
 // Returns the names of the tensors that an mca target keeps in a file that Megatron does not read.
 std::vector<std::string> kept_names(const Source& source, Format to) {
     std::vector<std::string> names;
@@ -86,8 +100,9 @@ std::size_t count_reused(const Plan& plan, const fs::path& directory, const fs::
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const Part& part, const families::Families& families,
                           const Hooks& hooks) {
-    ROLL_TRY(const Source written,
-             open_source(directory, families, {{}, source.matching.strictness, {}}));
+    const OpenOptions options{{}, source.matching.strictness, {}};
+    ROLL_TRY(Source written, open_source(directory, families, options));
+    if (!plan.optimizer.is_null()) ROLL_TRY_VOID(add_states(written, families, options));
     ROLL_TRY(Diff found, diff(source, written, true, hooks.stopped, share_of(part)));
     std::erase_if(found.only_first,
                   [&](const std::string& name) { return plan.left_out_hf.contains(name); });
@@ -204,8 +219,14 @@ Result<Report> convert(const Request& request, const families::Families& familie
     for (const fs::path& adapter : request.adapters)
         ROLL_TRY_VOID(attach_adapter(source, adapter, folding));
     const Format to = request.to.value_or(source.format == Format::Hf ? Format::Mca : Format::Hf);
+    ROLL_TRY(const auto states, states_of(source, request, to, families));
     ROLL_TRY(std::vector<Stored> layout, target_layout(source, request, to));
+    if (states) add_state_layout(layout, *states);
     ROLL_TRY(Plan plan, make_plan(source, std::move(layout), request.cast()));
+    if (states) {
+        plan.optimizer = optimizer_values(source, *states);
+        plan.parameters /= static_cast<std::int64_t>(states->names.size()) + 1;
+    }
     complete_plan(source, request, to, plan);
     Report report{source.format,
                   to,

@@ -39,6 +39,7 @@ spec::ConvertSpec spec_of(const Request& request) {
     spec.adapter = request.adapter_source;
     spec.strictness = name_of(request.strictness);
     spec.state = request.state;
+    spec.optimizer = request.optimizer;
     spec.unmerge = request.unmerge;
     if (request.name != Request{}.name) spec.name = request.name;
     spec.dtype = dtype_word(request.dtype);
@@ -93,6 +94,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     request.adapter_source = spec.adapter;
     ROLL_TRY(request.strictness, parse_strictness(spec.strictness));
     request.state = spec.state;
+    request.optimizer = spec.optimizer;
     request.unmerge = spec.unmerge;
     if (!spec.name.empty()) request.name = spec.name;
     ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));

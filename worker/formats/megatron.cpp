@@ -255,6 +255,13 @@ void write_namespace(PickleWriter& out, const Json& args) {
     out.op(pickle_op::kBuild);
 }
 
+void write_entries(PickleWriter& out, const Json& entries) {
+    for (const auto& [key, value] : entries.items()) {
+        out.text(key);
+        write_value(out, value);
+    }
+}
+
 void write_megatron_state(PickleWriter& out, const Json& args, int version) {
     out.text("args");
     write_namespace(out, args);

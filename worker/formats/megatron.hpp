@@ -32,6 +32,9 @@ Json native_of_args(const Json& args);
 // Writes an argparse.Namespace with the values in `args`.
 void write_namespace(PickleWriter& out, const Json& args);
 
+// Writes the entries of a JSON object as entries of a dict.
+void write_entries(PickleWriter& out, const Json& entries);
+
 // Writes three entries of a dict: args, checkpoint_version (unless it is 0) and iteration.
 void write_megatron_state(PickleWriter& out, const Json& args, int version);
 

@@ -279,6 +279,73 @@ class Megatron(Case):
         self.through('ours', sizes, {'ep': 2}, metadata={'singleton_local_shards': True})
         self.same('theirs', 'hf', '--config', self.root / 'hf')
 
+    def states_by_megatron(self, layout, sizes, bucket, kind='dp_reshardable', **changes):
+        """Saves a model with an optimizer whose moments are -1 and 3 times the weights."""
+        args = argparse.Namespace(
+            tensor_model_parallel_size=layout.get('tp', 1), pipeline_model_parallel_size=layout.get('pp', 1),
+            virtual_pipeline_model_parallel_size=layout.get('vpp'), padded_vocab_size=megatron_ranks.VOCABULARY,
+            transformer_impl='local')
+
+        def job(rank, _):
+            stages = [None] if 'vpp' not in layout else range(layout['vpp'])
+            chunks = [megatron_ranks.build(sizes, layout, stage, **changes) for stage in stages]
+            weights = megatron_ranks.dist_checkpointing.load(
+                {str(i): chunk.sharded_state_dict() for i, chunk in enumerate(chunks)},
+                str(self.root / 'ours/iter_0000001/dist_model'))
+            for i, chunk in enumerate(chunks):
+                chunk.load_state_dict(weights[str(i)])
+            optimizer = megatron_ranks.with_optimizer(chunks, bucket, lr=0.0, weight_decay=0.0)[1]
+            for one in optimizer.chained_optimizers:
+                one._init_optimizer_states_with_dummy_values()
+                for main, state in one.optimizer.state.items():
+                    state['exp_avg'].copy_(-main)
+                    state['exp_avg_sq'].copy_(3 * main)
+            states, metadata = megatron_ranks.states_of(chunks, optimizer, kind)
+            if rank == 0:
+                shutil.rmtree(self.root / 'theirs', ignore_errors=True)
+                os.makedirs(self.root / 'theirs')
+            torch.distributed.barrier()
+            megatron_ranks.dist_checkpointing.save({**states, 'args': args}, str(self.root / 'theirs'),
+                                                   content_metadata=metadata)
+        megatron_ranks.run(layout, job, free_port())
+
+    def same_states(self, source):
+        want = load_file(self.root / 'hf/model.safetensors')
+        for state, factor in (('fp32_param', 1), ('exp_avg', -1), ('exp_avg_sq', 3)):
+            run('convert', self.root / source, self.root / 'out', '--overwrite', '--to', 'hf', '--state', state,
+                *([] if (self.root / source / 'mca_config.json').exists() else ['--config', self.root / 'hf']))
+            got = load_file(self.root / 'out/model.safetensors')
+            self.assertEqual(got.keys(), want.keys())
+            for name, tensor in want.items():
+                self.assertTrue(torch.equal(got[name], factor * tensor), f'{state} of {name}')
+
+    def test_buckets_of_the_distributed_optimizer_are_read_at_any_layout(self):
+        tied = {'tie_word_embeddings': True}
+        for model_type, layout, bucket, sizes, changes in (
+                ('llama', {'tp': 2, 'pp': 2}, None, {}, {}),
+                ('llama', {'pp': 2, 'dp': 2}, None, {'vocab_size': 90, **tied},
+                 {'share_embeddings_and_output_weights': True}),
+                ('qwen2', {'pp': 2, 'vpp': 2}, None, {}, {'add_qkv_bias': True}),
+                ('qwen3', {'tp': 2}, 1000, {'head_dim': 4}, {'qk_layernorm': True})):
+            with self.subTest(model_type=model_type, layout=layout):
+                self.make('hf', model_type, **sizes)
+                run('convert', self.root / 'hf', self.root / 'ours', '--to', 'torch_dist', '--overwrite')
+                native = {key: changes.pop(key) for key in ('add_qkv_bias', 'qk_layernorm') if key in changes}
+                self.states_by_megatron(layout, {**MEGATRON, **native}, bucket, **changes)
+                self.same_states('theirs')
+        # As ROLL keeps them: rank files of the weights, and dist_optimizer beside them.
+        run('convert', self.root / 'theirs', self.root / 'roll', '--to', 'mca', '--tp', 2, '--config',
+            self.root / 'hf', '--transformer-impl', 'local')
+        shutil.copytree(self.root / 'theirs', self.root / 'roll/iter_0000001/dist_optimizer')
+        self.same_states('roll')
+        common = self.root / 'theirs/common.pt'
+        state = torch.load(common, weights_only=False)
+        state['args'].tensor_model_parallel_size = 1
+        torch.save(state, common)
+        done = run('convert', self.root / 'theirs', self.root / 'out', '--to', 'hf', '--config', self.root / 'hf',
+                   '--state', 'exp_avg', code=2)
+        self.assertIn('do not have the parameters of this model and layout', done.stderr)
+
 
 if __name__ == '__main__':
     unittest.main(verbosity=2)

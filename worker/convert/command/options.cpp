@@ -197,6 +197,8 @@ class Parser {
         convert.add_option("--adapter,--adapter-path", request_.adapter_source,
                            "Convert the LoRA adapters in this directory, not the model: "
                            "PEFT <-> MCA");
+        convert.add_flag("--optimizer", request_.optimizer,
+                         "Also convert main weights and moments (to torch_dist)");
         CLI::App& merge = command("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST",
                                   [this] { return finish(); });
         merge.add_option("BASE", request_.source, "Model to merge into")->required();

@@ -66,11 +66,12 @@ struct Plan {
     std::vector<Comparison> comparisons;
     // target tensors that are not written, because the source lacks a part of them
     std::vector<std::string> left_out;
-    std::set<std::string> left_out_hf;  // names of the HuggingFace tensors in left_out
-    std::int64_t bytes = 0;             // size of the target's tensors in bytes
-    std::int64_t parameters = 0;        // number of the model's parameters
-    // the data type that has the most bytes in the target
-    tensor::DType dtype = tensor::DType::F32;
+    std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
+    std::int64_t bytes = 0;                    // size of the target's tensors in bytes
+    std::int64_t parameters = 0;               // number of the model's parameters
+    tensor::DType dtype = tensor::DType::F32;  // the data type that has the most bytes in the
+                                               // target
+    Json optimizer = nullptr;  // values of Megatron's optimizer; null: the target has no states
 };
 
 // Plans the tensors that `layout` lists. Casts every floating-point tensor to `dtype`; if `dtype`

@@ -11,6 +11,8 @@
 #include "worker/convert/checkpoint/matcher.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
+#include "worker/convert/read/mapped_files.hpp"
+#include "worker/convert/read/state_info.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/megatron.hpp"
 
@@ -19,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMainWeights = "fp32_param";
 constexpr const char* kMark = "metadata.json";
 
 // Returns the keys that the checkpoint may have, with native or HuggingFace names. They include a
@@ -66,7 +67,9 @@ std::optional<std::string> name_in_state(const std::string& key, const std::stri
     const std::size_t at = key.find(infix);
     if (!is_optimizer(key) || at == std::string::npos) return std::nullopt;
     std::string name = key.substr(at + infix.size());
-    if (name.starts_with(state + ".")) return name.substr(state.size() + 1);
+    const std::size_t dot = name.find('.');
+    if (dot != std::string::npos && canonical_state(name.substr(0, dot)) == canonical_state(state))
+        return name.substr(dot + 1);
     if (!name.ends_with("." + state)) return std::nullopt;
     name.resize(name.size() - state.size() - 1);
     while (name.starts_with("module.")) name.erase(0, std::strlen("module."));
@@ -95,10 +98,12 @@ std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& 
 
 class DistOpener {
   public:
-    DistOpener(Source& source, fs::path directory, DistKeys keys)
+    DistOpener(Source& source, fs::path directory, DistKeys keys, const WriterLayout* writer)
         : source_(source),
           directory_(std::move(directory)),
-          keys_(std::move(keys)) {}
+          keys_(std::move(keys)),
+          writer_(writer),
+          files_(source, directory_) {}
 
     Result<void> open(const formats::DcpMetadata& metadata) {
         const std::string prefix = common_prefix(metadata, keys_);
@@ -136,6 +141,7 @@ class DistOpener {
 
     // Takes the requested optimizer state as the weights.
     Result<void> take_state(const formats::DcpMetadata& metadata) {
+        if (has_buckets(metadata)) return take_buckets(metadata);
         for (const formats::DcpTensor& tensor : metadata.tensors) {
             const auto name = name_in_state(tensor.info.name, source_.state);
             if (!name) continue;
@@ -154,11 +160,26 @@ class DistOpener {
                     "usual");
     }
 
+    // Takes the requested optimizer state from Megatron's buckets. They have all parameters.
+    Result<void> take_buckets(const formats::DcpMetadata& metadata) {
+        if (writer_ == nullptr)
+            return fail(ErrorCode::InvalidArgument,
+                        directory_.string() +
+                            " has optimizer state of kind dp_reshardable, but neither the "
+                            "arguments of its run nor mca_config.json, which say how the model "
+                            "was divided");
+        ROLL_TRY_VOID(read_buckets(source_, files_, metadata, *writer_));
+        for (const families::NativeTensor& tensor : source_.native)
+            for (const std::string& name : dist_names(tensor)) held_.insert(name);
+        return {};
+    }
+
     // Returns true if this tensor is not read because optimizer state is requested. A buffer has no
     // optimizer state: with kMainWeights (the fp32 copies of the weights), the buffer itself is
     // read, and with any other state it is left out.
     bool is_held(const std::string& name) const {
-        return !source_.state.empty() && (source_.state != kMainWeights || held_.contains(name));
+        return !source_.state.empty() &&
+               (canonical_state(source_.state) != kMainWeights || held_.contains(name));
     }
 
     Result<void> take(const formats::DcpTensor& tensor, const std::string& prefix) {
@@ -205,7 +226,7 @@ class DistOpener {
                                        std::to_string(whole[0]));
         }
         for (const formats::DcpChunk& chunk : tensor.chunks) {
-            ROLL_TRY(const auto file, mapped(chunk.extent.file));
+            ROLL_TRY(const auto file, files_.bytes_of(chunk.extent.file));
             ROLL_TRY(
                 const tensor::StridedView view,
                 formats::open_dcp_chunk(directory_ / chunk.extent.file, file, tensor.info, chunk));
@@ -291,22 +312,13 @@ class DistOpener {
         source_.tensors.push_back({std::move(stored), std::move(inner)});
     }
 
-    Result<std::span<const std::byte>> mapped(const std::string& file) {
-        const auto known = files_.find(file);
-        if (known != files_.end()) return known->second->bytes();
-        ROLL_TRY(MappedFile opened, MappedFile::open(directory_ / file));
-        const auto kept = std::make_shared<MappedFile>(std::move(opened));
-        source_.storage.files.push_back(kept);
-        files_[file] = kept;
-        return kept->bytes();
-    }
-
     Source& source_;
     fs::path directory_;
     DistKeys keys_;
+    const WriterLayout* writer_;
+    MappedFiles files_;
     std::vector<std::string> unexpected_;
     std::set<std::string> held_;  // names of the tensors that have the requested optimizer state
-    std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 
 }  // namespace
@@ -335,14 +347,15 @@ Result<Format> dist_format(const fs::path& directory) {
 
 namespace {
 
-// Returns the run's arguments from common.pt or, because newer writers do not write this file,
-// from an object of the checkpoint. Returns null if there are no arguments, or if their form is
-// unknown.
-Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata& metadata) {
-    const auto args_of = [](const Result<formats::TorchFile>& file) -> Result<Json> {
-        if (!file) return Json();
-        ROLL_TRY(const formats::MegatronState state, formats::read_megatron_state(*file));
-        return state.has_args ? state.args : Json();
+// Returns the run's arguments from common.pt. Newer writers do not write this file. If it is
+// missing, returns the arguments from an object of the checkpoint. Returns no arguments if there
+// are none, or if their form is unknown.
+Result<formats::MegatronState> run_state(const fs::path& directory,
+                                         const formats::DcpMetadata& metadata) {
+    const auto args_of =
+        [](const Result<formats::TorchFile>& file) -> Result<formats::MegatronState> {
+        if (!file) return formats::MegatronState();
+        return formats::read_megatron_state(*file);
     };
     for (const fs::path& place : {directory, directory.parent_path()})
         if (is_file(place / "common.pt"))
@@ -358,7 +371,7 @@ Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata
             path, file.bytes().subspan(static_cast<std::size_t>(object.extent.begin),
                                        static_cast<std::size_t>(object.extent.size))));
     }
-    return Json();
+    return formats::MegatronState();
 }
 
 // Looks in the checkpoint for what the config does not tell: the packing of experts, and which of
@@ -379,8 +392,18 @@ Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata)
     return settle_packed(source, found);
 }
 
+// Returns how a run with these arguments divided the model; nullopt if there are no arguments.
+std::optional<WriterLayout> writer_of(const formats::MegatronState& state) {
+    if (!state.has_args) return std::nullopt;
+    WriterLayout writer{.layout = state.layout};
+    const Json rows = state.args.value("padded_vocab_size", Json());
+    if (rows.is_number_integer()) writer.padded_vocab = rows.get<std::int64_t>();
+    writer.local_names = state.args.value("transformer_impl", Json()) == "local";
+    return writer;
+}
+
 Result<void> read_dist(Source& source, const fs::path& directory,
-                       const formats::DcpMetadata& metadata) {
+                       const formats::DcpMetadata& metadata, const WriterLayout* writer) {
     source.config.layout = {};  // keys hold whole tensors; the writer's layout does not matter
     const bool has_mtp = std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
                                      [](const formats::DcpTensor& tensor) {
@@ -389,15 +412,15 @@ Result<void> read_dist(Source& source, const fs::path& directory,
                                      });
     ROLL_TRY_VOID(use_tensors(source, has_mtp));
     ROLL_TRY_VOID(look_for_more(source, metadata));
-    return read_dist_tensors(source, directory, metadata);
+    return read_dist_tensors(source, directory, metadata, writer);
 }
 
 }  // namespace
 
 Result<void> read_dist_tensors(Source& source, const fs::path& directory,
-                               const formats::DcpMetadata& metadata) {
+                               const formats::DcpMetadata& metadata, const WriterLayout* writer) {
     ROLL_TRY(DistKeys keys, expected_keys(source, metadata));
-    return DistOpener(source, directory, std::move(keys)).open(metadata);
+    return DistOpener(source, directory, std::move(keys), writer).open(metadata);
 }
 
 Result<void> open_dist(Source& source, const families::Families& families, const fs::path& given) {
@@ -405,12 +428,25 @@ Result<void> open_dist(Source& source, const families::Families& families, const
     if (!directory)
         return fail(ErrorCode::NotFound, source.directory.string() + " has no .metadata");
     ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(*directory));
-    ROLL_TRY(const Json args, run_arguments(*directory, metadata));
+    ROLL_TRY(const formats::MegatronState state, run_state(*directory, metadata));
+    const Json args = state.has_args ? state.args : Json();
+    const auto writer = writer_of(state);
     return open_with_config(source, families,
                             {source.directory, *directory, directory->parent_path(),
                              directory->parent_path().parent_path()},
-                            given, args,
-                            [&](Source& one) { return read_dist(one, *directory, metadata); });
+                            given, args, [&](Source& one) {
+                                return read_dist(one, *directory, metadata,
+                                                 writer ? &*writer : nullptr);
+                            });
+}
+
+Result<void> open_dist_optimizer(Source& source, const families::Families& families,
+                                 const fs::path& directory) {
+    ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(directory));
+    ROLL_TRY_VOID(use_mca_config(source, source.directory, families));
+    const WriterLayout writer{source.config.layout, source.config.padded_vocab,
+                              source.config.local_names};
+    return read_dist(source, directory, metadata, &writer);
 }
 
 }  // namespace roll::convert

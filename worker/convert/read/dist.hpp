@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "worker/convert/checkpoint/source.hpp"
+#include "worker/convert/read/buckets.hpp"
 #include "worker/formats/dcp.hpp"
 
 namespace roll::convert {
@@ -27,8 +28,14 @@ Result<void> open_dist(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
 // Maps the tensors of `source.native` from the files in `directory`. Requires that the family and
-// the model of `source` are set.
+// the model of `source` are set. `writer`: how the writer divided the model; null: unknown.
 Result<void> read_dist_tensors(Source& source, const std::filesystem::path& directory,
-                               const formats::DcpMetadata& metadata);
+                               const formats::DcpMetadata& metadata,
+                               const WriterLayout* writer = nullptr);
+
+// Opens the state source.state in ROLL's `directory` of a distributed optimizer. The config is
+// mca_config.json in source.directory.
+Result<void> open_dist_optimizer(Source& source, const families::Families& families,
+                                 const std::filesystem::path& directory);
 
 }  // namespace roll::convert

@@ -3,19 +3,40 @@
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/read/adapter_place.hpp"
-#include "worker/convert/read/average.hpp"
 #include "worker/convert/read/deepspeed.hpp"
 #include "worker/convert/read/dist.hpp"
 #include "worker/convert/read/hf.hpp"
+#include "worker/convert/read/job_state.hpp"
 #include "worker/convert/read/mca.hpp"
 #include "worker/convert/read/megatron.hpp"
 #include "worker/convert/read/nemo.hpp"
+#include "worker/convert/read/state_info.hpp"
 #include "worker/formats/hf.hpp"
 
 namespace roll::convert {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Opens the state source.state of a checkpoint that stores it apart from the weights. Returns false
+// if open_dist() opens it.
+Result<bool> open_state(Source& source, const families::Families& families) {
+    const fs::path& directory = source.directory;
+    const auto apart = optimizer_directory(directory);
+    if (apart && apart->filename() == kOptimizerPart) {
+        ROLL_TRY_VOID(open_dist_optimizer(source, families, *apart));
+        return true;
+    }
+    if (source.format == Format::TorchDist || source.format == Format::Dcp) return false;
+    if (source.format != Format::Mca)
+        return fail(ErrorCode::InvalidArgument,
+                    directory.string() + " is of format " + name_of(source.format) +
+                        "; --state is only for torch_dist and fsdp_dtensor, and for mca with an "
+                        "optimizer's state");
+    ROLL_TRY_VOID(open_mca(source, families));
+    ROLL_TRY_VOID(read_job_state(source));
+    return true;
+}
 
 }  // namespace
 
@@ -54,12 +75,10 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
         ROLL_TRY_VOID(use_hf_config(source, families));
         return source;
     }
-    const bool distributed = source.format == Format::TorchDist || source.format == Format::Dcp;
-    const bool averages = source.format == Format::Mca && source.state == kAverageState;
-    if (!source.state.empty() && !distributed && !averages)
-        return fail(ErrorCode::InvalidArgument,
-                    directory.string() + " is of format " + name_of(source.format) +
-                        "; --state is only for torch_dist and fsdp_dtensor, or `ema` for mca");
+    if (!source.state.empty()) {
+        ROLL_TRY(const bool opened, open_state(source, families));
+        if (opened) return source;
+    }
     switch (source.format) {
         case Format::Hf:
         case Format::Bin: ROLL_TRY_VOID(open_hf(source, families)); break;
@@ -77,7 +96,6 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
                             " DST merges the adapter; rollctl convert converts the adapter to "
                             "another format");
     }
-    if (averages) ROLL_TRY_VOID(read_average(source));
     return source;
 }
 

@@ -65,6 +65,7 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
 std::set<std::string> extra_states(const Plan& plan) {
     std::set<std::string> names;
     for (const TargetTensor& target : plan.tensors) {
+        if (target.info.name.starts_with("optimizer.")) continue;
         std::string offset;
         std::string shape;
         for (std::size_t axis = 0; axis + target.info.shape.size() < target.whole.size(); ++axis) {
@@ -107,14 +108,27 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// Writes the file for data that is not in tensors. For a ROLL target, `args` is null and the file
-// has no entries, because ROLL stores this data with the model's state.
-Result<void> write_common(const fs::path& path, const Json& args) {
+// Writes the file for data that is not in tensors: Megatron's arguments and the entries `more`. For
+// a ROLL target, `args` is null, because ROLL stores this data with the model's state.
+Result<void> write_common(const fs::path& path, const Json& args, const Json& more = {}) {
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
                  if (!args.is_null()) formats::write_megatron_state(out, args, 3);
+                 if (!more.is_null()) formats::write_entries(out, more);
              }));
     return writer.finish();
+}
+
+// Links the files of dist_model in another directory of the iteration.
+Result<void> link_files(const fs::path& directory, const fs::path& model) {
+    for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
+        std::error_code error;
+        fs::create_symlink(model / name, directory / name, error);
+        if (error)
+            return fail(ErrorCode::Failed,
+                        "cannot link " + (directory / name).string() + ": " + error.message());
+    }
+    return {};
 }
 
 }  // namespace
@@ -155,18 +169,17 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
         write_file_atomically(model / "metadata.json",
                               R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
                               R"("common_backend": "torch", "common_backend_version": 1})"));
-    ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args));
+    Json more;
+    if (!plan.optimizer.is_null())
+        more = {{"optimizer", plan.optimizer},
+                {"content_metadata",
+                 {{"distrib_optim_sharding_type", plan.optimizer["param_state_sharding_type"]},
+                  {"chained_optim_avoid_prefix", true},
+                  {"singleton_local_shards", false}}}};
+    ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args, more));
     // Link each file, because ROLL looks for it in dist_model, and Megatron looks for it in the
     // iteration directory.
-    for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
-        std::error_code error;
-        fs::create_symlink(fs::path(kModel) / name, directory / kIteration / name, error);
-        if (error)
-            return fail(
-                ErrorCode::Failed,
-                "cannot link " + (directory / kIteration / name).string() + ": " + error.message());
-    }
-    return {};
+    return link_files(directory / kIteration, kModel);
 }
 
 // Writes the metadata, and the three entries that Megatron reads before it.

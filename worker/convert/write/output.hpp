@@ -36,6 +36,7 @@ struct Output {
     std::int64_t shard_bytes = kShardBytes;
     // name of the model in a NeMo target's configs
     std::string name = "model";
+    bool optimizer = false;  // true: a torch_dist target also gets the optimizer's state
     // model_max_length to set in an Hf target's config
     std::optional<std::int64_t> model_max_length = {};
     // Returns the type to which all floating-point tensors are cast; nullopt if tensors keep their

@@ -26,6 +26,7 @@
 #include "worker/train/report/run_report.hpp"
 #include "worker/train/save/adapter_files.hpp"
 #include "worker/train/save/continuation.hpp"
+#include "worker/train/save/continue_optimizer.hpp"
 #include "worker/train/save/first_error.hpp"
 #include "worker/train/save/job_record.hpp"
 #include "worker/train/save/left_out.hpp"
@@ -273,6 +274,19 @@ void Trainer::start_from_given() {
     load_model(from);
     if (writes())
         std::printf("starting from the weights in %s (%s)\n", from.c_str(), loaded_how_.c_str());
+    if (!spec_.model.optimizer) return;
+    // The job begins at the step of the checkpoint, as if it had trained the earlier steps with its
+    // own batch size.
+    state_.step = continue_optimizer(from, *step_);
+    if (state_.step > spec_.steps)
+        throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is less than step " +
+                                 std::to_string(state_.step) + " of the optimizer in " + from +
+                                 ", which the job continues; set more steps");
+    state_.samples = state_.step * spec_.global_batch_size;
+    state_.tokens = state_.samples * spec_.seq_length;
+    if (writes())
+        std::printf("continuing the optimizer at step %lld from %s\n",
+                    static_cast<long long>(state_.step), from.c_str());
 }
 
 // Verifies a checkpoint. Each rank reads a part of its bytes, and all ranks get the same result.

@@ -6,29 +6,21 @@
 #include <set>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "worker/convert/adapter/merge.hpp"
-#include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/plan/gather.hpp"
 #include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
 #include "worker/formats/peft.hpp"
 #include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/random.hpp"
+#include "worker/train/model/read_source.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-// size in bytes of a block of rows; a block of this size fits in the cache
-constexpr std::int64_t kReadBytes = 1 << 18;
-
-tensor::DType dtype_of(const Parameters& parameters) {
-    return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
-}
 
 // A parameter and the chunk that holds it.
 struct Held {
@@ -58,28 +50,6 @@ void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const st
     fill_normal(noise_VC, 1 / std::sqrt(static_cast<double>(w_VC.size(1))), seed, name + " grown");
     const std::int64_t added = w_VC.size(0) - old;
     w_VC.narrow(0, old, added).copy_(noise_VC.narrow(0, old, added) + mean_C);
-}
-
-// Calls body(begin, end) for blocks of rows, in parallel.
-template <class Body>
-void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
-    const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / row_bytes);
-    at::parallel_for(0, rows, block, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; row += block)
-            body(row, std::min(row + block, end));
-    });
-}
-
-// Reads all rows of `target` from `source` into `to`, in parallel. Casts the values to the type of
-// `target`; `to` must have this type.
-void read_rows(const convert::Source& source, const convert::TargetTensor& target,
-               const at::Tensor& to) {
-    const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
-    const std::int64_t row_bytes = static_cast<std::int64_t>(to.nbytes()) / rows;
-    auto* bytes = static_cast<std::byte*>(to.data_ptr());
-    for_blocks(rows, row_bytes, [&](std::int64_t begin, std::int64_t end) {
-        convert::gather_rows(source, target, begin, end, bytes + begin * row_bytes);
-    });
 }
 
 // Like read_rows(), for a weight that is stored as two 16-bit halves. Reads each block of rows as
@@ -182,14 +152,7 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
         check_base(adapter, directory);
         of_disk(convert::attach_adapter(source, adapter, convert::Folding::In));
     }
-    formats::McaConfig one_file = source.config;
-    one_file.layout = {};
-    one_file.padded_vocab = 0;
-    one_file.local_names = false;
-    const auto layout = of_disk(convert::mca_layout(source.native, source.model, one_file));
-    const convert::Plan plan = of_disk(convert::make_plan(source, layout, dtype_of(*chunks[0])));
-    for (const convert::Comparison& replica : plan.comparisons)
-        of_disk(convert::compare(source, replica));
+    const convert::Plan plan = plan_whole(source, dtype_of(*chunks[0]));
     std::set<std::string> missing;
     for (const ParameterSpec& spec : whole)
         if (spec.lora != LoraRole::Factor) missing.insert(spec.name);

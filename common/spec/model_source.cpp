@@ -1,0 +1,74 @@
+#include "common/spec/model_source.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace roll::spec {
+namespace {
+
+// Keys of a HuggingFace config that a job may override although it uses model.from.
+constexpr std::array<std::string_view, 3> kDropouts{"attention_dropout", "residual_dropout",
+                                                    "hidden_dropout"};
+
+// Checks that a job can continue the optimizer's state of the checkpoint in model.from.
+void check_continued(const Json& document, std::vector<Problem>& problems) {
+    const Json model = document.at("model");
+    const auto refuse = [&](const char* other) {
+        problems.push_back(
+            {"model.optimizer", fmt::format("is true, but {} changes the weights that the state in "
+                                            "model.from belongs to; leave out one of the two",
+                                            other)});
+    };
+    if (model.contains("adapters")) refuse("model.adapters");
+    if (document.contains(Json::json_pointer("/train/lora"))) refuse("train.lora");
+    const Json kind = document.value(Json::json_pointer("/train/optimizer/kind"), Json("adamw"));
+    if (kind != "adamw" && kind != "adam" && kind != "sgd")
+        problems.push_back(
+            {"model.optimizer", fmt::format("is true, but train.optimizer.kind is {}; allowed: the "
+                                            "kinds adamw, adam and sgd, whose state has the shapes "
+                                            "of the weights",
+                                            kind.dump())});
+}
+
+}  // namespace
+
+Json dropouts_of(const Json& model) {
+    Json dropouts = Json::object();
+    for (const std::string_view key : kDropouts)
+        if (const auto found = model.find(key); found != model.end())
+            dropouts[std::string(key)] = *found;
+    return dropouts;
+}
+
+std::vector<Problem> model_source_problems(const Json& document) {
+    std::vector<Problem> problems;
+    const Json model = document.value("model", Json());
+    if (!model.is_object()) return problems;
+    const bool continues = model.value("optimizer", Json()) == true;
+    if (!model.contains("from")) {
+        if (model.contains("adapters"))
+            problems.push_back({"model.adapters",
+                                "needs model.from, the directory of the model to which the "
+                                "adapters belong"});
+        if (continues)
+            problems.push_back(
+                {"model.optimizer", "needs model.from, the checkpoint with the optimizer's state"});
+        return problems;
+    }
+    if (continues) check_continued(document, problems);
+    constexpr std::array<std::string_view, 5> kOwn{"from", "freeze", "vocab_size", "adapters",
+                                                   "optimizer"};
+    for (const auto& [key, value] : model.items()) {
+        if (std::ranges::find(kOwn, key) != kOwn.end()) continue;
+        if (std::ranges::find(kDropouts, key) != std::end(kDropouts)) continue;
+        problems.push_back(
+            {"model." + key, "cannot be set with model.from, whose config determines it"});
+    }
+    return problems;
+}
+
+}  // namespace roll::spec

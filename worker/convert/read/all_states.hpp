@@ -1,0 +1,31 @@
+// Adds the optimizer's states to an opened checkpoint, so that one conversion carries the weights
+// and the states.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/read/open.hpp"
+
+namespace roll::convert {
+
+// The states in a source, each a second set of the model's tensors.
+struct OptimizerStates {
+    std::vector<std::string> names;  // such as "exp_avg"; sorted
+    std::int64_t updates = 0;        // number of updates that the optimizer has made
+    std::size_t model_tensors = 0;   // number of tensors of the model itself
+};
+
+// Adds the main weights and the moments of the checkpoint at source.directory to `source`. The
+// tensor number n of state k gets the number (k + 1) * model_tensors + n and the name
+// "optimizer.state.STATE.NAME". States keep their types when the model is cast. Fails with
+// InvalidArgument if the checkpoint has no such states.
+Result<OptimizerStates> add_states(Source& source, const families::Families& families,
+                                   const OpenOptions& options);
+
+// Adds the same tensors of each state to a layout of the model. Each has Megatron's key.
+void add_state_layout(std::vector<Stored>& layout, const OptimizerStates& states);
+
+}  // namespace roll::convert

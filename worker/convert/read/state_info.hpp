@@ -1,0 +1,43 @@
+// Looks for the optimizer's state in a checkpoint directory. Reads no tensors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "common/error.hpp"
+#include "worker/formats/dcp.hpp"
+
+namespace roll::convert {
+
+inline constexpr const char* kMainWeights = "fp32_param";  // state: the main weights
+
+// Megatron's kinds of distributed optimizers, by the names in their checkpoints.
+inline constexpr const char* kFullyReshardable = "fully_reshardable";
+inline constexpr const char* kDpReshardable = "dp_reshardable";
+
+// Returns kMainWeights for "param", Megatron's newer name of the main weights. Returns other names
+// unchanged.
+std::string canonical_state(const std::string& state);
+
+struct StateInfo {
+    std::set<std::string> states = {};     // canonical names, such as "exp_avg"
+    std::int64_t updates = 0;              // number of updates that the optimizer has made
+    std::filesystem::path directory = {};  // directory of the files with the state
+};
+
+// ROLL's directory of a distributed optimizer, beside the weights of an iteration
+inline constexpr const char* kOptimizerPart = "dist_optimizer";
+
+// Returns the directory with the distributed optimizer's state: the checkpoint's own directory or
+// dist_optimizer/, ROLL's directory beside the weights. Returns nullopt if there is none.
+std::optional<std::filesystem::path> optimizer_directory(const std::filesystem::path& root);
+
+// Returns the states of a checkpoint of Roll, Megatron or ROLL. Fails with InvalidArgument if there
+// is no state, if the state is of a kind that Roll cannot read (the message names the kind), or if
+// the number of updates is missing.
+Result<StateInfo> read_state_info(const std::filesystem::path& root);
+
+}  // namespace roll::convert

@@ -1,0 +1,66 @@
+#include "worker/train/model/load_state.hpp"
+
+#include <map>
+
+#include <ATen/ATen.h>
+
+#include "worker/convert/plan/gather.hpp"
+#include "worker/convert/read/open.hpp"
+#include "worker/convert/read/state_info.hpp"
+#include "worker/families/families.hpp"
+#include "worker/train/model/read_source.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns this rank's elements of a parameter's state.
+at::Tensor read_own(const convert::Source& source, const convert::TargetTensor& target,
+                    const Parameters& parameters, std::size_t i) {
+    const ParameterSpec& spec = parameters.specs[i];
+    if (target.info.shape != whole_sizes(spec))
+        throw RankFailure(2, source.directory.string() + ": the optimizer's " + source.state +
+                                 " of " + spec.name + " has shape " +
+                                 tensor::to_string(target.info.shape) + "; the job's model has " +
+                                 tensor::to_string(whole_sizes(spec)));
+    const at::Tensor whole = at::empty(whole_sizes(spec), main_type(parameters));
+    read_rows(source, target, whole);
+    convert::release(source, target);
+    if (spec.parts.empty()) return whole;
+    const at::Tensor own = at::zeros(spec.sizes, whole.options());
+    copy_from_whole(spec, whole, own);
+    return own;
+}
+
+}  // namespace
+
+void load_state(const fs::path& directory, const std::string& state,
+                std::span<Parameters* const> chunks, const TakeState& take) {
+    const families::Families families = need(families::Families::load());
+    const convert::Source source =
+        of_disk(convert::open_source(directory, families, {.state = state}));
+    const convert::Plan plan = plan_whole(source, dtype_of(*chunks[0]));
+    std::map<std::string, const convert::TargetTensor*> targets;
+    for (const convert::TargetTensor& target : plan.tensors) targets[target.info.name] = &target;
+    for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+        const Parameters& parameters = *chunks[chunk];
+        for (std::size_t i = 0; i < parameters.specs.size(); ++i) {
+            const ParameterSpec& spec = parameters.specs[i];
+            if (spec.frozen) continue;
+            const auto target = targets.find(spec.name);
+            if (target == targets.end())
+                throw RankFailure(2, directory.string() + " has no optimizer state " + state +
+                                         " of " + spec.name);
+            take(chunk, i, read_own(source, *target->second, parameters, i));
+        }
+    }
+}
+
+StoredStates stored_states(const fs::path& directory) {
+    const convert::StateInfo info = of_disk(convert::read_state_info(directory));
+    return {info.states, info.updates};
+}
+
+}  // namespace roll::train

@@ -1,0 +1,36 @@
+// Loads a state of an optimizer from a checkpoint of any layout: Roll's own, or one of Megatron or
+// ROLL with a distributed optimizer.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+
+#include "worker/train/model/parameters.hpp"
+
+namespace roll::train {
+
+inline constexpr const char* kMainWeightState = "fp32_param";  // the main weights
+
+// Called with a parameter's state: a CPU tensor of the parameter's sizes and of main_type().
+using TakeState = std::function<void(std::size_t chunk, std::size_t i, const at::Tensor& state)>;
+
+// Reads the state of every parameter that is not frozen, and passes it to `take`. `state`: the
+// state's name in torch, such as "exp_avg". Throws RankFailure(invalid) if a state is missing or of
+// another shape; the message names the parameter.
+void load_state(const std::filesystem::path& directory, const std::string& state,
+                std::span<Parameters* const> chunks, const TakeState& take);
+
+struct StoredStates {
+    std::set<std::string> names;  // such as "exp_avg"
+    std::int64_t updates = 0;     // number of updates that the optimizer has made
+};
+
+// Returns the states that the checkpoint has. Throws RankFailure(invalid) if there are none, or if
+// they are of a kind that Roll cannot read; the message names the kind.
+StoredStates stored_states(const std::filesystem::path& directory);
+
+}  // namespace roll::train

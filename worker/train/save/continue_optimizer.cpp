@@ -1,0 +1,90 @@
+#include "worker/train/save/continue_optimizer.hpp"
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "worker/train/model/load_state.hpp"
+#include "worker/train/optim/rules.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns true if `weight` is `main`, perhaps rounded to one of the types of model weights.
+bool is_rounded(const at::Tensor& weight, const at::Tensor& main) {
+    if (at::equal(weight, main)) return true;
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf})
+        if (at::equal(weight, main.to(type).to(main.scalar_type()))) return true;
+    return false;
+}
+
+void take_main(const fs::path& directory, const Parameters& p, std::size_t i,
+               const at::Tensor& main) {
+    const at::Tensor own = own_rows(p, i, main).contiguous();
+    const at::Tensor weight = at::empty_like(own);
+    if (own.numel() > 0) copy_main(p, i, weight);
+    if (!is_rounded(weight, own))
+        throw RankFailure(2, directory.string() + ": the optimizer's main weight of " +
+                                 p.specs[i].name +
+                                 " does not round to the model's weight, so the optimizer's state "
+                                 "belongs to another step or model, or its parameters are in an "
+                                 "order that Roll does not know");
+    const at::Tensor written = main_to_write(p, i);
+    written.copy_(main);
+    set_main(p, i, written);
+}
+
+// Returns the names of the states that the job's optimizers have, such as ".exp_avg".
+std::set<std::string_view> endings_of(TrainStep& step) {
+    std::set<std::string_view> endings;
+    for (Optimizer& optimizer : step.optimizers())
+        for (const std::string_view ending : all_endings(optimizer.options()))
+            if (ending != kEma) endings.insert(ending);
+    return endings;
+}
+
+std::string listed(const std::set<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+}
+
+}  // namespace
+
+std::int64_t continue_optimizer(const fs::path& directory, TrainStep& step) {
+    const StoredStates stored = stored_states(directory);
+    std::vector<Parameters*> chunks;
+    for (Chunk& chunk : step.chunks()) chunks.push_back(&chunk.parameters());
+    if (stored.names.contains(kMainWeightState))
+        load_state(directory, kMainWeightState, chunks,
+                   [&](std::size_t chunk, std::size_t i, const at::Tensor& main) {
+                       take_main(directory, *chunks[chunk], i, main);
+                   });
+    for (const std::string_view ending : endings_of(step)) {
+        const std::string state(ending.substr(1));
+        if (!stored.names.contains(state))
+            throw RankFailure(2, "model.optimizer: " + directory.string() +
+                                     " has no optimizer state " + state + "; it has " +
+                                     listed(stored.names) +
+                                     "; set train.optimizer.kind to the kind that wrote it");
+        load_state(directory, state, chunks,
+                   [&](std::size_t chunk, std::size_t i, const at::Tensor& value) {
+                       const at::Tensor into = step.optimizers()[chunk].state().of(ending, i);
+                       if (into.defined() && into.numel() > 0)
+                           into.copy_(own_rows(*chunks[chunk], i, value));
+                   });
+    }
+    for (Optimizer& optimizer : step.optimizers()) {
+        optimizer.state().steps = stored.updates;
+        optimizer.start_average();
+    }
+    return stored.updates;
+}
+
+}  // namespace roll::train
