@@ -11,6 +11,7 @@
 #include "common/spec/batch_size.hpp"
 #include "common/spec/blend.hpp"
 #include "common/spec/lora.hpp"
+#include "common/spec/loss_scale.hpp"
 #include "common/spec/optimizer.hpp"
 #include "common/spec/pipeline.hpp"
 #include "common/spec/preference.hpp"
@@ -478,6 +479,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     for (Problem& problem : optimizer_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : preference_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : loss_scale_problems(document)) problems.push_back(std::move(problem));
     return problems;
 }
 
