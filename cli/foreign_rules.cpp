@@ -194,13 +194,16 @@ void read_schedule(const Config& config, bool megatron) {
 }
 
 void read_precision(const Config& config) {
-    const bool usual = is_of_trl(config) && !config.has("bf16");
+    const bool half = config.flag("fp16");
+    const bool usual = is_of_trl(config) && !config.has("bf16") && !half;
     const bool narrow = usual || config.flag("bf16") || config.flag("pure_bf16");
+    if (half && narrow) return config.refuse("fp16", "is true, and bf16 too; set one of them");
+    const char* const precision = half ? "fp16" : narrow ? "bf16" : "fp32";
     if (usual)
-        config.set_default("bf16", "train.precision", "bf16");
+        config.set_default("bf16", "train.precision", precision);
     else
-        config.set("train.precision", narrow ? "bf16" : "fp32");
-    config.set("export.dtype", narrow ? "bf16" : "fp32");
+        config.set("train.precision", precision);
+    config.set("export.dtype", precision);
     if (config.flag("pure_bf16"))
         config.foreign.remarks.push_back("pure_bf16: Roll keeps float32 main weights");
 }

@@ -173,6 +173,9 @@ std::string progress_text(const Json& job) {
         parts.push_back(fmt::format("{:.0f} % of {}B", 100 * done / *total, amount_text(*total)));
     }
     if (const auto loss = real("loss")) parts.push_back(fmt::format("loss {:.4f}", *loss));
+    if (const auto scale = real("loss_scale"))
+        parts.push_back(
+            fmt::format("scale {:g}, {:.0f} overflows", *scale, real("overflows").value_or(0)));
     if (const auto speed = real("tokens_per_second")) {
         parts.push_back(amount_text(*speed) + " tokens/s");
     }

@@ -10,6 +10,7 @@
 #include "common/spec/batch_size.hpp"
 #include "common/spec/blend.hpp"
 #include "common/spec/lora.hpp"
+#include "common/spec/loss_scale.hpp"
 #include "common/spec/model_source.hpp"
 #include "common/spec/optimizer.hpp"
 #include "common/spec/pipeline.hpp"
@@ -447,6 +448,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     for (Problem& problem : optimizer_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : preference_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : loss_scale_problems(document)) problems.push_back(std::move(problem));
     return problems;
 }
 

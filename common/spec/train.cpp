@@ -27,8 +27,10 @@ constexpr Names<Objective, 8> kObjectives{{{"pretrain", Objective::Pretrain},
                                            {"reward", Objective::Preference}}};
 constexpr Names<TrainOn, 3> kTrainOn{
     {{"assistant", TrainOn::Assistant}, {"all", TrainOn::All}, {"last", TrainOn::Last}}};
-constexpr Names<Precision, 3> kPrecisions{
-    {{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}, {"bf16", Precision::Bf16}}};
+constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::Fp32},
+                                           {"fp64", Precision::Fp64},
+                                           {"bf16", Precision::Bf16},
+                                           {"fp16", Precision::Fp16}}};
 constexpr Names<Normalize, 2> kNormalizes{
     {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
 constexpr Names<FaultPhase, 5> kFaultPhases{{{"forward", FaultPhase::Forward},
@@ -393,6 +395,7 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
         spec.faults.push_back(read);
     }
     spec.lora = lora_spec(reader.raw("lora"));
+    spec.loss_scale = loss_scale_spec(reader.raw("loss_scale"));
     ROLL_TRY(spec.optimizer, read_optimizer(section(reader, "optimizer")));
     ROLL_TRY(spec.optimizer.ema, read_ema(section(reader, "ema")));
     set_steps(spec, length);

@@ -15,6 +15,7 @@
 #include "common/spec/evaluation.hpp"
 #include "common/spec/faults.hpp"
 #include "common/spec/lora.hpp"
+#include "common/spec/loss_scale.hpp"
 #include "common/spec/optimizer.hpp"
 #include "common/spec/parallel.hpp"
 #include "common/spec/preference.hpp"
@@ -23,7 +24,7 @@
 namespace roll::spec {
 
 enum class Objective { Pretrain, Sft, Preference };
-enum class Precision { Fp32, Fp64, Bf16 };  // fp16 and fp8 are not implemented yet
+enum class Precision { Fp32, Fp64, Bf16, Fp16 };  // fp8 is not implemented yet
 // The loss is a mean over all tokens of a step, or a mean of the micro-batches' means.
 enum class Normalize { Step, Microbatch };
 enum class OnNotFinite { Stop, Skip, Retry, Rewind };
@@ -95,6 +96,7 @@ struct TrainSpec {
     OptimizerSpec optimizer;
     LoraSpec lora;  // empty: all weights are trained
     Precision precision = Precision::Fp32;
+    LossScaleSpec loss_scale;  // used with Precision::Fp16
     Normalize normalize = Normalize::Step;
     SampleSpec sample;
     MetricsSpec metrics;

@@ -77,6 +77,7 @@ const std::map<std::string, const char*>& changes() {
         {"seed", "3"},
         {"full_determinism", "true"},
         {"bf16", "true"},
+        {"fp16", "true"},
         {"pure_bf16", "true"},
         {"early_stopping_steps", "3"},
         {"output_dir", R"("elsewhere")"},
@@ -193,7 +194,7 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         {"save_strategy", R"("epoch")", "is epoch; supported: steps, best, no"},
         {"eval_strategy", R"("epoch")", "is epoch; supported: steps, no"},
         {"bf16", "1", "is 1; allowed: true or false"},
-        {"fp16", "true", "is true: fp16 training is not implemented; use `bf16: true`"},
+        {"fp16", "1", "is 1; allowed: true or false"},
         {"optim", R"("galore_adamw")", "is galore_adamw; supported: adamw_torch"}};
     for (const auto& [key, value, message] : cases) {
         Json changed = config();
@@ -354,6 +355,17 @@ TEST_F(ForeignFile, NullStandsForTheDefault) {
     EXPECT_EQ(job(changed), job(config()));
 }
 
+TEST_F(ForeignFile, TrainsInOneOfTwoNarrowTypes) {
+    Json changed = config();
+    changed["fp16"] = true;
+    EXPECT_EQ(job(changed)["train"]["precision"], "fp16");
+    EXPECT_EQ(job(changed)["export"]["dtype"], "fp16");
+    changed["bf16"] = true;
+    EXPECT_NE(problems(changed).find("fp16 is true, and bf16 too; set one of them"),
+              std::string::npos)
+        << problems(changed);
+}
+
 TEST_F(ForeignFile, DescribesEachKey) {
     Json changed = config();
     changed["bf16"] = true;
@@ -363,6 +375,7 @@ TEST_F(ForeignFile, DescribesEachKey) {
     const auto has = [&](const std::string& line) {
         return std::find(lines.begin(), lines.end(), line) != lines.end();
     };
+    EXPECT_EQ(document["train"]["precision"], "bf16");
     EXPECT_TRUE(has("  bf16: train.precision \"bf16\", export.dtype \"bf16\""));
     EXPECT_TRUE(has("  learning_rate (default): train.optimizer.lr 5e-05"));
     EXPECT_TRUE(

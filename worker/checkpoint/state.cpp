@@ -43,6 +43,23 @@ bool use_metric(Best& held, const Best& metric) {
     return same;
 }
 
+OrderedJson scale_json(const LossScale& scale) {
+    return {{"scale", scale.scale},
+            {"good_steps", scale.good_steps},
+            {"tolerated", scale.tolerated},
+            {"overflows", scale.overflows},
+            {"at_least", scale.at_least}};
+}
+
+Result<LossScale> decode_scale(const Json& json) {
+    JsonReader reader(json, "state.loss_scale");
+    const LossScale scale{reader.get<double>("scale"), reader.get<int>("good_steps"),
+                          reader.get<int>("tolerated"), reader.get<std::int64_t>("overflows"),
+                          reader.get<int>("at_least")};
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return scale;
+}
+
 Result<Layout> decode_layout(const Json& json) {
     JsonReader reader(json, "state.layout");
     const Layout layout{reader.get<int>("dp"),  reader.get<int>("tp"), reader.get<int>("pp"),
@@ -83,25 +100,26 @@ std::string encode(const State& s) {
     const Layout& l = s.layout;
     const OrderedJson layout = {{"dp", l.dp},   {"tp", l.tp}, {"pp", l.pp},
                                 {"vpp", l.vpp}, {"cp", l.cp}, {"ep", l.ep}};
-    const OrderedJson json = {{"schema", kStateSchema},
-                              {"step", s.step},
-                              {"samples", s.samples},
-                              {"tokens", s.tokens},
-                              {"seed", s.seed},
-                              {"dtype", s.dtype},
-                              {"layout", layout},
-                              {"train_tokens", s.train_tokens},
-                              {"seq_length", s.seq_length},
-                              {"data", s.data},
-                              {"order", s.order},
-                              {"loss", s.loss},
-                              {"valid_loss", optional_json(s.valid_loss)},
-                              {"best", best_json(s.best)},
-                              {"best_step", s.best_step},
-                              {"stop", best_json(s.stop)},
-                              {"clipped_steps", s.clipped_steps},
-                              {"stale_validations", s.stale_validations},
-                              {"left_out", s.left_out}};
+    OrderedJson json = {{"schema", kStateSchema},
+                        {"step", s.step},
+                        {"samples", s.samples},
+                        {"tokens", s.tokens},
+                        {"seed", s.seed},
+                        {"dtype", s.dtype},
+                        {"layout", layout},
+                        {"train_tokens", s.train_tokens},
+                        {"seq_length", s.seq_length},
+                        {"data", s.data},
+                        {"order", s.order},
+                        {"loss", s.loss},
+                        {"valid_loss", optional_json(s.valid_loss)},
+                        {"best", best_json(s.best)},
+                        {"best_step", s.best_step},
+                        {"stop", best_json(s.stop)},
+                        {"clipped_steps", s.clipped_steps},
+                        {"stale_validations", s.stale_validations},
+                        {"left_out", s.left_out}};
+    if (s.loss_scale) json["loss_scale"] = scale_json(*s.loss_scale);
     return json.dump(1) + "\n";
 }
 
@@ -129,11 +147,14 @@ Result<State> decode_state(std::string_view text) {
     s.clipped_steps = reader.get_or<std::int64_t>("clipped_steps", 0);
     s.stale_validations = reader.get_or<std::int64_t>("stale_validations", 0);
     s.left_out = reader.get_or("left_out", s.left_out);
-    const Json layout = reader.raw("layout");
+    const Json layout = reader.raw("layout"), scale = reader.raw("loss_scale");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kStateSchema)
         return fail(ErrorCode::Corrupt, "state: not a " + std::string(kStateSchema));
     ROLL_TRY(s.layout, decode_layout(layout));
+    if (!scale.is_null()) {
+        ROLL_TRY(s.loss_scale, decode_scale(scale));
+    }
     return s;
 }
 

@@ -37,13 +37,23 @@ struct Best {
     friend bool operator==(const Best&, const Best&) = default;
 };
 
+// The dynamic loss scale of a job with precision fp16.
+struct LossScale {
+    double scale = 1;
+    int good_steps = 0;          // consecutive steps without overflow since the scale last changed
+    int tolerated = 0;           // number of further overflows before one lowers the scale
+    std::int64_t overflows = 0;  // number of steps skipped because of an overflow
+    int at_least = 0;            // consecutive overflows with the least scale
+    friend bool operator==(const LossScale&, const LossScale&) = default;
+};
+
 struct State {
     std::int64_t step = 0;  // number of optimizer steps done
     // number of sequences consumed; it is also the index of the sampler's next sequence
     std::int64_t samples = 0;
     std::int64_t tokens = 0;  // training tokens consumed
     std::uint64_t seed = 0;
-    std::string dtype;  // the training job's `precision`: "fp32", "fp64" or "bf16"
+    std::string dtype;  // the training job's `precision`: "fp32", "fp64", "bf16" or "fp16"
     // parallel layout of the run that wrote the checkpoint; a resumed run may use another layout
     Layout layout;
     // number of tokens in the training data; if the number differs, the data changed
@@ -63,6 +73,7 @@ struct State {
     std::int64_t clipped_steps = 0;    // number of steps whose gradient was clipped
     // number of consecutive values of stop.metric that did not improve it
     std::int64_t stale_validations = 0;
+    std::optional<LossScale> loss_scale;  // set with dtype "fp16"
     std::vector<std::int64_t> left_out;  // indices of the samples excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;
 };

@@ -17,7 +17,8 @@ constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
 std::int64_t program_bytes(spec::Precision precision) {
     switch (precision) {
         case spec::Precision::Fp64: return 150 << 20;
-        case spec::Precision::Bf16: return 140 << 20;
+        case spec::Precision::Bf16:
+        case spec::Precision::Fp16: return 140 << 20;
         default: return 141 << 20;
     }
 }
@@ -247,6 +248,18 @@ std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpe
     return std::min(most * main, spec.checkpoint_buffer_mib * kMib);
 }
 
+// Returns how often recomputation in a layer sends a tensor of all rows to the tensor-parallel
+// group. With sequence parallelism, the first product of each block gathers its input, and the
+// second product scatters its output. Without it, a ring all-reduce of the output sends almost
+// twice its bytes.
+std::int64_t sent_again(const LayerRecompute& layer, bool sequence, bool post_norms) {
+    const std::int64_t gathers = (layer.attention() ? 1 : 0) + (layer.mlp() ? 1 : 0);
+    if (!layer.full()) return sequence ? gathers : 0;
+    // The last product is repeated only if the next layer or a norm needs its output.
+    const std::int64_t outputs = !layer.keeps_output || post_norms ? 2 : 1;
+    return sequence ? gathers + outputs : 2 * outputs;
+}
+
 }  // namespace
 
 std::int64_t microbatch_tokens(const spec::TrainSpec& spec) {
@@ -266,7 +279,14 @@ std::int64_t main_bytes(spec::Precision precision) {
 }
 
 std::int64_t element_bytes(spec::Precision precision) {
-    return precision == spec::Precision::Bf16 ? 2 : main_bytes(precision);
+    const bool is_narrow = precision == spec::Precision::Bf16 || precision == spec::Precision::Fp16;
+    return is_narrow ? 2 : main_bytes(precision);
+}
+
+std::int64_t copy_bytes(spec::Precision precision, bool on_gpu) {
+    const std::int64_t main = main_bytes(precision), element = element_bytes(precision);
+    if (element == main) return 0;
+    return precision == spec::Precision::Bf16 && !on_gpu ? main - element : main;
 }
 
 std::int64_t parameter_count(const spec::ModelConfig& m) {
@@ -327,7 +347,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
                                       : count * element - part.layers * layer_saving(m, element);
     // The frozen weights of a LoRA job have no main weights.
     const bool is_lora = model.lora.is_set();
-    bytes.main_weights = (is_lora ? owned.trained : owned.all) * (main - element);
+    bytes.main_weights =
+        (is_lora ? owned.trained : owned.all) * copy_bytes(spec.precision, held.on_gpu);
     // On a CPU, the gradients of frozen parameters take no memory, because their pages are never
     // written.
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
@@ -368,21 +389,23 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv);
     const std::int64_t backward =
         backward_extra(m, rows, segments, held.recompute, outside, layer) * element;
-    bytes.workspace = std::max(loss, backward + largest_unpacked(m) * element);
+    bytes.workspace = std::max(
+        {loss, backward + largest_unpacked(m) * element, held.update_bytes - bytes.activations});
     bytes.snapshot = snapshot_bytes(model, spec, part, count, states - held.copied_states);
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;
 }
 
 std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,
-                          const StagePart& part) {
+                          const StagePart& part, const Recomputed& recompute) {
     // Each layer sums four tensors over the group: the outputs of two linear layers in forward, and
     // the gradients of two inputs in backward. A ring all-reduce sends almost twice the bytes of
     // its tensor. With sequence parallelism, a reduce-scatter and an all-gather replace the
     // all-reduce. Together they send as many bytes, but backward also gathers two inputs once more.
     const std::int64_t each = spec.parallel.sequence ? 10 : 8;
-    const std::int64_t sent =
-        each * part.layers + 2 * (part.first ? 1 : 0) + 2 * (part.last ? 1 : 0);
+    std::int64_t sent = each * part.layers + 2 * (part.first ? 1 : 0) + 2 * (part.last ? 1 : 0);
+    for (const LayerRecompute& layer : recompute)
+        sent += sent_again(layer, spec.parallel.sequence, m.post_norms);
     const std::int64_t tokens = microbatch_tokens(spec) * spec.microbatches();
     const std::int64_t bytes = sent * tokens * m.hidden * element_bytes(spec.precision);
     return bytes * (part.tp - 1) / part.tp;

@@ -19,6 +19,10 @@ std::int64_t element_bytes(spec::Precision precision);
 // Returns the bytes per element of the main weights, which the optimizer updates.
 std::int64_t main_bytes(spec::Precision precision);
 
+// Returns the bytes per element that the main weights take in addition to the weights. On a CPU,
+// the weights of bf16 are halves of the main weights.
+std::int64_t copy_bytes(spec::Precision precision, bool on_gpu);
+
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
 // Returns the number of tokens of a micro-batch of one replica. A micro-batch of pairs may have
@@ -55,9 +59,10 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 // - `activations`: values that `live` micro-batches save from forward to backward. On a CPU, with
 //   one micro-batch per step and no frozen parameters, some of these values are in the gradients'
 //   memory (spare_room.hpp) and do not count.
-// - `workspace`: temporary memory at the peak, at the loss or in a layer's backward. The loss needs
-//   a block of logits with its input and output rows. A layer's backward needs the gradient of its
-//   widest product and the recomputed values.
+// - `workspace`: temporary memory at the peak, at the loss, in a layer's backward or in the update.
+//   The loss needs a block of logits with its input and output rows. A layer's backward needs the
+//   gradient of its widest product and the recomputed values. In the update, there are no
+//   activations, so only what exceeds them counts.
 // - `snapshot`: the copy of the rank's part of a checkpoint, which is written to disk while
 //   training continues. The value is for the rank with the stage's largest part.
 // - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
@@ -119,6 +124,7 @@ struct Held {
     // Number of frozen weights. They have no optimizer state and, on a CPU, no gradients.
     std::int64_t frozen = 0;
     std::optional<std::int64_t> states = std::nullopt;  // state elements; nullopt: as for AdamW
+    std::int64_t update_bytes = 0;   // temporary values of the optimizer's update (Adafactor)
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
     std::int64_t copied_states = 0;  // elements in `states` that another stage also has
     bool on_gpu = false;
@@ -134,9 +140,10 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
                          const Held& held);
 
 // Returns the bytes that a rank of `part` sends to its tensor-parallel group in one step of one
-// replica. Ignores the few numbers per token that the loss exchanges.
+// replica, including those that recomputation sends again. Ignores the few numbers per token that
+// the loss exchanges. `recompute`: for the part's layers; empty: nothing is recomputed.
 std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
-                          const StagePart& part);
+                          const StagePart& part, const Recomputed& recompute);
 
 struct CheckpointBytes {
     std::int64_t weights = 0;

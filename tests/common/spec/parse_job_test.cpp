@@ -84,6 +84,30 @@ TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
     EXPECT_EQ(values(*filled), values(*assumed));
 }
 
+TEST_F(ParseJob, ALossScaleIsForFp16AndHasTheSchemasDefaults) {
+    Json json = train_file();
+    json["train"]["loss_scale"] = Json::object();
+    EXPECT_EQ(problems(json),
+              "train.loss_scale is only for precision fp16, but train.precision is fp32; remove "
+              "loss_scale, or set precision: fp16\n");
+    json["train"]["precision"] = "fp16";
+    const auto scale = train_spec(parse(json).spec.document.text())->loss_scale;
+    const LossScaleSpec assumed;
+    EXPECT_EQ(std::tuple(scale.initial, scale.growth_interval, scale.backoff, scale.hysteresis,
+                         scale.min),
+              std::tuple(assumed.initial, assumed.growth_interval, assumed.backoff,
+                         assumed.hysteresis, assumed.min));
+    json["train"]["loss_scale"] = {{"initial", 4}, {"min", 8}};
+    EXPECT_EQ(problems(json),
+              "train.loss_scale.min is 8; allowed: at most loss_scale.initial, which is 4\n");
+    json["train"]["loss_scale"] = {
+        {"initial", 4}, {"min", 2}, {"growth_interval", 5}, {"backoff", 0.25}, {"hysteresis", 3}};
+    const auto given = train_spec(parse(json).spec.document.text())->loss_scale;
+    EXPECT_EQ(std::tuple(given.initial, given.growth_interval, given.backoff, given.hysteresis,
+                         given.min),
+              std::tuple(4, 5, 0.25, 3, 2));
+}
+
 TEST_F(ParseJob, ATrainFileIsATokenizeFileToo) {
     Json json = train_file();
     json["kind"] = "tokenize";
@@ -135,7 +159,7 @@ TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
               "resources.time is \"90\"; allowed: a duration such as 90s, 1h 30m, 1-12:00:00 or "
               "HH:MM:SS\n"
               "train.seq_length is missing; allowed: an integer, 1 to 1000000000\n"
-              "train.precision is \"fp31\"; allowed: fp32, fp64 or bf16; did you mean fp32?\n"
+              "train.precision is \"fp31\"; allowed: fp32, fp64, bf16 or fp16; did you mean fp32?\n"
               "train.steps is \"ten\"; allowed: an integer, 1 to 1000000000\n"
               "train.lr is an unknown key; did you mean train.optimizer.lr?\n"
               "command is not allowed in a job of kind train\n" +
@@ -186,7 +210,7 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/parallel/cp", 4, "parallel.cp 4 is not supported yet; supported: 1\n"},
         {"/train/precision", "fp8",
-         "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n"},
+         "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, fp16\n"},
         {"/model/hidden_act", "relu",
          "model.hidden_act relu is not supported yet; supported: silu\n"},
         {"/checkpoint/format", "nemo",

@@ -72,7 +72,7 @@ TEST(NotBuilt, IsNotListedAsAllowed) {
               "or reward; did you mean orpo?\n"
               "parallel.cp is \"two\"; allowed: 1\n");
     EXPECT_EQ(problems({{"train", {{"precision", "fp8"}}}}),
-              "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n");
+              "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, fp16\n");
 }
 
 }  // namespace

@@ -302,7 +302,7 @@ TEST(TrainSpec, RefusesWhatIsNoTrainJob) {
     json["train"]["precision"] = "fp8";
     ASSERT_FALSE(train_spec(json.dump()));
     EXPECT_EQ(train_spec(json.dump()).error().message,
-              "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16");
+              "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, fp16");
     json = smallest();
     json["train"].erase("steps");
     EXPECT_EQ(train_spec(json.dump()).error().message, "train: needs a field steps");

@@ -10,6 +10,7 @@
 #include "worker/plan/lr_schedule.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/job/faults.hpp"
+#include "worker/train/job/loss_scale.hpp"
 #include "worker/train/job/replicas.hpp"
 #include "worker/train/job/step_size.hpp"
 #include "worker/train/model/generate_text.hpp"
@@ -268,11 +269,13 @@ Agreed Trainer::train_step() {
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
     for (Optimizer& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
     activity_ = Activity::Step;
-    const StepResult result = step_->run(batch, lr);
+    loss_scale_ = state_.loss_scale ? state_.loss_scale->scale : 1;
+    const StepResult result = step_->run(batch, lr, loss_scale_);
     if (result.updated)
         skipped_in_a_row_ = 0;
-    else if (result.tokens > 0)
+    else if (result.tokens > 0 && !(state_.loss_scale && std::isfinite(result.loss)))
         not_finite(result, batch);
+    if (state_.loss_scale && result.tokens > 0) note_scale(result);
     ++state_.step;
     state_.samples += spec_.global_batch_size;
     tokens_before_ = std::exchange(state_.tokens, state_.tokens + result.tokens);
@@ -341,6 +344,10 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
+    if (state_.loss_scale) {
+        report.loss_scale = loss_scale_;
+        report.overflows = state_.loss_scale->overflows;
+    }
     if (!spec_.batch_phases.empty()) report.batch_size = spec_.global_batch_size;
     report.split = pipeline_.schedule.microbatches - spec_.microbatches();
     // A whole step cannot be faster than its matrix products alone. If a step seems faster, the
@@ -358,13 +365,15 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     const bool last = state_.step == spec_.steps;
     if (now < progress_due_ && !last && result.updated) return;
     progress_due_ = now + kProgressEvery;
-    const Json progress = {{"step", state_.step},
-                           {"steps", spec_.steps},
-                           {"loss", result.loss},
-                           {"tokens_per_second", report.tokens_per_second()},
-                           {"eta_s", report.eta_seconds},
-                           {"tokens", state_.tokens},
-                           {"phase", "train"}};
+    Json progress = {{"step", state_.step},
+                     {"steps", spec_.steps},
+                     {"loss", result.loss},
+                     {"tokens_per_second", report.tokens_per_second()},
+                     {"eta_s", report.eta_seconds},
+                     {"tokens", state_.tokens},
+                     {"phase", "train"}};
+    if (report.loss_scale)
+        progress.update({{"loss_scale", *report.loss_scale}, {"overflows", report.overflows}});
     link_.report(protocol::Progress{progress.dump()});
     std::printf("%s\n", line_of(report).c_str());
     std::fflush(stdout);
@@ -408,6 +417,18 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     const bool again =
         spec_.on_not_finite == Policy::Retry || spec_.on_not_finite == Policy::Rewind;
     throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
+}
+
+// Changes the loss scale after a step. Ends the attempt if lower scales have not helped. All ranks
+// have the same result.
+void Trainer::note_scale(const StepResult& result) {
+    note_step(*state_.loss_scale, spec_.loss_scale, !result.updated);
+    const auto why = too_many_overflows(*state_.loss_scale, spec_.loss_scale);
+    if (!why) return;
+    finish_part();
+    if (saver_) saver_->finish();
+    throw RankFailure(writes() ? protocol::kExitDiverged : protocol::kExitPeerLost,
+                      "step " + std::to_string(state_.step + 1) + ": " + *why);
 }
 
 // Prepares going back to an earlier checkpoint. Returns the end of the error message, which lists

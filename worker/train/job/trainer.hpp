@@ -73,6 +73,7 @@ class Trainer {
     void find_peak();
     void check_replicas();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
+    void note_scale(const StepResult& result);
     std::string prepare_rewind(const BadStep& bad);          // returns the end of the error message
     std::vector<ValidResult> measure(const Moment& moment);  // measures the sets that are due
     void swap_for_evaluation();                // called around an evaluation of the average
@@ -139,6 +140,7 @@ class Trainer {
     double peak_flops_ = 0;     // peak FLOP/s, summed over all ranks; 0 until measured
     bool peak_beaten_ = false;  // a step beat the measured peak; set on the rank that writes
     int skipped_in_a_row_ = 0;
+    double loss_scale_ = 1;  // factor of the loss in the latest step
     // the last thing that the rank did, for messages
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};

@@ -17,6 +17,7 @@
 #include "worker/train/data/sample_order.hpp"
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/faults.hpp"
+#include "worker/train/job/loss_scale.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
@@ -124,6 +125,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
                     static_cast<long long>(numel(specs)));
     frozen_factors_ = frozen_factors(spec_, model_.config);
     state_ = first_state(spec_, corpus_.train_tokens());
+    state_.loss_scale = first_loss_scale(spec_);
     state_.data = std::move(data.identity);
     find_references(data);
     restore_newest();

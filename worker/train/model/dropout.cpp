@@ -46,7 +46,7 @@ at::Tensor dropped(const at::Tensor& x_MC, const Dropout& dropout, int site) {
     const at::Tensor in = x_MC.contiguous(), out = at::empty_like(in);
     const std::int64_t width = in.size(1);
     const auto limit = static_cast<std::uint64_t>(std::ldexp(dropout.probability, 32));
-    AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, in.scalar_type(), "dropped", [&] {
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropped", [&] {
         const auto* from = in.const_data_ptr<scalar_t>();
         auto* to = out.data_ptr<scalar_t>();
         using Wide = at::opmath_type<scalar_t>;

@@ -346,6 +346,7 @@ const char* name_of(spec::Precision precision) {
         case spec::Precision::Fp32: return "fp32";
         case spec::Precision::Fp64: return "fp64";
         case spec::Precision::Bf16: return "bf16";
+        case spec::Precision::Fp16: return "fp16";
     }
     return "";
 }
@@ -355,6 +356,7 @@ at::ScalarType dtype_of(spec::Precision precision) {
         case spec::Precision::Fp32: return at::kFloat;
         case spec::Precision::Fp64: return at::kDouble;
         case spec::Precision::Bf16: return at::kBFloat16;
+        case spec::Precision::Fp16: return at::kHalf;
     }
     return at::kFloat;
 }

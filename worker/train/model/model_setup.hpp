@@ -75,7 +75,7 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze,
 // embedding that is used only for lookup.
 std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
-// returns the name that a job file uses: "fp32", "fp64" or "bf16"
+// returns the name that a job file uses: "fp32", "fp64", "bf16" or "fp16"
 const char* name_of(spec::Precision precision);
 at::ScalarType dtype_of(spec::Precision precision);
 // Returns the number type to which the job's export rounds the weights; nullopt if the export does

@@ -13,6 +13,7 @@
 #include "worker/train/model/random.hpp"
 #include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/ops/cpu/simd/halves.hpp"
+#include "worker/train/ops/kernel.hpp"
 
 namespace roll::train {
 namespace {
@@ -230,7 +231,7 @@ void allocate(Parameters& p, const InitOptions& options) {
         if (p.specs[i].form.is_packed()) continue;
         stored += c10::multiply_integers(rows_sizes(p.specs[i], stored_rows(p, i)));
     }
-    const bool narrow = options.dtype == at::kBFloat16;
+    const bool narrow = ops::is_narrow(options.dtype);
     const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
     const at::TensorOptions main = narrow ? kind.dtype(at::kFloat) : kind;
     p.flat_weight = lazy_zeros(stored, kind);
@@ -242,7 +243,7 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.flat_main = p.flat_weight;
         for (std::size_t i = 0; i < p.specs.size(); ++i)
             p.main.push_back(own_rows(p, i, p.weight[i]));
-    } else if (options.device.is_cpu()) {
+    } else if (options.device.is_cpu() && options.dtype == at::kBFloat16) {
         p.flat_rest = lazy_zeros(own, kind.dtype(at::kShort));
         p.rest = own_views(p, p.flat_rest);
     } else {
@@ -431,7 +432,7 @@ void set_packed(const Parameters& p, std::size_t i, const at::Tensor& whole_OI) 
 
 at::ScalarType main_type(const Parameters& p) {
     const at::ScalarType type = p.flat_weight.scalar_type();
-    return type == at::kBFloat16 ? at::kFloat : type;
+    return ops::is_narrow(type) ? at::kFloat : type;
 }
 
 at::Tensor own_rows(const Parameters& p, std::size_t i, const at::Tensor& tensor) {
@@ -447,13 +448,14 @@ void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to, std::in
     const auto part = [&](const at::Tensor& own) {
         return own.flatten().narrow(0, begin, to.numel());
     };
+    const bool is_base = p.specs[i].lora == LoraRole::Base;
     if (p.specs[i].form.is_packed())
         to.flatten().copy_(
             part(ops::unpacked(p.specs[i].form, own_rows(p, i, p.weight[i]), main_type(p))));
     else if (p.flat_rest.defined())
         join_into(to, part(own_rows(p, i, p.weight[i])), part(p.rest[i]));
     else
-        to.flatten().copy_(part(p.main[i]));
+        to.flatten().copy_(part(is_base ? own_rows(p, i, p.weight[i]) : p.main[i]));
 }
 
 at::Tensor main_to_write(const Parameters& p, std::size_t i) {
@@ -467,7 +469,8 @@ void set_main(const Parameters& p, std::size_t i, const at::Tensor& written) {
             p, i, 0, {written.const_data_ptr<float>(), static_cast<std::size_t>(written.numel())});
     if (!p.weight[i].is_same(written))
         p.weight[i].copy_(p.is_split[i] ? own_rows(p, i, written) : written);
-    if (!p.flat_weight.is_same(p.flat_main)) p.main[i].copy_(own_rows(p, i, written));
+    if (!p.flat_weight.is_same(p.flat_main) && p.specs[i].lora != LoraRole::Base)
+        p.main[i].copy_(own_rows(p, i, written));
 }
 
 void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,

@@ -1,9 +1,9 @@
 // A chunk's parameters: flat tensors of weights and gradients, and views of each parameter.
 //
-// The model computes with `weight`; the optimizer updates `main`. With bfloat16, main and grad are
-// float32, and weight is main rounded. With other types, weight and main are the same tensor. On a
-// CPU, bfloat16's main is not stored as a tensor. Instead, `weight` and `rest` are the halves of
-// its values (simd/halves.hpp), so that both together take the memory of main alone.
+// The model computes with `weight`; the optimizer updates `main`. With bfloat16 and float16, main
+// and grad are float32, and weight is main rounded. With other types, weight and main are the same
+// tensor. On a CPU, bfloat16's main is not stored as a tensor: `weight` and `rest` are the halves
+// of its values (simd/halves.hpp), so that both together take the memory of main alone.
 //
 // If ranks share optimizer state, each rank updates some rows of every parameter, its own rows.
 // `main` and `rest` have only the own rows. For ZeRO-3, see gathered_weights.hpp.
@@ -29,7 +29,8 @@
 namespace roll::train {
 
 // The role of a parameter in LoRA. Base: a frozen weight of the model, which has no main weight
-// (flat_rest is not written for it). Factor: A, B or a magnitude. None: a weight trained whole.
+// (flat_rest or flat_main is not written for it). Factor: A, B or a magnitude. None: a weight
+// trained whole.
 enum class LoraRole { None, Base, Factor };
 
 struct ParameterSpec {
@@ -115,7 +116,7 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, cons
 struct InitOptions {
     std::uint64_t seed = 1;
     double std = 0.02;  // standard deviation of matrices; norms start as identity, biases as 0
-    at::ScalarType dtype = at::kFloat;  // type of the weights: float, double or bfloat16
+    at::ScalarType dtype = at::kFloat;  // type of the weights: float, double, bfloat16 or float16
     at::Device device = at::kCPU;
     bool draw = true;       // false: the caller fills the weights; only LoRA factors are drawn
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained

@@ -11,20 +11,25 @@ namespace {
 // saves
 constexpr std::int64_t kRowsMin = 32;
 
-// Computes the product with panel_matmul() and returns true, if this function suits the processor
-// and the types. Otherwise, does nothing and returns false; the caller then uses LibTorch's product
-// (MKL for float32, oneDNN for bfloat16).
+// Returns true if panel_matmul() suits this processor and these types of a CPU's product.
+bool takes_panels(const at::Tensor& out_MN, const at::Tensor& a_MK) {
+    const Processor::Bfloat16 way = processor().bfloat16();
+    switch (a_MK.scalar_type()) {
+        case at::kHalf: return true;
+        case at::kBFloat16:
+            return way != Processor::Bfloat16::Tiles &&
+                   !(way == Processor::Bfloat16::Pairs && is_narrow(out_MN));
+        default:
+            return out_MN.scalar_type() == at::kFloat && !processor().takes_mkl() &&
+                   out_MN.size(0) >= kRowsMin;
+    }
+}
+
+// If panel_matmul() suits the product, computes it and returns true. Otherwise, does nothing and
+// returns false; the caller then uses LibTorch's product (MKL for float32, oneDNN for bfloat16).
 bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
               double beta) {
-    if (!out_MN.is_cpu() || (beta != 0 && beta != 1)) return false;
-    if (is_narrow(a_MK)) {
-        const Processor::Bfloat16 way = processor().bfloat16();
-        if (way == Processor::Bfloat16::Tiles) return false;
-        if (way == Processor::Bfloat16::Pairs && is_narrow(out_MN)) return false;
-    } else if (out_MN.scalar_type() != at::kFloat || processor().takes_mkl() ||
-               out_MN.size(0) < kRowsMin) {
-        return false;
-    }
+    if (!out_MN.is_cpu() || (beta != 0 && beta != 1) || !takes_panels(out_MN, a_MK)) return false;
     panel_matmul(out_MN, a_MK, b_KN, beta);
     return true;
 }

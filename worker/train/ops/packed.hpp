@@ -24,7 +24,7 @@ struct FusedRows {
 at::Tensor packed(const spec::PackedForm& form, const at::Tensor& w_OI, const FusedRows& fused);
 
 // Returns the weight [O, form.columns] of the packed rows. Values are computed in float, then
-// rounded to `type`: float, double or bfloat16.
+// rounded to `type`: float, double, bfloat16 or float16.
 at::Tensor unpacked(const spec::PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type);
 
 }  // namespace roll::ops

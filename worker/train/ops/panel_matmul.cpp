@@ -46,7 +46,11 @@ struct Matrix {
             simd::kernels<S>().pack(to, to_stride, at<S>(row, column), stride, turned, rows,
                                     columns);
         };
-        tensor.scalar_type() == at::kFloat ? pack_as(float{}) : pack_as(c10::BFloat16{});
+        switch (tensor.scalar_type()) {
+            case at::kBFloat16: return pack_as(c10::BFloat16{});
+            case at::kHalf: return pack_as(c10::Half{});
+            default: return pack_as(float{});
+        }
     }
 };
 

@@ -23,9 +23,9 @@ void adamw(const Update& update) {
                                      .eps = o.eps};
     const Parameters& p = update.parameters;
     const std::size_t i = update.index;
-    ops::for_float_types(p.weight[i], [&]<class S>(S) {
+    for_updated_type(p, [&]<class S>(S) {
         using W = simd::Wide<S>;
-        S* w = own_rows(p, i, p.weight[i]).template data_ptr<S>();
+        S* w = updated(p, i).template data_ptr<S>();
         std::int16_t* rest = p.rest.empty() ? nullptr : p.rest[i].data_ptr<std::int16_t>();
         W *m = update.state[0].data_ptr<W>(), *v = update.state[1].data_ptr<W>();
         const W* g = p.own_grad[i].const_data_ptr<W>();

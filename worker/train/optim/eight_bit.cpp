@@ -139,7 +139,7 @@ void move_coded(const Coded<simd::Wide<S>>& coded, const std::vector<layout::Par
     const W step = static_cast<W>(update.lr * root / (1 - std::pow(o.beta1, steps)));
     const W eps = static_cast<W>(root * o.eps);
     const W keep = static_cast<W>(1 - update.lr * update.weight_decay);
-    S* const weight = own_rows(p, update.index, p.weight[update.index]).template data_ptr<S>();
+    S* const weight = updated(p, update.index).template data_ptr<S>();
     std::int16_t* const rest =
         p.rest.empty() ? nullptr : p.rest[update.index].template data_ptr<std::int16_t>();
     for_runs(parts, p.specs[update.index], [&](const Run& run) {
@@ -187,7 +187,7 @@ void adamw_8bit(std::span<const Update> updates, const WholeSums& sums) {
     for (const Update& update : updates) size += 2 * update.state[2].numel();
     const at::Tensor most = at::zeros({size}, updates[0].state[2].options());
     const Parameters& p = updates[0].parameters;
-    ops::for_float_types(p.flat_weight, [&]<class S>(S) {
+    for_updated_type(p, [&]<class S>(S) {
         using W = simd::Wide<S>;
         W* place = most.data_ptr<W>();
         for (const Update& update : updates) {

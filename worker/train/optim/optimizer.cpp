@@ -129,7 +129,7 @@ void Optimizer::step(double lr, double grad_scale) {
     if (matrices_) update_matrices(lr, grad_scale);
     if (on_gpu) update_adamw_on_gpu(lr);
     update_average();
-    if (on_gpu) round_on_gpu();
+    round_weights();
 }
 
 void Optimizer::start_average() {
@@ -150,7 +150,7 @@ void Optimizer::swap_average() {
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
         if (const at::Tensor average = state_.of(kEma, i); average.defined() && average.numel() > 0)
             train::swap_average(parameters_, i, average);
-    if (!parameters_.flat_weight.is_cpu()) round_on_gpu();
+    round_weights();
 }
 
 void Optimizer::update_matrices(double lr, double grad_scale) {
@@ -178,13 +178,15 @@ void Optimizer::update_adamw_on_gpu(double lr) {
     for (const auto& [ignored, updates] : groups) adamw_on_gpu(updates);
 }
 
-// Writes the main weights, rounded, to the bfloat16 weights with which the model computes.
-void Optimizer::round_on_gpu() {
-    if (parameters_.flat_weight.is_same(parameters_.flat_main)) return;
-    at::Tensor flat = parameters_.flat_weight;
-    if (!parameters_.is_shared) return static_cast<void>(flat.copy_(parameters_.flat_main));
-    for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
-        own_rows(parameters_, i, parameters_.weight[i]).copy_(parameters_.main[i]);
+// Writes the main weights, rounded, to the weights with which the model computes, if these are
+// narrow and the main weights are tensors of their own.
+void Optimizer::round_weights() {
+    const Parameters& p = parameters_;
+    if (p.flat_rest.defined() || p.flat_weight.is_same(p.flat_main)) return;
+    at::Tensor flat = p.flat_weight;
+    if (!p.is_shared && !config_.lora.is_set()) return static_cast<void>(flat.copy_(p.flat_main));
+    for (std::size_t i = 0; i < p.specs.size(); ++i)
+        if (p.specs[i].lora != LoraRole::Base) own_rows(p, i, p.weight[i]).copy_(p.main[i]);
 }
 
 }  // namespace roll::train

@@ -68,7 +68,7 @@ class Optimizer {
     void update_matrices(double lr, double grad_scale);
     void update_adamw_on_gpu(double lr);
     void update_average();
-    void round_on_gpu();
+    void round_weights();
 
     spec::OptimizerSpec options_;
     spec::ModelConfig config_;

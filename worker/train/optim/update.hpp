@@ -58,6 +58,19 @@ struct Slice {
     std::int64_t size;
 };
 
+// Calls body(S{}), where S is the type of the numbers that a rule changes: the type of the main
+// weights, or bfloat16 if they are stored as halves. updated() returns these numbers of parameter
+// `i`: the own rows of the main weight, or the first halves of its elements. The parameters must be
+// on the CPU.
+template <class Body>
+void for_updated_type(const Parameters& p, const Body& body) {
+    if (p.flat_rest.defined()) return body(c10::BFloat16{});
+    main_type(p) == at::kDouble ? body(double{}) : body(float{});
+}
+inline at::Tensor updated(const Parameters& p, std::size_t i) {
+    return p.flat_rest.defined() ? own_rows(p, i, p.weight[i]) : p.main[i];
+}
+
 // Calls body(Slice<W>) for ranges of elements of this rank's own rows of parameter `i`, in
 // parallel. The parameter must be on the CPU. W is the type of the main weights. `grad`: the
 // gradient, or a tensor that the rule uses instead. The slices have the first two tensors of
@@ -66,9 +79,9 @@ template <class Body>
 void for_slices(const Parameters& p, std::size_t i, const at::Tensor& grad,
                 const std::array<at::Tensor, 4>& state, const Body& body) {
     constexpr std::int64_t kGrain = 1 << 14, kBlock = 512;
-    ops::for_float_types(p.weight[i], [&]<class S>(S) {
+    for_updated_type(p, [&]<class S>(S) {
         using W = simd::Wide<S>;
-        S* const w = own_rows(p, i, p.weight[i]).template data_ptr<S>();
+        S* const w = updated(p, i).template data_ptr<S>();
         const W* const g = grad.const_data_ptr<W>();
         const auto at = [&](std::size_t k, std::int64_t begin) {
             return state[k].defined() ? state[k].template data_ptr<W>() + begin : nullptr;

@@ -43,7 +43,8 @@ JobCost job_cost(const spec::TrainSpec& spec, const spec::ModelConfig& model, bo
     std::int64_t weights_sent = 0;
     for (const plan::Held& held : stage_held(spec, model, job.pipeline, on_gpu)) {
         job.memory.push_back(plan::memory_bytes(model, spec, held));
-        job.sent.tensor = std::max(job.sent.tensor, plan::tensor_bytes(model, spec, *held.part));
+        job.sent.tensor =
+            std::max(job.sent.tensor, plan::tensor_bytes(model, spec, *held.part, held.recompute));
         const plan::Owned owned = held.owned.value_or(plan::Owned{});
         weights_sent = std::max(weights_sent, spec.microbatches() * owned.gathers + owned.updates);
     }

@@ -26,7 +26,25 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
     return most;
 }
 
-// Returns the number of elements of a parameter's state that an owner of `rows` rows holds.
+// Returns the bytes of Adafactor's temporary values for the largest parameter: its own rows of the
+// weight and of the gradient in float64, and their product with a factor. If the weight is stored
+// as halves, they are joined, too.
+std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs,
+                             bool on_gpu) {
+    if (spec.optimizer.kind != spec::OptimizerKind::Adafactor) return 0;
+    const int owners = spec.parallel.zero > 0 ? spec.parallel.dp : 1;
+    const bool is_double = spec.precision == spec::Precision::Fp64;
+    const bool has_halves = spec.precision == spec::Precision::Bf16 && !on_gpu;
+    const std::int64_t each = is_double ? 8 : 3 * 8 + (has_halves ? 4 : 0);
+    std::int64_t most = 0;
+    for (const ParameterSpec& one : specs)
+        if (!one.frozen)
+            most = std::max(most, c10::multiply_integers(one.sizes) / one.sizes[0] *
+                                      layout::own_rows(one.sizes[0], owners, 0).count);
+    return each * most;
+}
+
+// Returns the elements of a parameter's state that an owner of `rows` rows holds.
 std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, std::int64_t rows) {
     if (spec.frozen) return 0;
     const std::int64_t element = plan::main_bytes(job.precision);
@@ -137,6 +155,7 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         part.first |= chunk.pre;
         part.last |= chunk.post;
         held.matrices = std::max(held.matrices, muon_numel(spec, specs));
+        held.update_bytes = std::max(held.update_bytes, adafactor_bytes(spec, specs, on_gpu));
         chunks.push_back(std::move(specs));
         if (!job.recompute.empty())
             held.recompute.insert(held.recompute.end(), job.recompute.begin() + chunk.layer_begin,

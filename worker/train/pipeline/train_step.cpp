@@ -26,6 +26,12 @@ std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t micro
     return {log_probs_KS.const_data_ptr<double>() + microbatch * length, length};
 }
 
+void scale(LossRule& rule, double factor) {
+    rule.scale *= factor;
+    rule.pairs.pair *= factor;
+    rule.pairs.token *= factor;
+}
+
 // Returns the entries of `all` for the layers of the chunk.
 plan::Recomputed part_of(const plan::Recomputed& all, const ChunkSpec& part) {
     if (all.empty()) return {};
@@ -245,13 +251,14 @@ void TrainStep::count_reduced(StepResult& result) const {
     }
 }
 
-StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
+StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double loss_scale) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
     StepResult result;
     trace_.clear();
     announced_.clear();
-    const std::vector<LossRule> rule = rules(batch, result.tokens);
+    std::vector<LossRule> rule = rules(batch, result.tokens);
+    for (LossRule& of_one : rule) scale(of_one, loss_scale);
     std::vector<RankChunk> chunks;
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
         buckets_[i].begin(schedule_.microbatches);
@@ -275,22 +282,22 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     if (options_.preference)
         loss = at::scalar_tensor(loss_of_pairs(batch, rule, values, result), at::kDouble);
     sum_over(groups_.dp, loss, {Site::LossSum});
-    result.loss = result.tokens > 0 ? loss.item<double>() : std::nan("");
-    result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true));
+    result.loss = result.tokens > 0 ? loss.item<double>() / loss_scale : std::nan("");
+    result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true)) / loss_scale;
     result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-    if (result.updated) update(result, lr);
+    if (result.updated) update(result, lr, loss_scale);
     enter(Phase::Other);
     return result;
 }
 
-// Clips the gradient and updates the weights.
-void TrainStep::update(StepResult& result, double lr) {
+// Clips the gradient, which is multiplied by the loss scale, and updates the weights.
+void TrainStep::update(StepResult& result, double lr, double loss_scale) {
     announce(spec::FaultPhase::Optimizer);
     if (options_.count_zeros)
         result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
-    for (Optimizer& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
+    for (Optimizer& optimizer : optimizers_) optimizer.step(lr, result.clip_factor / loss_scale);
     for (GradBuckets& buckets : buckets_) buckets.gather_weights();
 }
 

@@ -64,8 +64,9 @@ class TrainStep {
               const Groups& groups, const TrainOptions& options);
 
     // Makes one optimizer step. `batch` is this replica's part of the global batch and must have
-    // schedule().microbatches micro-batches.
-    StepResult run(std::span<const Microbatch> batch, double lr);
+    // schedule().microbatches micro-batches. Backward runs with the loss times `loss_scale`; the
+    // update and the results are as without it.
+    StepResult run(std::span<const Microbatch> batch, double lr, double loss_scale = 1);
 
     // Exchanges the weights with their average. All ranks must call this function; a second call
     // restores both.
@@ -117,7 +118,7 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     void count_reduced(StepResult& result) const;
-    void update(StepResult& result, double lr);
+    void update(StepResult& result, double lr, double loss_scale);
     void enter(Phase phase) const;
     void announce(spec::FaultPhase phase);
     bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;

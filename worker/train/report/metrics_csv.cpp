@@ -14,8 +14,8 @@ constexpr int kSchema = 1;
 constexpr const char* kOfEveryRun[] = {
     "step", "schema", "loss", "lr", "grad_norm", "clip_factor", "clipped_share", "grad_zeros", "tokens",
     "tokens_per_second", "tokens_per_second_per_rank", "tflops", "mfu", "mfu_full", "peak_tflops", "skipped",
-    "data_wait_seconds", "memory_bytes", "memory_peak_bytes", "gpu_memory_bytes", "gpu_memory_peak_bytes",
-    "eta_seconds", "export_valid_loss", "wall_s", "reduced_early",
+    "loss_scale", "overflows", "data_wait_seconds", "memory_bytes", "memory_peak_bytes", "gpu_memory_bytes",
+    "gpu_memory_peak_bytes", "eta_seconds", "export_valid_loss", "wall_s", "reduced_early",
 };
 constexpr const char* kOfEverySet[] = {
     "valid_loss", "valid_perplexity", "valid_bits_per_byte", "valid_tokens", "ngram2_bits_per_byte",

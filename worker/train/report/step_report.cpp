@@ -40,6 +40,10 @@ OrderedJson row_of(const StepReport& r) {
     if (r.result.pairs) put_pairs(row, "", "", *r.result.pairs);
     if (r.result.grad_zeros) row["grad_zeros"] = *r.result.grad_zeros;
     if (!r.result.updated) row["skipped"] = true;
+    if (r.loss_scale) {
+        row["loss_scale"] = *r.loss_scale;
+        row["overflows"] = r.overflows;
+    }
     if (r.batch_size > 0) row["batch_size"] = r.batch_size;
     if (r.split > 0) row["split_microbatches"] = r.split;
     if (r.peak_flops > 0) {
@@ -74,6 +78,9 @@ std::string line_of(const StepReport& r) {
     const std::string clip =
         text_of("clip x%.3f (%3.0f %% of steps)", r.result.clip_factor, 100 * r.clipped_share);
     line += text_of("  %-28s", r.result.updated ? clip.c_str() : "skipped");
+    if (r.loss_scale)
+        line += text_of("  scale %8.6g, %3lld overflows", *r.loss_scale,
+                        static_cast<long long>(r.overflows));
     line += text_of("  %7.0f tokens/s, %7.0f a rank  %8.3g TFLOP/s", rate,
                     r.tokens_per_second_per_rank(), rate * r.flops.causal / 1e12);
     const std::string mfu = text_of("mfu %5.1f %% causal, %5.1f %% full",

@@ -29,6 +29,8 @@ struct StepReport {
     ProcessMemory memory;
     std::optional<DeviceMemory> gpu = {};
     std::int64_t batch_size = 0;  // samples of the step; 0: all steps have the same number
+    std::optional<double> loss_scale = {};  // factor of the loss in this step; only in fp16
+    std::int64_t overflows = 0;             // number of steps so far that the scale made overflow
     std::int64_t split = 0;  // number of micro-batches that a replica has more because of a limit
 
     // Returns the longest time for which a rank waited for data, in seconds.

@@ -55,20 +55,38 @@ double replica_bytes(const spec::TrainSpec& spec, double count) {
 }
 
 // Estimates the memory of a rank with `count` parameters. `held`: bytes of activations.
-double rank_memory(const spec::TrainSpec& spec, double count, double held) {
+double rank_memory(const spec::TrainSpec& spec, const JobBytes& bytes, double count, double held) {
     const spec::ParallelSpec& p = spec.parallel;
     const double dp = p.dp;
-    const auto main = static_cast<double>(plan::main_bytes(spec.precision));
-    const auto element = static_cast<double>(plan::element_bytes(spec.precision));
-    const double weights = count * element / (p.zero > 2 ? dp : 1);
-    const double gradients = count * main / (p.zero > 1 ? dp : 1);
-    const double states = count * (3 * main - element) / (p.zero > 0 ? dp : 1);
-    return kProgram + weights + gradients + states + held;
+    const double weights = bytes.weights / (p.zero > 2 ? dp : 1);
+    const double gradients = bytes.gradients / (p.zero > 1 ? dp : 1);
+    const double states = (bytes.main + bytes.states) / (p.zero > 0 ? dp : 1);
+    return kProgram + count * (weights + gradients + states) + held;
 }
 
 }  // namespace
 
-LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+JobBytes job_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
+    std::vector<ParameterSpec> specs = parameter_specs(model, whole_chunk(model));
+    mark_frozen(specs, spec.model.freeze);
+    const std::int64_t element = plan::element_bytes(spec.precision);
+    std::int64_t weights = 0;
+    for (const ParameterSpec& one : specs)
+        weights += one.form.is_packed() ? one.sizes[0] * one.form.row_bytes()
+                                        : element * c10::multiply_integers(one.sizes);
+    const auto all = static_cast<double>(numel(specs));
+    const auto trained = static_cast<double>(trainable_numel(specs));
+    const auto of_each = [&](double bytes) { return bytes / all; };
+    return {.weights = of_each(static_cast<double>(weights)),
+            .main = of_each((model.lora.is_set() ? trained : all) *
+                            static_cast<double>(plan::copy_bytes(spec.precision, on_gpu))),
+            .gradients = of_each((on_gpu ? all : trained) *
+                                 static_cast<double>(plan::main_bytes(spec.precision))),
+            .states = of_each(static_cast<double>(state_bytes(spec, specs)))};
+}
+
+LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                     const JobBytes& bytes) {
     const spec::ParallelSpec& p = spec.parallel;
     JobPipeline job;
     job.chunks = stage_chunks(model, stage_split(p));
@@ -76,9 +94,12 @@ LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model
     const std::vector<plan::Costs> plain = plan::stage_costs(model, spec, parts);
     const double unit = flops_of_unit(spec, model, plain);
     std::vector<plan::Costs> costs = plain;
-    if (p.recompute != spec::Recompute::None && p.recompute != spec::Recompute::Auto)
-        costs =
-            plan::stage_costs(model, spec, parts, plan::recomputed_of(p, chunk_layers(job.chunks)));
+    plan::Recomputed again;
+    if (p.recompute != spec::Recompute::None && p.recompute != spec::Recompute::Auto) {
+        again = plan::recomputed_of(p, chunk_layers(job.chunks));
+        costs = plan::stage_costs(model, spec, parts, again);
+    }
+    if (!again.empty()) again.resize(static_cast<std::size_t>(parts.front().layers));
     std::vector<double> busy(static_cast<std::size_t>(p.pp)), count = busy, saved = busy;
     double all = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -94,12 +115,12 @@ LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model
     LayoutScore score;
     score.microbatches = spec.microbatches();
     score.sent = static_cast<std::int64_t>(replica_bytes(spec, most)) + stage_bytes(spec, model) +
-                 plan::tensor_bytes(model, spec, parts.front()) * p.vpp;
+                 plan::tensor_bytes(model, spec, parts.front(), again) * p.vpp;
     score.time = (m * slowest + fill) * unit + kFlopsPerByte * static_cast<double>(score.sent);
     for (std::size_t stage = 0; stage < busy.size(); ++stage) {
         const double live = std::min(m, static_cast<double>(p.pp));
         score.memory = std::max(score.memory, static_cast<std::int64_t>(rank_memory(
-                                                  spec, count[stage], live * saved[stage])));
+                                                  spec, bytes, count[stage], live * saved[stage])));
     }
     return score;
 }

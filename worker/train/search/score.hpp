@@ -27,9 +27,19 @@ struct LayoutScore {
     std::string schedule = {};  // name of the schedule; empty in an estimate
 };
 
-// Returns a score in a few microseconds, without a simulation of the pipeline. The layout is the
-// one in `spec`.
-LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model);
+// Bytes per parameter of a job, as means over the whole model, without sharing among ranks.
+struct JobBytes {
+    double weights = 0;    // weights in the form in which forward uses them
+    double main = 0;       // the optimizer's copy of the weights
+    double gradients = 0;  // gradients of the trained parameters
+    double states = 0;     // state of the optimizer
+};
+JobBytes job_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu);
+
+// Returns a score in a few microseconds, without a simulation of the pipeline.
+// `spec` has the layout. `bytes`: the result of job_bytes(), which does not depend on the layout.
+LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                     const JobBytes& bytes);
 
 // Returns the score of the simulated pipeline. Throws RankFailure(invalid) if the job could not
 // run.

@@ -86,9 +86,10 @@ SearchResult search_layouts(const spec::TrainSpec& spec, const spec::ModelConfig
     // Apply the limit here, so that the memory of a layout above the limit is also known.
     if (spec.parallel.recompute != spec::Recompute::Auto) tried.parallel.memory_limit = 0;
     std::vector<ScoredLayout> all;
+    const JobBytes bytes = job_bytes(spec, model, space.on_gpu);
     for (const Layout& layout : legal.layouts) {
         set_layout(tried, layout);
-        all.push_back({layout, estimate(tried, model)});
+        all.push_back({layout, estimate(tried, model, bytes)});
     }
     order(all, limit);
     std::vector<ScoredLayout> fitting;  // all layouts that fit

@@ -167,22 +167,22 @@ TEST(Matmul, Bfloat16IsTheExactProductRoundedOnce) {
 }
 
 // Compares panel_matmul(), which most processors use, with products in double. The matrices are
-// float32 and bfloat16 in all four orders of memory, larger than one block. The bits must be the
-// same with any number of threads.
+// float32, bfloat16 and float16 in several orders of memory, larger than one block. The bits must
+// be the same with any number of threads.
 TEST(Matmul, PanelsSumInFloat32AndRoundOnce) {
     const int threads = at::get_num_threads();
     for (const auto& [M, K, N] :
          {std::array{1, 7, 5}, {70, 130, 113}, {33, 2100, 65}, {2100, 16, 3}, {5, 1, 1}}) {
-        for (const int kind : {0, 1, 2, 3, 4, 5, 6, 7}) {
+        for (const int kind : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
             const auto made = [&](std::int64_t rows, std::int64_t columns, bool turned) {
                 at::manual_seed(rows * 7 + columns);
                 const at::Tensor x =
                     turned ? at::randn({columns, rows}).t() : at::randn({rows, columns});
-                return kind < 4 ? x : x.to(at::kBFloat16);
+                return kind < 4 ? x : x.to(kind < 8 ? at::kBFloat16 : at::kHalf);
             };
             const at::Tensor a = made(M, K, kind % 2 == 1), b = made(K, N, kind / 2 % 2 == 1);
             const at::Tensor exact = a.to(at::kDouble).mm(b.to(at::kDouble)) + 0.5;
-            for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+            for (const at::ScalarType type : {at::kFloat, kind < 8 ? at::kBFloat16 : at::kHalf}) {
                 at::Tensor first;
                 for (const int others : {1, 3}) {
                     at::set_num_threads(others);

@@ -187,6 +187,10 @@ std::vector<Case> cases() {
             {"tp 2 x pp 2, sequence, recompute",
              {.tp = 2, .pp = 2, .sequence = true, .recompute = spec::Recompute::Full}},
             {"tp 4 x pp 2", {.tp = 4, .pp = 2}},
+            {"tp 2, recompute in units of 2",
+             {.tp = 2, .recompute = spec::Recompute::Full, .recompute_layers = 2}},
+            {"tp 2 x pp 2, sequence, recompute of attention and mlp",
+             {.tp = 2, .pp = 2, .sequence = true, .recompute = spec::Recompute::AttentionMlp}},
             {"tp 2 x pp 2 x dp 2", {.dp = 2, .tp = 2, .pp = 2}}};
 }
 
@@ -239,9 +243,15 @@ TEST_P(Division, EveryRankDoesItsPartAsPlanned) {
         EXPECT_EQ(
             sum_of(count, {Site::Embedding, Site::RowOutput, Site::ColumnInput, Site::ColumnRows,
                            Site::RowGrad, Site::EmbeddingGrad, Site::HeadRows, Site::HeadInput}),
-            static_cast<double>(plan::tensor_bytes(model, spec, *held[stage].part)));
-        // The plan does not count what recomputation sends again.
-        EXPECT_EQ(count.again > 0, p.tp > 1 && p.recompute == spec::Recompute::Full);
+            static_cast<double>(plan::tensor_bytes(model, spec, *held[stage].part, {})));
+        // Bytes that recomputation sends again
+        EXPECT_EQ(count.again,
+                  static_cast<double>(
+                      plan::tensor_bytes(model, spec, *held[stage].part, held[stage].recompute) -
+                      plan::tensor_bytes(model, spec, *held[stage].part, {})));
+        EXPECT_EQ(count.again > 0,
+                  p.tp > 1 && (p.recompute == spec::Recompute::Full ||
+                               (p.recompute != spec::Recompute::None && p.sequence)));
         double messages = 0;
         for (const plan::LinkUse& link : cost.report.links)
             if (link.from == place.pp) messages += static_cast<double>(link.messages);

@@ -263,7 +263,7 @@ TEST(Grid, EveryCellTrainsAsOneRankDoes) {
 // Whatever backward computes again has the bits that it had in forward, in every type.
 TEST(Grid, RecomputationChangesNoBit) {
     const std::size_t every = is_full() ? 1 : 40;  // one cell of this many is run
-    constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kBFloat16};
+    constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
     std::vector<Row> cells;
     for (const Row& row : grid().cells)
         if (row[Again] != 0) cells.push_back(row);

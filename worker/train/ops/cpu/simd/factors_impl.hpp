@@ -56,7 +56,7 @@ constexpr std::int64_t kNumbers<Pair> = 2;
 
 // The type of factors for numbers that are stored as S.
 template <class S>
-using Factor = std::conditional_t<std::is_same_v<S, c10::BFloat16>, Pair, S>;
+using Factor = std::conditional_t<std::is_same_v<S, c10::BFloat16>, Pair, Wide<S>>;
 
 inline __attribute__((always_inline)) __m512i lanes(const Pair* from, int size) {
     if (size == 16) return _mm512_loadu_si512(from);

@@ -9,13 +9,14 @@
 #include <type_traits>
 
 #include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 
 namespace roll::simd {
 
-// The type in which numbers of type S are computed. bfloat16 is widened to float when it is loaded,
-// and the float is rounded when it is stored.
+// The type in which numbers that are stored as S are computed. bfloat16 and float16 are widened to
+// float when they are loaded and rounded when they are stored.
 template <class S>
-using Wide = std::conditional_t<std::is_same_v<S, c10::BFloat16>, float, S>;
+using Wide = std::conditional_t<std::is_floating_point_v<S>, S, float>;
 
 struct AdamWFactors {
     double grad_scale;  // factor by which the gradient is multiplied first
@@ -87,8 +88,8 @@ struct Kernels {
 
     // Makes one AdamW update of `size` elements, with the same rounding as
     // torch.optim.AdamW(fused=True). If S is bfloat16, `weight` and `rest` hold the two halves
-    // (halves.hpp) of float32 weights, and the float32 weights are updated. Other types ignore
-    // `rest`.
+    // (halves.hpp) of float32 weights, and the float32 weights are updated. float and double ignore
+    // `rest`. Null for float16, whose float32 weights are updated by the kernel of float.
     void (*adamw)(S* weight, std::int16_t* rest, W* average, W* square, const W* grad,
                   const AdamWFactors& factors, std::int64_t size);
 

@@ -3,6 +3,7 @@
 
 namespace roll::simd {
 
-constinit const Width kWidthAvx2{"avx2", &kTable<float>, &kTable<double>, &kTable<c10::BFloat16>};
+constinit const Width kWidthAvx2{"avx2", &kTable<float>, &kTable<double>, &kTable<c10::BFloat16>,
+                                 &kTable<c10::Half>};
 
 }  // namespace roll::simd

@@ -4,6 +4,6 @@
 namespace roll::simd {
 
 constinit const Width kWidthAvx512{"avx512", &kTable<float>, &kTable<double>,
-                                   &kTable<c10::BFloat16>};
+                                   &kTable<c10::BFloat16>, &kTable<c10::Half>};
 
 }  // namespace roll::simd

@@ -83,6 +83,14 @@ void adamw(S* weight, std::int16_t* rest, Wide<S>* average, Wide<S>* square, con
 }
 
 template <class S>
+constexpr auto adamw_of() {
+    if constexpr (std::is_same_v<S, c10::Half>)
+        return nullptr;
+    else
+        return &adamw<S>;
+}
+
+template <class S>
 constexpr Kernels<S> kTable{.rms_norm = &rms_norm<S>,
                             .rms_norm_backward = &rms_norm_backward<S>,
                             .turn = &turn<S>,
@@ -91,7 +99,7 @@ constexpr Kernels<S> kTable{.rms_norm = &rms_norm<S>,
                             .swiglu = &swiglu<S>,
                             .swiglu_backward = &swiglu_backward<S>,
                             .cross_entropy = &cross_entropy<S>,
-                            .adamw = &adamw<S>,
+                            .adamw = adamw_of<S>(),
                             .attention = &attention<S>,
                             .attention_backward = &attention_backward<S>,
                             .pack = &pack<S>};

@@ -49,6 +49,21 @@ inline __attribute__((always_inline)) __m256i halves(const float* from, __mmask1
 
 #endif
 
+// load_wide() loads and widens one vector of float lanes. low_half() widens the first numbers of a
+// vector.
+inline __attribute__((always_inline)) void load_wide(const c10::BFloat16* from, Vec<float>& to) {
+    at::vec::load_fp32_from_bf16(from, to);
+}
+inline __attribute__((always_inline)) void load_wide(const c10::Half* from, Vec<float>& to) {
+    at::vec::load_fp32_from_fp16(from, to);
+}
+inline __attribute__((always_inline)) Vec<float> low_half(const Vec<c10::BFloat16>& numbers) {
+    return std::get<0>(at::vec::convert_bfloat16_float(numbers));
+}
+inline __attribute__((always_inline)) Vec<float> low_half(const Vec<c10::Half>& numbers) {
+    return std::get<0>(at::vec::convert_half_float(numbers));
+}
+
 // Returns the first n numbers at `from`, widened. The other lanes are 0.
 template <class S>
 inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64_t n) {
@@ -58,10 +73,9 @@ inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64
     } else {
         Vec<float> wide;
         if (count == Vec<float>::size())
-            at::vec::load_fp32_from_bf16(from, wide);
+            load_wide(from, wide);
         else
-            wide = std::get<0>(
-                at::vec::convert_bfloat16_float(Vec<S>::loadu(from, static_cast<std::int16_t>(n))));
+            wide = low_half(Vec<S>::loadu(from, static_cast<std::int16_t>(n)));
         return wide;
     }
 }
@@ -72,6 +86,8 @@ inline __attribute__((always_inline)) void put(S* to, Vec<Wide<S>> lanes, std::i
     const int count = static_cast<int>(n);
     if constexpr (std::is_same_v<S, Wide<S>>) {
         lanes.store(to, count);
+    } else if constexpr (std::is_same_v<S, c10::Half>) {
+        at::vec::convert_float_half(lanes, lanes).store(to, count);
     } else {
 #ifdef __AVX512BF16__
         const auto rounded = std::bit_cast<__m256i>(_mm512_cvtneps_pbh(lanes));
@@ -122,7 +138,7 @@ auto widened(S* numbers, Wide<std::remove_const_t<S>>* room, std::int64_t size) 
         return numbers;
     } else {
         for_lanes<float>(size, [&](std::int64_t i, std::int64_t n) {
-            put(room + i, get<c10::BFloat16>(numbers + i, n), n);
+            put(room + i, get<std::remove_const_t<S>>(numbers + i, n), n);
         });
         return room;
     }

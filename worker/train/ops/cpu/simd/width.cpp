@@ -30,6 +30,10 @@ template <>
 const Kernels<c10::BFloat16>& kernels<c10::BFloat16>() {
     return *best_width().of_bfloat16;
 }
+template <>
+const Kernels<c10::Half>& kernels<c10::Half>() {
+    return *best_width().of_half;
+}
 
 const char* kernel_width() { return best_width().name; }
 

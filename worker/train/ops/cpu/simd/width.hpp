@@ -10,6 +10,7 @@ struct Width {
     const Kernels<float>* of_float;
     const Kernels<double>* of_double;
     const Kernels<c10::BFloat16>* of_bfloat16;
+    const Kernels<c10::Half>* of_half;
 };
 
 extern const Width kWidthDefault;
@@ -17,8 +18,8 @@ extern const Width kWidthAvx2;
 extern const Width kWidthAvx512;
 extern const Width kWidthAvx512Bf16;  // AVX-512 with instructions that multiply bfloat16
 
-// Returns the kernels for the widest vectors that this processor supports. S is float, double or
-// c10::BFloat16.
+// Returns the kernels for the widest vectors that this processor supports. S is float, double,
+// c10::BFloat16 or c10::Half.
 template <class S>
 const Kernels<S>& kernels();
 

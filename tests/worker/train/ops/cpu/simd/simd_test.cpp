@@ -29,8 +29,10 @@ const Kernels<T>& of(const Width& width) {
         return *width.of_float;
     else if constexpr (std::is_same_v<T, double>)
         return *width.of_double;
-    else
+    else if constexpr (std::is_same_v<T, c10::BFloat16>)
         return *width.of_bfloat16;
+    else
+        return *width.of_half;
 }
 
 template <class T>
@@ -212,22 +214,25 @@ TYPED_TEST(Widths, AttentionIsItsFormula) {
 
 using BF16 = c10::BFloat16;
 
-std::vector<BF16> rounded(const std::vector<float>& values) {
+template <class S>
+std::vector<S> rounded(const std::vector<float>& values) {
     return {values.begin(), values.end()};
 }
-std::vector<float> widened(const std::vector<BF16>& values) {
+template <class S>
+std::vector<float> widened(const std::vector<S>& values) {
     return {values.begin(), values.end()};
 }
-std::vector<BF16> random_bf16(std::int64_t size, unsigned seed) {
-    return rounded(random<float>(size, seed));
+template <class S>
+std::vector<S> random_narrow(std::int64_t size, unsigned seed) {
+    return rounded<S>(random<float>(size, seed));
 }
 template <class T>
 std::vector<T> of_size(std::size_t size) {
     return std::vector<T>(size);
 }
-bool same(const std::vector<BF16>& a, const std::vector<BF16>& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](BF16 x, BF16 y) { return x.x == y.x; });
+template <class S>
+bool same(const std::vector<S>& a, const std::vector<S>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](S x, S y) { return x.x == y.x; });
 }
 
 TEST(Halves, AreTheNearestBfloat16AndWhatIsLost) {
@@ -244,29 +249,31 @@ TEST(Halves, AreTheNearestBfloat16AndWhatIsLost) {
     }
 }
 
-// Compares a bfloat16 kernel with the float kernel on widened numbers, with its results rounded
-// once.
-class Bfloat16 : public testing::TestWithParam<int> {
-  public:
-    std::int64_t size = GetParam();
-    std::size_t all = static_cast<std::size_t>(kRows * size);
-};
-INSTANTIATE_TEST_SUITE_P(Sizes, Bfloat16, testing::Values(1, 7, 8, 15, 16, 17, 33, 64, 71, 130));
+constexpr std::int64_t kSizes[] = {1, 7, 8, 15, 16, 17, 33, 64, 71, 130};
 
-TEST_P(Bfloat16, NormsAreTheFloatOnesRounded) {
-    const auto x = random_bf16(kRows * size, 1), dy = random_bf16(kRows * size, 2),
-               past = random_bf16(kRows * size, 3);
+// Compares a kernel of narrow numbers with the float kernel on widened numbers, with its results
+// rounded once.
+template <class S>
+class Narrow : public testing::Test {};
+using NarrowTypes = testing::Types<BF16, c10::Half>;
+TYPED_TEST_SUITE(Narrow, NarrowTypes);
+
+template <class S>
+void compare_norms(std::int64_t size) {
+    const auto all = static_cast<std::size_t>(kRows * size);
+    const auto x = random_narrow<S>(kRows * size, 1), dy = random_narrow<S>(kRows * size, 2),
+               past = random_narrow<S>(kRows * size, 3);
     const auto w = random<float>(size, 4), x_wide = widened(x), dy_wide = widened(dy),
                past_wide = widened(past);
     for (const Width* width : runnable()) {
-        const auto& narrow = of<BF16>(*width);
+        const auto& narrow = of<S>(*width);
         const auto& wide = of<float>(*width);
-        auto y = of_size<BF16>(all), dx = y;
+        auto y = of_size<S>(all), dx = y;
         auto y_wide = of_size<float>(all), dx_wide = y_wide, dw = of_size<float>(w.size()),
              dw_wide = dw, rstd = of_size<float>(kRows), rstd_wide = rstd;
         narrow.rms_norm(y.data(), rstd.data(), x.data(), w.data(), 1e-5, kRows, size);
         wide.rms_norm(y_wide.data(), rstd_wide.data(), x_wide.data(), w.data(), 1e-5, kRows, size);
-        EXPECT_TRUE(same(y, rounded(y_wide)) && rstd == rstd_wide) << width->name;
+        EXPECT_TRUE(same(y, rounded<S>(y_wide)) && rstd == rstd_wide) << width->name;
         narrow.rms_norm_backward(dx.data(), dw.data(), dy.data(), w.data(), x.data(), past.data(),
                                  rstd.data(), kRows, size);
         wide.rms_norm_backward(dx_wide.data(), dw_wide.data(), dy_wide.data(), w.data(),
@@ -278,44 +285,66 @@ TEST_P(Bfloat16, NormsAreTheFloatOnesRounded) {
     }
 }
 
-TEST_P(Bfloat16, ActivationsAndRotationsAreTheFloatOnesRounded) {
-    const auto in = random_bf16(kRows * 2 * size, 5), da = random_bf16(kRows * size, 6);
+TYPED_TEST(Narrow, NormsAreTheFloatOnesRounded) {
+    for (const std::int64_t size : kSizes) compare_norms<TypeParam>(size);
+}
+
+template <class S>
+void compare_activations(std::int64_t size) {
+    const auto all = static_cast<std::size_t>(kRows * size);
+    const auto in = random_narrow<S>(kRows * 2 * size, 5), da = random_narrow<S>(kRows * size, 6);
     const auto cos = random<float>(size, 7), sin = random<float>(size, 8), in_wide = widened(in),
                da_wide = widened(da);
     for (const Width* width : runnable()) {
-        const auto& narrow = of<BF16>(*width);
+        const auto& narrow = of<S>(*width);
         const auto& wide = of<float>(*width);
-        auto a = of_size<BF16>(all), d = of_size<BF16>(2 * all);
+        auto a = of_size<S>(all), d = of_size<S>(2 * all);
         auto a_wide = of_size<float>(all), d_wide = of_size<float>(2 * all);
         narrow.swiglu(a.data(), in.data(), kRows, size);
         wide.swiglu(a_wide.data(), in_wide.data(), kRows, size);
-        EXPECT_TRUE(same(a, rounded(a_wide))) << width->name;
+        EXPECT_TRUE(same(a, rounded<S>(a_wide))) << width->name;
         narrow.swiglu_backward(d.data(), a.data(), da.data(), in.data(), kRows, size);
         wide.swiglu_backward(d_wide.data(), a_wide.data(), da_wide.data(), in_wide.data(), kRows,
                              size);
-        EXPECT_TRUE(same(d, rounded(d_wide)) && same(a, rounded(a_wide))) << width->name;
+        EXPECT_TRUE(same(d, rounded<S>(d_wide)) && same(a, rounded<S>(a_wide))) << width->name;
         narrow.turn(d.data(), in.data(), cos.data(), sin.data(), size);
         wide.turn(d_wide.data(), in_wide.data(), cos.data(), sin.data(), size);
-        EXPECT_TRUE(same(d, rounded(d_wide))) << width->name;
+        EXPECT_TRUE(same(d, rounded<S>(d_wide))) << width->name;
         narrow.turn_back(d.data(), in_wide.data(), cos.data(), sin.data(), size);
         wide.turn_back(d_wide.data(), in_wide.data(), cos.data(), sin.data(), size);
-        EXPECT_TRUE(same(d, rounded(d_wide))) << width->name;
+        EXPECT_TRUE(same(d, rounded<S>(d_wide))) << width->name;
     }
 }
 
-TEST_P(Bfloat16, LossesAndUpdatesAreTheFloatOnesRounded) {
+TYPED_TEST(Narrow, ActivationsAndRotationsAreTheFloatOnesRounded) {
+    for (const std::int64_t size : kSizes) compare_activations<TypeParam>(size);
+}
+
+template <class S>
+void compare_losses(std::int64_t size) {
+    for (const Width* width : runnable()) {
+        const auto& narrow = of<S>(*width);
+        const auto& wide = of<float>(*width);
+        auto logits = random_narrow<S>(size, 9);
+        auto logits_wide = widened(logits), room = logits_wide;
+        EXPECT_EQ(narrow.cross_entropy(logits.data(), room.data(), size / 2, 0.5, size),
+                  wide.cross_entropy(logits_wide.data(), nullptr, size / 2, 0.5, size));
+        EXPECT_TRUE(same(logits, rounded<S>(logits_wide))) << width->name;
+    }
+}
+
+TYPED_TEST(Narrow, LossesAreTheFloatOnesRounded) {
+    for (const std::int64_t size : kSizes) compare_losses<TypeParam>(size);
+}
+
+void compare_updates(std::int64_t size) {
     constexpr AdamWFactors kFactors{0.5, 0.99, 0.9, 0.95, 0.1, 0.5, 1e-8};
     for (const Width* width : runnable()) {
         const auto& narrow = of<BF16>(*width);
         const auto& wide = of<float>(*width);
-        auto logits = random_bf16(size, 9);
-        auto logits_wide = widened(logits), room = logits_wide;
-        EXPECT_EQ(narrow.cross_entropy(logits.data(), room.data(), size / 2, 0.5, size),
-                  wide.cross_entropy(logits_wide.data(), nullptr, size / 2, 0.5, size));
-        EXPECT_TRUE(same(logits, rounded(logits_wide))) << width->name;
         auto weight_wide = random<float>(size, 10), average = weight_wide, average_wide = average,
              square = of_size<float>(average.size()), square_wide = square;
-        auto weight = rounded(weight_wide);
+        auto weight = rounded<BF16>(weight_wide);
         auto rest = of_size<std::int16_t>(weight.size());
         for (std::size_t i = 0; i < rest.size(); ++i) {
             weight[i] = nearest(weight_wide[i]);
@@ -327,10 +356,14 @@ TEST_P(Bfloat16, LossesAndUpdatesAreTheFloatOnesRounded) {
         wide.adamw(weight_wide.data(), nullptr, average_wide.data(), square_wide.data(),
                    grad.data(), kFactors, size);
         EXPECT_TRUE(average == average_wide && square == square_wide) << width->name;
-        EXPECT_TRUE(same(weight, rounded(weight_wide))) << width->name;
+        EXPECT_TRUE(same(weight, rounded<BF16>(weight_wide))) << width->name;
         for (std::size_t i = 0; i < rest.size(); ++i)
             EXPECT_EQ(join(weight[i], rest[i]), weight_wide[i]) << width->name;
     }
+}
+
+TEST(Bfloat16, UpdatesAreTheFloatOnesRounded) {
+    for (const std::int64_t size : kSizes) compare_updates(size);
 }
 
 // Returns the norm of the difference, divided by the norm of `wanted`.
@@ -345,30 +378,31 @@ double apart(const std::vector<float>& a, const std::vector<float>& wanted) {
 
 // The tolerance is wider if bfloat16 itself is multiplied, because probabilities and the gradients
 // of scores are then rounded too.
-TEST_P(Bfloat16, AttentionIsTheFloatOneRounded) {
+template <class S>
+void compare_attention(std::int64_t size) {
     const std::int64_t positions = 77, dim = size;
-    const auto make = [&](unsigned seed) { return random_bf16(positions * dim, seed); };
+    const auto make = [&](unsigned seed) { return random_narrow<S>(positions * dim, seed); };
     const auto q = make(12), k = make(13), v = make(14), dout = make(15);
     const auto q_wide = widened(q), k_wide = widened(k), v_wide = widened(v),
                dout_wide = widened(dout);
-    const AttentionHead<BF16> head{q.data(), k.data(), v.data(), positions, dim, 0.5, 3, nullptr};
+    const AttentionHead<S> head{q.data(), k.data(), v.data(), positions, dim, 0.5, 3, nullptr};
     const AttentionHead<float> head_wide{
         q_wide.data(), k_wide.data(), v_wide.data(), positions, dim, 0.5, 3, nullptr};
     for (const Width* width : runnable()) {
-        auto out = of_size<BF16>(q.size());
+        auto out = of_size<S>(q.size());
         auto out_wide = of_size<float>(q.size()), dq = out_wide, dk = dq, dv = dq, dq_wide = dq,
              dk_wide = dq, dv_wide = dq, sums = of_size<float>(positions), sums_wide = sums;
         std::vector<float> scratch(static_cast<std::size_t>(head.scratch()), NAN);
-        of<BF16>(*width).attention(head, out.data(), sums.data(), dim, scratch.data());
+        of<S>(*width).attention(head, out.data(), sums.data(), dim, scratch.data());
         of<float>(*width).attention(head_wide, out_wide.data(), sums_wide.data(), dim,
                                     scratch.data());
-        const bool rounds = width == &kWidthAvx512Bf16 && dim % 2 == 0;
+        const bool rounds = std::is_same_v<S, BF16> && width == &kWidthAvx512Bf16 && dim % 2 == 0;
         if (rounds)
             EXPECT_LT(std::max(apart(widened(out), out_wide), apart(sums, sums_wide)), 5e-3);
         else
-            EXPECT_TRUE(same(out, rounded(out_wide)) && sums == sums_wide) << width->name;
+            EXPECT_TRUE(same(out, rounded<S>(out_wide)) && sums == sums_wide) << width->name;
         out_wide = widened(out);
-        of<BF16>(*width).attention_backward(
+        of<S>(*width).attention_backward(
             head, {out.data(), dout.data(), sums.data(), dq.data(), dk.data(), dv.data()}, dim,
             scratch.data());
         of<float>(*width).attention_backward(head_wide,
@@ -380,6 +414,10 @@ TEST_P(Bfloat16, AttentionIsTheFloatOneRounded) {
         else
             EXPECT_TRUE(dq == dq_wide && dk == dk_wide && dv == dv_wide) << width->name;
     }
+}
+
+TYPED_TEST(Narrow, AttentionIsTheFloatOneRounded) {
+    for (const std::int64_t size : kSizes) compare_attention<TypeParam>(size);
 }
 
 }  // namespace

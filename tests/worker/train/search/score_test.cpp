@@ -1,0 +1,61 @@
+// Compares the estimate of a layout's memory with the plan of that layout, for jobs whose optimizer
+// or frozen weights need less memory than AdamW on all weights.
+#include "worker/train/search/score.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/spec/lora.hpp"
+
+namespace roll::train {
+namespace {
+
+spec::ModelConfig model() {
+    return {.family = "llama",
+            .hidden = 512,
+            .layers = 16,
+            .heads = 8,
+            .kv_heads = 4,
+            .head_dim = 64,
+            .intermediate = 2048,
+            .vocab = 8192,
+            .positions_max = 256};
+}
+
+// Expects that the estimate is near the plan for one rank, and for ranks that share the model.
+void expect_near_plan(const char* name, spec::TrainSpec job, const spec::ModelConfig& config) {
+    job.seq_length = 128;
+    job.micro_batch_size = 1;
+    job.global_batch_size = 8;
+    job.steps = 1;
+    job.checkpoint_buffer_mib = 0;  // the estimate leaves out the copy for a checkpoint
+    const JobBytes bytes = job_bytes(job, config, false);
+    const spec::ParallelSpec layouts[] = {{}, {.tp = 2}, {.pp = 2}, {.dp = 2, .zero = 3}};
+    for (const spec::ParallelSpec& layout : layouts) {
+        job.parallel = layout;
+        const auto planned = static_cast<double>(measure(job, config, false).memory);
+        const auto estimated = static_cast<double>(estimate(job, config, bytes).memory);
+        EXPECT_NEAR(estimated / planned, 1, 0.3)
+            << name << " dp " << layout.dp << " tp " << layout.tp << " pp " << layout.pp;
+    }
+}
+
+TEST(Score, TheEstimateOfMemoryIsNearThePlan) {
+    spec::TrainSpec job;
+    expect_near_plan("AdamW", job, model());
+    job.precision = spec::Precision::Fp16;
+    expect_near_plan("AdamW in float16", job, model());
+    job.precision = spec::Precision::Fp32;
+    for (const auto kind : {spec::OptimizerKind::Sgd, spec::OptimizerKind::AdamW8bit}) {
+        job.optimizer.kind = kind;
+        expect_near_plan(spec::name_of(kind).data(), job, model());
+    }
+    job.optimizer.kind = spec::OptimizerKind::AdamW;
+    spec::ModelConfig adapted = model();
+    adapted.lora = spec::lora_spec({{"r", 8}, {"alpha", 8}});
+    expect_near_plan("LoRA", job, adapted);
+    adapted.lora = spec::lora_spec({{"r", 8}, {"alpha", 8}, {"base", "nf4"}});
+    expect_near_plan("QLoRA", job, adapted);
+}
+
+}  // namespace
+}  // namespace roll::train

@@ -1,0 +1,26 @@
+// The dynamic loss scale of a job with precision fp16 (train.loss_scale), by the rule of
+// megatron-core 0.16's DynamicGradScaler. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/spec/train.hpp"
+#include "worker/checkpoint/state.hpp"
+
+namespace roll::train {
+
+// Returns the loss scale at the start of a job; nullopt if the job's precision needs none.
+std::optional<checkpoint::LossScale> first_loss_scale(const spec::TrainSpec& spec);
+
+// Changes the scale after a step. An overflow ends the row of good steps; if no more overflows are
+// tolerated, it also lowers the scale. After enough good steps in a row, the scale doubles, and as
+// many overflows as at the start are tolerated again. Counts a step with an overflow as skipped.
+void note_step(checkpoint::LossScale& scale, const spec::LossScaleSpec& spec, bool overflowed);
+
+// Returns the reason to end the job: too many consecutive steps have overflowed with the least
+// scale. Returns nullopt if training may continue.
+std::optional<std::string> too_many_overflows(const checkpoint::LossScale& scale,
+                                              const spec::LossScaleSpec& spec);
+
+}  // namespace roll::train
