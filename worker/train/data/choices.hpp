@@ -32,6 +32,7 @@ struct AnswerPass {
 struct TaskScore {
     std::string name;
     std::int64_t questions = 0;
+    std::int64_t fewshot = 0;        // examples in front of each question
     double acc = 0, acc_stderr = 0;  // share of the questions that are answered right
     // The same, with the log-probability divided by the number of characters of the choice
     double acc_norm = 0, acc_norm_stderr = 0;
