@@ -428,7 +428,7 @@ class Parser {
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});
-        ROLL_TRY_VOID(replace_jobs(context_, words));
+        ROLL_TRY_VOID(replace_models(context_, words));
         if (submits_) return run_submit_conversion(context_, words, submit_);
         for (const char* option : {"--slots", "--nodes", "--time", "--after", "--hold", "--key",
                                    "--wait", "--follow", "--parsable", "--dir"}) {
@@ -450,7 +450,7 @@ class Parser {
                 if (program.empty()) return run_slurm(context_, arguments);
                 const bool said = std::ranges::find(arguments, "--json") != arguments.end();
                 if (context_.json && !said) arguments.emplace_back("--json");
-                ROLL_TRY_VOID(replace_jobs(context_, arguments));
+                ROLL_TRY_VOID(replace_models(context_, arguments));
                 return tl::unexpected(become(program, arguments));
             };
         });

@@ -16,13 +16,8 @@ namespace fs = std::filesystem;
 // Returns the problem of a data file that Roll cannot read; empty if there is none.
 std::string unreadable(const std::string& path) {
     const std::string kind = fs::path(path).extension();
-    if (kind == ".jsonl" || kind == ".txt") return "";
-    if (kind == ".json")
-        return fmt::format(
-            "Roll does not read the file {0}; to convert it to .jsonl, run: jq -c '.[]' {0} > "
-            "{1}.jsonl",
-            path, fs::path(path).replace_extension().string());
-    return fmt::format("Roll does not read the file {}; supported: .jsonl and .txt", path);
+    if (kind == ".jsonl" || kind == ".json" || kind == ".txt") return "";
+    return fmt::format("Roll does not read the file {}; supported: .jsonl, .json and .txt", path);
 }
 
 // Returns the content of LLaMA-Factory's dataset_info.json, which describes the data sets.

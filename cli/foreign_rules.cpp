@@ -11,6 +11,7 @@
 #include "cli/foreign_data.hpp"
 #include "cli/foreign_optimizer.hpp"
 #include "cli/foreign_stage.hpp"
+#include "cli/hub.hpp"
 
 namespace roll::cli {
 namespace {
@@ -39,13 +40,17 @@ void read_model(const Config& config) {
             config.refuse("model_name_or_path", "is missing; allowed: the directory of a model");
         return;
     }
-    const std::string path = config.absolute(*model);
+    std::string path = config.absolute(*model);
     std::error_code error;
     if (!fs::is_directory(path, error)) {
-        return config.refuse("model_name_or_path",
-                             fmt::format("is {}, which is not a directory; download the model: hf "
-                                         "download {} --local-dir {}",
-                                         *model, *model, *model));
+        const auto cached = cached_snapshot(*model, HubKind::Model);
+        if (!cached)
+            return config.refuse(
+                "model_name_or_path",
+                fmt::format("is {}, which is neither a directory nor in HuggingFace's cache; "
+                            "download the model: hf download {}",
+                            *model, *model));
+        path = *cached;
     }
     config.set("model.from", path);
     if (const Json& keys = config.keys; keys.contains("tokenizer_name_or_path"))

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/hub.hpp"
 #include "cli/job_sizes.hpp"
 #include "cli/model_check.hpp"
 #include "cli/slurm/directives.hpp"
@@ -219,6 +220,7 @@ Result<void> apply_options(const JobOptions& options, Source& source) {
     ROLL_TRY_VOID(apply_options(options, source.document));
     if (source.foreign && !source.lines.contains("train.global_batch_size"))
         set_global_batch(*source.foreign, source.document);
+    use_hub_cache(source.document, source.base, source.notes);
     return {};
 }
 
@@ -253,6 +255,8 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
                                 source.foreign->problems.end());
         for (spec::Problem& problem : models.problems(source.document, source.base, job.ok()))
             job.problems.push_back(std::move(problem));
+        for (spec::Problem& problem : job.problems)
+            add_download(problem, source.document, source.base);
         if (!job.ok()) {
             problems +=
                 fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);

@@ -137,8 +137,9 @@ Result<int> run_version(const Context& context);
 
 // Replaces each word such as "job:12" or "job:last" by the directory of that job's newest
 // checkpoint. If the job has no checkpoint, uses the directory of the model that the job exported.
-// Fails with NotFound if the job has neither.
-Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
+// Replaces a Hub's name in words[1] by the model's directory in HuggingFace's cache. Fails with
+// NotFound if a job has neither checkpoint nor export.
+Result<void> replace_models(const Context& context, std::vector<std::string>& words);
 
 // Replaces selectors in `after` ("ok:last", "any:NAME") and `into` ("last", "NAME") of a job
 // document by numbers of jobs. A selector must select one job. In `after`, a task of an array means

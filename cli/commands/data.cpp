@@ -6,6 +6,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "common/files.hpp"
+#include "common/json_records.hpp"
 
 namespace roll::cli {
 namespace {
@@ -15,14 +16,25 @@ namespace fs = std::filesystem;
 // Returns the objective that fits a file. The keys of the file's first record determine it:
 // "chosen" and "rejected" mean `dpo`, a "label" that is true or false means `kto`, and "text" means
 // `pretrain`. Otherwise, the objective is `sft`.
-const char* objective_of(const std::string& text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
-    if (begin == std::string::npos) return "pretrain";
-    const auto record = parse_json(text.substr(begin, text.find('\n', begin) - begin));
+const char* objective_of(std::string_view text, bool list) {
+    const std::string_view first = first_record(text, list);
+    if (first.empty()) return "pretrain";
+    const auto record = parse_json(first);
     if (!record || !record->is_object()) return "sft";
     if (record->contains("chosen") && record->contains("rejected")) return "dpo";
     if (record->value("label", Json()).is_boolean()) return "kto";
     return record->contains("text") ? "pretrain" : "sft";
+}
+
+// Returns whether a file has data. Otherwise, it is a job file. A .json may be either: a job file
+// is an object with a kind.
+Result<bool> is_data(const fs::path& file) {
+    const std::string extension = file.extension();
+    if (extension != ".json") return extension == ".jsonl" || extension == ".txt";
+    ROLL_TRY(const std::string text, read_file(file));
+    if (is_json_list(text)) return true;
+    const auto record = parse_json(first_record(text, false));
+    return record && record->is_object() && !record->contains("kind");
 }
 
 // Returns the document of a job that tokenizes one file.
@@ -30,9 +42,10 @@ Result<Json> document_of(const PreviewOptions& options) {
     const fs::path file = fs::absolute(options.file);
     Json document{{"kind", "tokenize"}, {"name", "preview"}};
     document["data"]["train"] = Json::array({file.string()});
-    if (file.extension() == ".jsonl") {
+    const bool may_be_list = file.extension() == ".json";
+    if (file.extension() == ".jsonl" || may_be_list) {
         ROLL_TRY(const std::string text, read_file(file));
-        document["objective"] = objective_of(text);
+        document["objective"] = objective_of(text, may_be_list && is_json_list(text));
     }
     if (!options.model.empty()) document["tokenizer"] = fs::absolute(options.model).string();
     for (const std::string& assignment : options.job.sets)
@@ -45,7 +58,7 @@ Result<Json> document_of(const PreviewOptions& options) {
 void add_preview_options(CLI::App& command, PreviewOptions& options) {
     command
         .add_option("FILE", options.file,
-                    "A data file (.jsonl or .txt), or the file of a train job")
+                    "A data file (.jsonl, .json or .txt), or the file of a train job")
         ->required();
     command.add_option(
         "--model", options.model,
@@ -57,9 +70,9 @@ void add_preview_options(CLI::App& command, PreviewOptions& options) {
 }
 
 Result<int> run_preview(const Context& context, const PreviewOptions& options) {
-    const std::string kind = fs::path(options.file).extension();
+    ROLL_TRY(const bool data, is_data(options.file));
     std::string document;
-    if (kind == ".jsonl" || kind == ".txt") {
+    if (data) {
         ROLL_TRY(const Json made, document_of(options));
         document = made.dump();
     } else {

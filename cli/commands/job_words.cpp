@@ -4,6 +4,7 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
+#include "cli/hub.hpp"
 #include "cli/render.hpp"
 
 namespace roll::cli {
@@ -76,7 +77,10 @@ Result<std::string> model_of(const Json& job) {
 
 }  // namespace
 
-Result<void> replace_jobs(const Context& context, std::vector<std::string>& words) {
+Result<void> replace_models(const Context& context, std::vector<std::string>& words) {
+    // words[0] is the command, words[1] its model
+    if (words.size() > 1 && !std::filesystem::exists(words[1]))
+        words[1] = cached_snapshot(words[1], HubKind::Model).value_or(words[1]);
     LateDaemon daemon(context);
     for (std::string& word : words) {
         if (!word.starts_with(kJobPrefix) || std::filesystem::exists(word)) continue;

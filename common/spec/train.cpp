@@ -146,12 +146,11 @@ Result<void> learn_completions(const TrainSpec& spec, const std::string& objecti
     for (const ValidFiles& set : data.valid_files)
         paths.insert(paths.end(), set.paths.begin(), set.paths.end());
     for (const std::string& path : paths)
-        if (!path.ends_with(".jsonl"))
-            return fail(
-                ErrorCode::InvalidArgument,
-                fmt::format("objective {} needs .jsonl files with the fields {}, but {} is not a "
-                            ".jsonl file",
-                            objective, lines, path));
+        if (!path.ends_with(".jsonl") && !path.ends_with(".json"))
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("objective {} needs .jsonl or .json files with the fields {}, "
+                                    "but {} is neither",
+                                    objective, lines, path));
     data.completions = data.documents_apart = true;
     return {};
 }

@@ -25,7 +25,7 @@ class ForeignFile : public testing::Test {
             "wiki": {"file_name": "wiki.jsonl", "columns": {"prompt": "text"}},
             "books": {"file_name": "books.jsonl"},
             "hub": {"hf_hub_url": "org/set"},
-            "array": {"file_name": "array.json"},
+            "table": {"file_name": "table.parquet"},
             "pairs": {"file_name": "pairs.jsonl", "ranking": true},
             "labelled": {"file_name": "labelled.jsonl", "columns": {"kto_tag": "good"}},
             "chats": {"file_name": "chats.jsonl", "formatting": "sharegpt",

@@ -171,6 +171,8 @@ TEST_F(ForeignFile, EachHonouredKeyOfAPipelineChangesTheJobFile) {
         {"validation.data_args.file_name", R"("w.jsonl")"},
         {"WORKER.model_args.dtype", R"("fp32")"},
         {"WORKER.model_args.lora_rank", "4"},
+        {"WORKER.model_args.ulysses_size", "2"},
+        {"WORKER.strategy_args.strategy_config.ep_size", "2"},
         {"WORKER.data_args.file_name", R"(["a.jsonl", "b.jsonl"])"}};
     for (const auto& [key, entry] : pipeline_table()["keys"].items()) {
         if (!entry.contains("to") && !entry.contains("column")) continue;

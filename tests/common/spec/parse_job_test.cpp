@@ -151,7 +151,7 @@ TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
     json["export"] = 7;
     EXPECT_EQ(problems(json),
               "after[1] is \"done:2\"; allowed: ok:ID, any:ID, failed:ID or exported:ID\n"
-              "data.train[1] is \"notes.doc\"; allowed: a file .txt, .jsonl or .bin\n"
+              "data.train[1] is \"notes.doc\"; allowed: a file .txt, .jsonl, .json or .bin\n"
               "data.valid is 1.0; allowed: a number, at least 0, below 1\n"
               "export is 7; allowed: none or a mapping\n"
               "parallel.dp is 0; allowed: an integer, 1 to 1000000\n"

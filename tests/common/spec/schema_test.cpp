@@ -35,7 +35,7 @@ TEST(Files, OfAKindThatIsNotReadAreToldHowToConvert) {
               "data.train[0] is \"set/a.parquet\", which Roll does not read; convert it with: "
               "python3 -c 'import pandas; pandas.read_parquet(\"set/a.parquet\").to_json("
               "\"set/a.jsonl\", orient=\"records\", lines=True, force_ascii=False)'\n"
-              "data.train[1] is \"b.csv\"; allowed: a file .txt, .jsonl or .bin\n");
+              "data.train[1] is \"b.csv\"; allowed: a file .txt, .jsonl, .json or .bin\n");
 }
 
 TEST(UnknownKeys, OfOneMappingHaveWhatIsAllowedOnce) {

@@ -123,10 +123,9 @@ TEST(TrainSpec, LearnsCompletionsOfLines) {
     Json json = smallest();
     json["objective"] = "sft";
     json["data"] = {{"train", {"/a.jsonl"}}, {"prompt_field", "q"}, {"valid", {{"b", "/b.txt"}}}};
-    EXPECT_EQ(
-        train_spec(json.dump()).error().message,
-        "objective sft needs .jsonl files with the fields q and completion or with conversations, "
-        "but /b.txt is not a .jsonl file");
+    EXPECT_EQ(train_spec(json.dump()).error().message,
+              "objective sft needs .jsonl or .json files with the fields q and completion or with "
+              "conversations, but /b.txt is neither");
     json["data"].erase("valid");
     const auto spec = train_spec(json.dump());
     ASSERT_TRUE(spec) << spec.error().message;
@@ -263,8 +262,8 @@ TEST(TrainSpec, ReadsAnObjectiveAsANameOrAsAMapping) {
     json["data"]["train"] = {"/text.txt"};
     json["objective"] = "orpo";
     EXPECT_EQ(train_spec(json.dump()).error().message,
-              "objective orpo needs .jsonl files with the fields chosen and rejected, but "
-              "/text.txt is not a .jsonl file");
+              "objective orpo needs .jsonl or .json files with the fields chosen and rejected, but "
+              "/text.txt is neither");
 }
 
 TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {

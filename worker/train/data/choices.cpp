@@ -126,7 +126,10 @@ TaskScore score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer
     for (std::size_t begin = 0; begin < groups.size(); begin += at_once)
         compute(std::span(groups).subspan(begin, std::min(at_once, groups.size() - begin)), pass,
                 found);
-    TaskScore score{.name = task.name, .questions = std::ssize(task.questions), .log_probs = {}};
+    TaskScore score{.name = task.name,
+                    .questions = std::ssize(task.questions),
+                    .fewshot = task.fewshot,
+                    .log_probs = {}};
     auto next = found.begin();
     std::int64_t right = 0, right_norm = 0;
     for (const Question& question : task.questions) {
@@ -155,6 +158,7 @@ OrderedJson scores_json(const std::vector<TaskScore>& scores, bool log_probs) {
     for (const TaskScore& score : scores) {
         OrderedJson& of = json[score.name];
         of = {{"questions", score.questions},
+              {"num_fewshot", score.fewshot},
               {"acc", score.acc},
               {"acc_stderr", score.acc_stderr},
               {"acc_norm", score.acc_norm},

@@ -32,6 +32,7 @@ struct AnswerPass {
 struct TaskScore {
     std::string name;
     std::int64_t questions = 0;
+    std::int64_t fewshot = 0;        // number of examples before each question
     double acc = 0, acc_stderr = 0;  // share of the questions for which the model's answer is right
     // The same, with each log-probability divided by the number of characters of its choice
     double acc_norm = 0, acc_norm_stderr = 0;

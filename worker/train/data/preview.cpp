@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/json_records.hpp"
 #include "worker/train/data/corpus/chat_source.hpp"
 #include "worker/train/data/corpus/text_source.hpp"
 #include "worker/train/data/corpus/tokens.hpp"
@@ -41,16 +42,17 @@ PreviewDocument document_of(std::span<const std::uint32_t> ids, std::int64_t mos
     return document;
 }
 
-// Returns `rules`, completed for a file: the file's name decides `json_lines`, and its first record
+// Returns `rules`, completed for a file: the file's name decides `records`, and its first record
 // decides `form`.
 data::EncodeRules file_rules(const fs::path& path, data::EncodeRules rules) {
-    rules.json_lines = path.extension() == ".jsonl";
+    rules.records = data::has_records(path);
     if (!rules.completions || rules.has_answers()) return rules;
     const MappedFile file = need(MappedFile::open(path));
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                                 file.bytes().size());
-    rules.form =
-        data::conversation_form(text, rules.prompt_field, rules.completion_field, rules.names);
+    const bool list = path.extension() == ".json" && is_json_list(text);
+    rules.form = data::conversation_form(first_record(text, list), rules.prompt_field,
+                                         rules.completion_field, rules.names);
     if (rules.form && !rules.chat)
         throw RankFailure(2, path.string() + " has conversations, but " + rules.no_chat +
                                  "; name a model that has one with --model DIR");
@@ -69,8 +71,8 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
     const data::Encoded encoded = source.encode(0, source.slice_end(0));
     file.whole = encoded.end == source.size();
     for (std::size_t i = 0; i < std::min(encoded.bad.size(), kBadShown); ++i)
-        file.bad.push_back("line " + std::to_string(encoded.bad[i].line) + ": " +
-                           encoded.bad[i].reason);
+        file.bad.push_back(std::string(source.unit()) + " " + std::to_string(encoded.bad[i].line) +
+                           ": " + encoded.bad[i].reason);
     const bool cuts = rules.completions && spec.seq_length > 0;
     std::size_t begin = 0;
     bool is_label = false;
@@ -101,7 +103,8 @@ std::vector<PreviewFile> preview(const spec::TrainSpec& spec, std::int64_t docum
     for (const fs::path path : spec.data.train) {
         if (path.extension() == ".bin")
             throw RankFailure(
-                2, path.string() + " has tokens and no text; a preview reads .jsonl and .txt");
+                2,
+                path.string() + " has tokens and no text; a preview reads .jsonl, .json and .txt");
         files.push_back(preview_of(path, spec, documents, *tokenizer, options));
     }
     return files;

@@ -3,28 +3,40 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <memory>
 #include <optional>
 
 #include "common/files.hpp"
 #include "common/json.hpp"
+#include "common/json_records.hpp"
 #include "common/yaml/yaml.hpp"
 #include "worker/chat/json_value.hpp"
 #include "worker/chat/template.hpp"
+#include "worker/train/data/examples.hpp"
 
 namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Keys of a task file that do not change the results of a task without examples.
-constexpr std::array kNoEffect{"tag",          "metadata",
-                               "dataset_name", "training_split",
-                               "group",        "fewshot_split",
-                               "task_alias",   "should_decontaminate",
-                               "num_fewshot",  "doc_to_decontamination_query"};
-constexpr std::array kRead{"task",          "dataset_path", "dataset_kwargs", "test_split",
-                           "doc_to_choice", "doc_to_text",  "doc_to_target",  "validation_split",
-                           "output_type",   "description",  "metric_list",    "target_delimiter"};
+// Keys of a task file that do not change the results.
+constexpr std::array kNoEffect{"tag",
+                               "metadata",
+                               "dataset_name",
+                               "task_alias",
+                               "group",
+                               "should_decontaminate",
+                               "doc_to_decontamination_query"};
+constexpr std::array kRead{
+    "task",           "dataset_path",     "dataset_kwargs",   "test_split",     "validation_split",
+    "doc_to_choice",  "doc_to_text",      "doc_to_target",    "training_split", "output_type",
+    "description",    "metric_list",      "target_delimiter", "fewshot_split",  "num_fewshot",
+    "fewshot_config", "fewshot_delimiter"};
+constexpr std::array kTexts{"test_split",    "validation_split",  "training_split",
+                            "fewshot_split", "fewshot_delimiter", "target_delimiter",
+                            "description"};
+constexpr std::array kOfExamples{"sampler", "split", "fewshot_delimiter", "target_delimiter"};
+constexpr std::int64_t kExamplesMost = 1000;
 constexpr std::size_t kMemory = std::size_t{64} << 20U;  // most memory for rendering one record
 // Separates the choices that a template writes. No text contains this character.
 constexpr char kBetween = '\x1e';
@@ -182,19 +194,41 @@ Result<std::string> text_of(const Source& source, Record& record) {
 }
 
 // Returns the dataset's file. A path that is not absolute is relative to the directory of the task.
-Result<fs::path> dataset_of(const Json& task, const fs::path& file) {
+Result<fs::path> dataset_of(const Json& task, const std::string& split, const fs::path& file) {
     if (task.value("dataset_path", Json()) != "json")
         return refused(file, "dataset_path is " + task.value("dataset_path", Json()).dump() +
                                  "; allowed: json, with the file in dataset_kwargs.data_files");
     const Json::json_pointer at("/dataset_kwargs/data_files");
     Json files = task.contains(at) ? task[at] : Json();
-    const std::string split = task.value("test_split", task.value("validation_split", "train"));
     if (files.is_object()) files = files.value(split, Json());
     if (files.is_array() && files.size() == 1) files = files[0];
     if (!files.is_string())
         return refused(file, "dataset_kwargs.data_files gives no file for the split " + split +
-                                 "; allowed: the path of a .jsonl file");
+                                 "; allowed: the path of a .jsonl or .json file");
     return fs::absolute(file).parent_path() / files.get<std::string>();
+}
+
+Result<void> check_examples(const Json& task, const fs::path& file) {
+    const Json count = task.value("num_fewshot", Json(0));
+    if (!count.is_number_integer() || count < 0 || count > kExamplesMost)
+        return refused(file, "num_fewshot is " + count.dump() + "; allowed: an integer from 0 to " +
+                                 std::to_string(kExamplesMost));
+    const Json config = task.value("fewshot_config", Json::object());
+    if (!config.is_object())
+        return refused(file, "fewshot_config is " + config.dump() + "; allowed: a mapping");
+    for (const auto& [key, value] : config.items()) {
+        if (value.is_null()) continue;
+        if (!is_in(kOfExamples, key))
+            return refused(file, "fewshot_config." + key + " is not supported");
+        if (!value.is_string())
+            return refused(file,
+                           "fewshot_config." + key + " is " + value.dump() + "; allowed: a text");
+    }
+    const Json sampler = config.value("sampler", Json("default"));
+    if (sampler != "default" && sampler != "first_n" && !sampler.is_null())
+        return refused(
+            file, "fewshot_config.sampler is " + sampler.dump() + "; allowed: default, first_n");
+    return {};
 }
 
 Result<void> check_keys(const Json& task, const std::string& text, const fs::path& file) {
@@ -203,7 +237,7 @@ Result<void> check_keys(const Json& task, const std::string& text, const fs::pat
     for (const auto& [key, value] : task.items())
         if (!is_in(kRead, key) && !is_in(kNoEffect, key))
             return refused(file, key + " is not supported");
-    for (const char* key : {"test_split", "validation_split", "description", "target_delimiter"})
+    for (const char* key : kTexts)
         if (task.contains(key) && !task[key].is_string())
             return refused(file,
                            std::string(key) + " is " + task[key].dump() + "; allowed: a text");
@@ -212,8 +246,7 @@ Result<void> check_keys(const Json& task, const std::string& text, const fs::pat
     if (task.value("output_type", Json("generate_until")) != "multiple_choice")
         return refused(file, "output_type is " + task.value("output_type", Json()).dump() +
                                  "; allowed: multiple_choice");
-    if (task.value("num_fewshot", Json(0)) != 0)
-        return refused(file, "num_fewshot is " + task["num_fewshot"].dump() + "; allowed: 0");
+    ROLL_TRY_VOID(check_examples(task, file));
     for (const Json& one : task.value("metric_list", Json::array())) {
         const Json metric = one.is_object() ? one.value("metric", Json()) : Json();
         if (metric != "acc" && metric != "acc_norm")
@@ -251,11 +284,13 @@ Result<Sources> sources_of(const Json& task, const Record& first, const fs::path
     return sources;
 }
 
-Result<Question> question_of(const Sources& sources, Record& record) {
+// `examples` stand between the task's description and the question.
+Result<Question> question_of(const Sources& sources, Record& record, const std::string& examples) {
     Question question;
     if (sources.description) {
         ROLL_TRY(question.context, sources.description->write(record));
     }
+    question.context += examples;
     ROLL_TRY(const std::string text, text_of(sources.text, record));
     question.context += text;
     ROLL_TRY(question.choices, choices_of(sources.choices, record));
@@ -267,40 +302,132 @@ Result<Question> question_of(const Sources& sources, Record& record) {
     return question;
 }
 
-}  // namespace
+// The records of a data set.
+struct Dataset {
+    fs::path path;
+    std::string text;
+    std::vector<std::string_view> lines;  // records, as views into `text`
+    std::vector<std::size_t> numbers;     // of the records' lines, or of the records of a list
+    tl::unexpected<Error> wrong(std::size_t line, const Error& error) const {
+        return fail(error.code,
+                    path.string() + ":" + std::to_string(numbers[line]) + ": " + error.message);
+    }
+};
 
-Result<Task> read_task(const fs::path& file) {
+Result<std::unique_ptr<Dataset>> read_dataset(const fs::path& path) {
+    auto dataset = std::make_unique<Dataset>();  // the views stay valid if it is moved
+    dataset->path = path;
+    ROLL_TRY(dataset->text, read_file(path));
+    const std::string_view text = dataset->text;
+    const bool list = path.extension() == ".json" && is_json_list(text);
+    std::size_t number = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const JsonRecord record = record_at(text, list, at);
+        at = record.end;
+        ++number;
+        if (record.text.empty()) continue;
+        dataset->lines.push_back(record.text);
+        dataset->numbers.push_back(number);
+    }
+    if (dataset->lines.empty()) return refused(path, "has no record");
+    return dataset;
+}
+
+// The data set of the examples, and the examples themselves; empty in a task without examples.
+struct Shots {
+    std::unique_ptr<Dataset> dataset;
+    std::optional<Examples> examples;
+};
+
+// Returns the text of an example: the question with its answer.
+Result<std::string> example_of(const Sources& sources, const Dataset& dataset, std::size_t line,
+                               const std::string& between, const std::string& after) {
+    Record record(kMemory);
+    if (auto read = read_record(dataset.lines[line], record); !read)
+        return dataset.wrong(line, read.error());
+    auto question = question_of(sources, record, "");
+    if (!question) return dataset.wrong(line, question.error());
+    if (question->answer < 0)
+        return dataset.wrong(line,
+                             {ErrorCode::InvalidArgument, "its answer is none of its choices", ""});
+    return question->context + between +
+           question->choices[static_cast<std::size_t>(question->answer)] + after;
+}
+
+// Prepares the examples. As in lm-evaluation-harness, they come from fewshot_split, else from the
+// training split, else from the split of the questions.
+Result<Shots> shots_of(const Json& task, std::size_t count, const Sources& sources,
+                       const fs::path& file) {
+    Shots shots;
+    if (count == 0) return shots;
+    Json config = task.value("fewshot_config", Json::object());
+    std::erase_if(config.get_ref<Json::object_t&>(),
+                  [](const auto& entry) { return entry.second.is_null(); });
+    const Json given = config.value("split", task.value("fewshot_split", Json()));
+    Json split = given;
+    for (const char* key : {"training_split", "validation_split", "test_split"})
+        if (split.is_null()) split = task.value(key, Json());
+    ROLL_TRY(
+        const fs::path path,
+        dataset_of(task, split.is_null() ? std::string("train") : split.get<std::string>(), file));
+    ROLL_TRY(shots.dataset, read_dataset(path));
+    const std::string between =
+        config.value("target_delimiter", task.value("target_delimiter", std::string(" ")));
+    const std::string after =
+        config.value("fewshot_delimiter", task.value("fewshot_delimiter", std::string("\n\n")));
+    Sources alone{std::nullopt, sources.text, sources.choices, sources.target};
+    shots.examples.emplace(
+        shots.dataset->lines,
+        Examples::Options{.count = count,
+                          .in_order = config.value("sampler", "default") == std::string("first_n"),
+                          .has_question = given == task.value("test_split", Json())},
+        [alone = std::move(alone), dataset = shots.dataset.get(), between, after](std::size_t i) {
+            return example_of(alone, *dataset, i, between, after);
+        });
+    return shots;
+}
+
+// Returns the keys of a task file. A key without a value counts as left out.
+Result<Json> read_keys(const fs::path& file) {
     ROLL_TRY(const std::string text, read_file(file));
     ROLL_TRY(const std::vector<Json> documents, yaml::read(text, file.string()));
-    const Json given = documents.empty() ? Json() : documents.front();
+    Json given = documents.empty() ? Json() : documents.front();
+    if (given.is_object())
+        std::erase_if(given.get_ref<Json::object_t&>(),
+                      [](const auto& entry) { return entry.second.is_null(); });
     ROLL_TRY_VOID(check_keys(given, text, file));
+    return given;
+}
+
+}  // namespace
+
+Result<Task> read_task(const fs::path& file, std::optional<std::int64_t> fewshot) {
+    ROLL_TRY(const Json given, read_keys(file));
     Task task{.name = given["task"].get<std::string>(),
               .delimiter = given.value("target_delimiter", std::string(" ")),
+              .fewshot = fewshot.value_or(given.value("num_fewshot", std::int64_t{0})),
               .questions = {}};
-    ROLL_TRY(const fs::path dataset, dataset_of(given, file));
-    ROLL_TRY(const std::string lines, read_file(dataset));
+    const std::string split = given.value("test_split", given.value("validation_split", "train"));
+    ROLL_TRY(const fs::path path, dataset_of(given, split, file));
+    ROLL_TRY(const std::unique_ptr<Dataset> dataset, read_dataset(path));
     std::optional<Sources> sources;
-    std::size_t number = 0;
-    for (std::size_t begin = 0; begin < lines.size();) {
-        const std::size_t end = std::min(lines.find('\n', begin), lines.size());
-        const std::string_view line = std::string_view(lines).substr(begin, end - begin);
-        begin = end + 1;
-        ++number;
-        if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    Shots shots;
+    for (std::size_t i = 0; i < dataset->lines.size(); ++i) {
         Record record(kMemory);
-        const auto wrong = [&](const Error& error) {
-            return fail(error.code,
-                        dataset.string() + ":" + std::to_string(number) + ": " + error.message);
-        };
-        if (auto read = read_record(line, record); !read) return wrong(read.error());
+        if (auto read = read_record(dataset->lines[i], record); !read)
+            return dataset->wrong(i, read.error());
         if (!sources) {
             ROLL_TRY(sources, sources_of(given, record, file));
+            ROLL_TRY(shots,
+                     shots_of(given, static_cast<std::size_t>(task.fewshot), *sources, file));
         }
-        auto question = question_of(*sources, record);
-        if (!question) return wrong(question.error());
+        Result<std::string> examples = std::string();
+        if (shots.examples) examples = shots.examples->next(dataset->lines[i]);
+        if (!examples) return refused(file, examples.error().message);
+        auto question = question_of(*sources, record, *examples);
+        if (!question) return dataset->wrong(i, question.error());
         task.questions.push_back(*std::move(question));
     }
-    if (task.questions.empty()) return refused(dataset, "has no record");
     return task;
 }
 

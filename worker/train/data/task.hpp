@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,13 @@ struct Question {
 struct Task {
     std::string name;
     std::string delimiter = " ";  // text between the context and a choice
+    std::int64_t fewshot = 0;     // examples in front of each question
     std::vector<Question> questions;
 };
 
-// Reads a task and its dataset. Fails with NotFound, InvalidArgument or Corrupt; the message names
-// the file and, for a record, its line.
-Result<Task> read_task(const std::filesystem::path& file);
+// Reads a task and its dataset. `fewshot` replaces the task's num_fewshot. Fails with NotFound,
+// InvalidArgument or Corrupt; the message names the file and, for a record, its line.
+Result<Task> read_task(const std::filesystem::path& file,
+                       std::optional<std::int64_t> fewshot = std::nullopt);
 
 }  // namespace roll::train

@@ -92,7 +92,8 @@ OrderedJson evaluate_model(const EvaluationOptions& options) {
     if (options.tasks.empty() && options.texts.empty())
         throw RankFailure(2, "nothing to measure; give --task FILE or --data FILE");
     std::vector<Task> tasks;  // read before the model, so that an error in the tasks costs no time
-    for (const std::string& file : options.tasks) tasks.push_back(need(read_task(file)));
+    for (const std::string& file : options.tasks)
+        tasks.push_back(need(read_task(file, options.fewshot)));
     Loaded model(options);
     AnswerPass pass{.vocab = model.setup.config.vocab,
                     .length_most = model.length,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ struct EvaluationOptions {
     std::vector<std::string> texts;  // .txt, .jsonl and .bin files, for the perplexity
     std::string field = "text";      // key of the text in a line of a .jsonl
     std::int64_t seq_length = 0;     // inputs of a window; 0: the model's positions, at most 2048
-    bool log_probs = false;          // also report the log-probability of each choice
+    // examples in front of each question; nullopt: as many as the task's num_fewshot
+    std::optional<std::int64_t> fewshot;
+    bool log_probs = false;  // also report the log-probability of each choice
 };
 
 // Returns the results as roll.eval/1. Throws RankFailure.

@@ -235,6 +235,10 @@ void add_evaluation_options(CLI::App& command, Arguments& arguments) {
         ->required();
     command.add_option("--task", options.tasks,
                        "File of a multiple-choice task of lm-evaluation-harness; repeatable");
+    command
+        .add_option("--num-fewshot", options.fewshot,
+                    "Examples in front of each question [the task's num_fewshot]")
+        ->check(CLI::Range(0, 1000));
     command.add_option("--data", options.texts,
                        "A .txt, .jsonl or .bin file, for the perplexity; repeatable");
     command.add_option("--field", options.field, "Key of the text in a line of a .jsonl [text]");

@@ -38,14 +38,23 @@ class TasksTest(RankCase):
         with open(corpus, encoding='utf-8') as file:
             words = file.read().split(' ')
         draw = random.Random(5)
-        with open(os.path.join(cls.made, 'words.jsonl'), 'w', encoding='utf-8') as file:
-            for _ in range(12):
-                some = [' '.join(draw.choices(words, k=draw.randrange(1, 5))) for _ in range(5)]
-                file.write(json.dumps({'question': some[0], 'right': some[1], 'wrong': some[2:], 'kind': 'é ✓',
-                                       'target': some[1]}) + '\n')
+        for name, count in (('words', 12), ('known', 40)):
+            with open(os.path.join(cls.made, name + '.jsonl'), 'w', encoding='utf-8') as file:
+                for _ in range(count):
+                    some = [' '.join(draw.choices(words, k=draw.randrange(1, 5))) for _ in range(5)]
+                    file.write(json.dumps({'question': some[0], 'right': some[1], 'wrong': some[2:], 'kind': 'é ✓',
+                                           'target': some[1]}) + '\n')
+                if name == 'words':
+                    cls.again(file)
         cls.task = cls.written('words.yaml', TASK)
         cls.field = cls.written('field.yaml', TASK.replace('words\n', 'fields\n', 1).replace(
             'doc_to_target: 0', 'doc_to_target: target').replace('description', 'doc_to_decontamination_query'))
+
+    @staticmethod
+    def again(file):
+        """Writes a record twice, so that an example may be equal to a question that is not itself."""
+        twice = {'question': 'the', 'right': 'word', 'wrong': ['of'], 'kind': 'é ✓', 'target': 'word'}
+        file.write(2 * (json.dumps(twice) + '\n'))
 
     @classmethod
     def written(cls, name, text):
@@ -63,14 +72,35 @@ class TasksTest(RankCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         ours = json.loads(done.stdout)
         self.assertEqual(ours['schema'], 'roll.eval/1')
-        theirs = json.loads(self.oracle('task_scores.py', os.path.join(self.made, 'model'), self.task))
-        mine = ours['tasks']['words']
-        for one, other in zip(mine['log_probs'], theirs['log_probs'], strict=True):
-            for a, b in zip(one, other, strict=True):
-                self.assertAlmostEqual(a, b, delta=1e-5 * abs(b))
-        self.assertEqual((mine['acc'], mine['acc_norm']), (theirs['acc'], theirs['acc_norm']))
+        self.same_as_transformers([ours['tasks']['words']], [self.task])
         self.assertGreater(ours['data'][self.corpus]['perplexity'], 1)
-        self.assertIn('words: 12 questions, acc ', self.eval('--task', self.task).stdout)
+        self.assertIn('words: 14 questions, acc ', self.eval('--task', self.task).stdout)
+
+    def same_as_transformers(self, mine, tasks):
+        theirs = json.loads(self.oracle('task_scores.py', os.path.join(self.made, 'model'), *tasks))
+        for ours, other in zip(mine, theirs, strict=True):
+            for one, two in zip(ours['log_probs'], other['log_probs'], strict=True):
+                for a, b in zip(one, two, strict=True):
+                    self.assertAlmostEqual(a, b, delta=1e-5 * abs(b))
+            self.assertEqual((ours['acc'], ours['acc_norm']), (other['acc'], other['acc_norm']))
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_examples_are_those_of_lm_evaluation_harness(self):
+        base = TASK.replace('words.jsonl}', 'words.jsonl, known: known.jsonl}') + 'dataset_name: null\n'
+        files = [self.written(f'shots{i}.yaml', base.replace('task: words', f'task: shots{i}') + more) for i, more in
+                 enumerate(('fewshot_split: known\nnum_fewshot: 3\n', 'fewshot_split: test\nnum_fewshot: 2\n',
+                            'training_split: known\nnum_fewshot: 1\nfewshot_delimiter: " / "\n',
+                            'num_fewshot: 2\n'
+                            'fewshot_config: {sampler: first_n, split: test, target_delimiter: ": "}\n'))]
+        done = self.eval('--log-probs', '--json', *(word for file in files for word in ('--task', file)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ours = json.loads(done.stdout)['tasks']
+        mine = [ours[f'shots{i}'] for i in range(len(files))]
+        self.assertEqual([one['num_fewshot'] for one in mine], [3, 2, 1, 2])
+        self.same_as_transformers(mine, files)
+        more = self.eval('--task', self.task, '--num-fewshot', '15')
+        self.assertEqual(more.returncode, 2)
+        self.assertIn('words.yaml: num_fewshot is 15, but only 14 records can be examples', more.stderr)
 
     def test_a_job_measures_at_every_layout(self):
         found = []
@@ -101,7 +131,13 @@ class TasksTest(RankCase):
                                 'process_docs is not supported'),
                                (('doc_to_target: 0', 'doc_to_target: !function a.b'), '!function needs Python'),
                                (('[right] + wrong', '[right]'), 'words.jsonl:1: it has 1 choices; needed: 2 or more'),
-                               (('{metric: acc}', '{metric: f1}'), 'metric_list has "f1"; allowed: acc, acc_norm')):
+                               (('{metric: acc}', '{metric: f1}'), 'metric_list has "f1"; allowed: acc, acc_norm'),
+                               (('doc_to_target: 0', 'doc_to_target: 0\nnum_fewshot: -1'),
+                                'num_fewshot is -1; allowed: an integer from 0 to 1000'),
+                               (('doc_to_target: 0', 'doc_to_target: 9\nnum_fewshot: 1'),
+                                'its answer is none of its choices'),
+                               (('doc_to_target: 0', 'doc_to_target: 0\nfewshot_config: {samples: []}'),
+                                'fewshot_config.samples is not supported')):
             done = self.eval('--task', self.written('bad.yaml', TASK.replace(*change)))
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(wanted, done.stderr)

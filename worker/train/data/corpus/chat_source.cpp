@@ -79,13 +79,11 @@ class TokenFinder {
 
 }  // namespace
 
-std::optional<chat::Form> conversation_form(std::string_view text, std::string_view prompt_field,
+std::optional<chat::Form> conversation_form(std::string_view line, std::string_view prompt_field,
                                             std::string_view completion_field,
                                             const chat::Names& names) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
-    if (begin == std::string_view::npos) return std::nullopt;
     chat::Arena arena(chat::Limits{}.memory);
-    const auto record = chat::read_json(text.substr(begin, text.find('\n', begin) - begin), arena);
+    const auto record = chat::read_json(line, arena);
     if (!record || !record->is(chat::Kind::Dict)) return std::nullopt;
     const bool pair = is_text(*record, prompt_field) && is_text(*record, completion_field);
     if (pair && names.empty()) return std::nullopt;

@@ -13,10 +13,10 @@
 
 namespace roll::data {
 
-// Returns the form of conversation on the first line that is not blank. Returns nullopt if that
-// line is not a conversation. Also returns nullopt if `names` is empty and the line has a text in
-// both `prompt_field` and `completion_field`: the line is then a prompt-completion pair.
-std::optional<chat::Form> conversation_form(std::string_view text, std::string_view prompt_field,
+// Returns the form of the conversation in a record. Returns nullopt if the record is not a
+// conversation. Also returns nullopt if `names` is empty and the record has a text in both
+// `prompt_field` and `completion_field`: the record is then a prompt-completion pair.
+std::optional<chat::Form> conversation_form(std::string_view line, std::string_view prompt_field,
                                             std::string_view completion_field,
                                             const chat::Names& names = {});
 

@@ -12,6 +12,7 @@
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/json.hpp"
+#include "common/json_records.hpp"
 #include "worker/train/data/corpus/chat_source.hpp"
 #include "worker/train/data/corpus/token_writer.hpp"
 
@@ -146,12 +147,12 @@ std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int 
     return encoded;
 }
 
-tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
+tl::unexpected<Error> bad_line(const fs::path& source, const std::string& unit, std::uint64_t line,
                                const std::string& reason) {
-    return fail(
-        ErrorCode::InvalidArgument,
-        "data: " + source.string() + ", line " + std::to_string(line) + ": " + reason +
-            "; correct this line, or set `data.on_bad_line: skip`, which leaves such lines out");
+    return fail(ErrorCode::InvalidArgument,
+                "data: " + source.string() + ", " + unit + " " + std::to_string(line) + ": " +
+                    reason + "; correct this " + unit +
+                    ", or set `data.on_bad_line: skip`, which leaves such " + unit + "s out");
 }
 
 // Encodes the whole text and writes its tokens. Returns false if `go_on` returned false.
@@ -166,7 +167,7 @@ Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWrit
         for (const Encoded& encoded :
              encode_next(text, writer.progress().offset, options.threads)) {
             if (!encoded.bad.empty() && !options.skip_bad_lines)
-                return bad_line(source, writer.progress().lines + encoded.bad[0].line,
+                return bad_line(source, text.unit(), writer.progress().lines + encoded.bad[0].line,
                                 encoded.bad[0].reason);
             ROLL_TRY_VOID(writer.append(encoded));
         }
@@ -205,7 +206,7 @@ struct Work {
 
     EncodeRules rules() const {
         EncodeRules rules = options.rules;
-        rules.json_lines = source.extension() == ".jsonl";
+        rules.records = has_records(source);
         return rules;
     }
 };
@@ -325,8 +326,9 @@ Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFi
     if (!rules.completions || rules.pairs) return std::optional<chat::Form>();
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                                 file.bytes().size());
-    const auto form =
-        conversation_form(text, rules.prompt_field, rules.completion_field, rules.names);
+    const bool list = source.extension() == ".json" && is_json_list(text);
+    const auto form = conversation_form(first_record(text, list), rules.prompt_field,
+                                        rules.completion_field, rules.names);
     if (form && !rules.chat)
         return fail(ErrorCode::InvalidArgument,
                     "data: " + source.string() + " has conversations in the form " +
@@ -381,7 +383,7 @@ Result<std::optional<bool>> verify_text(const fs::path& source,
                                         const GoOn& go_on) {
     if (record.text_hash.empty()) return std::optional<bool>();
     EncodeRules rules = options.rules;
-    rules.json_lines = source.extension() == ".jsonl";
+    rules.records = has_records(source);
     ROLL_TRY(const TextSource text, TextSource::open(source, tokenizer, rules));
     std::uint64_t hash = 0;
     for (std::size_t at = 0; at < text.size();) {

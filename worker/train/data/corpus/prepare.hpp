@@ -21,8 +21,7 @@ namespace roll::data {
 struct PrepareOptions {
     std::filesystem::path directory;  // directory of the token files
     std::string tokenizer;  // identity of the tokenizer; it is part of a token file's name
-    EncodeRules
-        rules;  // json_lines and form are ignored, because prepare() takes them from the file
+    EncodeRules rules;  // records and form are ignored, because prepare() takes them from the file
     bool skip_bad_lines = false;  // false: the first bad line is an error
     int threads = 1;
     // longest time whose work is lost if the process is killed; 0: the file is synced after each
@@ -47,7 +46,7 @@ struct Prepared {
     std::optional<chat::Form> form = {};  // form of the text's conversations
 };
 
-// Returns the token file of a .txt or .jsonl file. If there is none, makes the token file. Returns
+// Returns the token file of a .txt, .jsonl or .json file. If there is none, makes it. Returns
 // nullopt if `go_on` returned false. Fails with InvalidArgument for a bad line; the message names
 // the file, the line and the reason.
 //

@@ -6,6 +6,7 @@
 
 #include "common/hash.hpp"
 #include "common/json.hpp"
+#include "common/json_records.hpp"
 #include "worker/train/data/corpus/chat_source.hpp"
 #include "worker/train/data/corpus/pair_source.hpp"
 #include "worker/train/data/corpus/tokens.hpp"
@@ -47,10 +48,16 @@ Result<std::string> text_of(const Json& object, const std::string& field) {
 
 }  // namespace
 
+bool has_records(const std::filesystem::path& path) {
+    return path.extension() == ".jsonl" || path.extension() == ".json";
+}
+
 Result<TextSource> TextSource::open(const std::filesystem::path& path,
                                     const tokenizer::Tokenizer& tokenizer, EncodeRules rules) {
     ROLL_TRY(MappedFile file, MappedFile::open(path));
-    return TextSource(std::move(file), tokenizer, std::move(rules));
+    TextSource source(std::move(file), tokenizer, std::move(rules));
+    source.list_ = path.extension() == ".json" && is_json_list(source.text_);
+    return source;
 }
 
 TextSource::TextSource(MappedFile file, const tokenizer::Tokenizer& tokenizer, EncodeRules rules)
@@ -100,9 +107,11 @@ std::size_t TextSource::cut_before(std::size_t limit, std::size_t begin) const {
 std::size_t TextSource::slice_end(std::size_t begin) const {
     if (text_.size() - begin <= rules_.slice_bytes) return text_.size();
     const std::size_t limit = begin + rules_.slice_bytes;
-    if (!rules_.json_lines) return cut_before(limit, begin);
-    const std::size_t line_end = text_.find('\n', limit);
-    return line_end == std::string_view::npos ? text_.size() : line_end + 1;
+    if (!rules_.records) return cut_before(limit, begin);
+    if (!list_) return record_at(text_, false, limit).end;
+    std::size_t end = begin;
+    while (end < limit) end = record_at(text_, true, end).end;
+    return end;
 }
 
 void TextSource::end_document(std::size_t document_begin, Encoded& encoded) const {
@@ -231,11 +240,11 @@ Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;
     encoded.text_hash = hash_of(begin, end);
-    if (rules_.json_lines) {
+    if (rules_.records) {
         for (std::size_t at = begin; at < end;) {
-            const std::size_t line_end = std::min(text_.find('\n', at), end);
-            encode_line_within_memory(text_.substr(at, line_end - at), encoded);
-            at = line_end + 1;
+            const JsonRecord record = record_at(text_, list_, at);
+            encode_line_within_memory(record.text, encoded);
+            at = record.end;
         }
         return encoded;
     }

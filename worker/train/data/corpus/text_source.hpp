@@ -1,6 +1,6 @@
 // A text file that is read in slices, which are encoded separately. A .txt is one document of any
-// length; a .jsonl has one document per line. The end of a slice depends only on its beginning, the
-// text and the tokenizer.
+// length; a .jsonl has one document per line, and a .json has a list of documents. The end of a
+// slice depends only on its beginning, the text and the tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace roll::data {
 
 struct EncodeRules {
-    bool json_lines = false;
+    bool records = false;        // true: the file is a .jsonl or a .json
     std::string field = "text";  // key of the text in the JSON object of a line
     // true: a document is a prompt (context only) followed by a completion
     bool completions = false;
@@ -46,7 +46,8 @@ struct EncodeRules {
 };
 
 struct BadLine {
-    // number of the line, counted from 1; in an Encoded, the slice's first line is 1
+    // number of the line, or of the list's record, counted from 1; in an Encoded, the slice's first
+    // line is 1
     std::uint64_t line = 0;
     std::string reason;
     std::string_view text = {};  // text of the line, cut to 1 MiB; empty if not available
@@ -65,6 +66,9 @@ struct Encoded {
     std::vector<BadLine> bad;
 };
 
+// Returns whether a file has records: it is a .jsonl or a .json.
+bool has_records(const std::filesystem::path& path);
+
 class TextSource {
   public:
     // Opens a text. Errors name the path. `tokenizer` must outlive this source.
@@ -72,6 +76,8 @@ class TextSource {
                                    const tokenizer::Tokenizer& tokenizer, EncodeRules rules);
 
     std::size_t size() const { return text_.size(); }
+    // Returns what BadLine::line counts: "line", or "record" of a list.
+    const char* unit() const { return list_ ? "record" : "line"; }
 
     // Returns the end of the slice that starts at `begin`. Requires begin < size().
     std::size_t slice_end(std::size_t begin) const;
@@ -101,6 +107,7 @@ class TextSource {
     std::string_view text_;
     const tokenizer::Tokenizer* tokenizer_;
     EncodeRules rules_;
+    bool list_ = false;  // true: the file is a .json with a list of records
 };
 
 }  // namespace roll::data
