@@ -29,7 +29,7 @@ void expect_near_plan(const char* name, spec::TrainSpec job, const spec::ModelCo
     job.steps = 1;
     job.checkpoint_buffer_mib = 0;  // the estimate leaves out the copy for a checkpoint
     const JobBytes bytes = job_bytes(job, config, false);
-    const spec::ParallelSpec layouts[] = {{}, {.tp = 2}, {.pp = 2}, {.dp = 2, .zero = 3}};
+    const spec::ParallelSpec layouts[] = {{}, {.tp = 2}, {.pp = 2}, {.dp = 2, .zero = 1}};
     for (const spec::ParallelSpec& layout : layouts) {
         job.parallel = layout;
         const auto planned = static_cast<double>(measure(job, config, false).memory);
