@@ -150,8 +150,8 @@ TEST_F(Turns, BeginWhereThePromptAndTheTextPart) {
 }
 
 TEST_F(Turns, TheFirstMessageMayBeTheAssistants) {
-    const std::string first =
-        R"({"messages": [{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]})";
+    const std::string first = R"({"messages": [{"role": "assistant", "content": "b"},)"
+                              R"({"role": "user", "content": "c"}]})";
     EXPECT_EQ(learned("S;" + plain_, first), "b;");
     EXPECT_EQ(learned("{% for m in messages %}<{{ m.role }}{{ loop.index }}>{{ m.content }}"
                       "{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}",
