@@ -397,10 +397,6 @@ void check_average(const Json& document, std::vector<Problem>& problems) {
             problems.push_back(
                 {name, "is `ema`, but the job has no train.ema; allowed: last, or set train.ema"});
     if (key_at(document, "/export/weights") != "ema") return;
-    if (key_at(document, "/train/lora").is_object())
-        problems.push_back({"export.weights",
-                            "is `ema`, but the export of an average is not implemented with "
-                            "train.lora; allowed: last"});
     const auto kept = positive(document, "/checkpoint/keep_optimizer");
     if (kept && key_at(document, "/export/of") == "best")
         problems.push_back({"checkpoint.keep_optimizer",

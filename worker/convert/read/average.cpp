@@ -19,9 +19,9 @@ using checkpoint::StoredParameter;
 
 constexpr const char* kEnding = ".ema";
 
-tl::unexpected<Error> no_average(const Source& source) {
+tl::unexpected<Error> no_average(const fs::path& directory) {
     return fail(ErrorCode::InvalidArgument,
-                source.directory.string() +
+                directory.string() +
                     " has no average of the weights; convert the weights themselves, or train "
                     "with train.ema");
 }
@@ -108,7 +108,7 @@ Result<tensor::StridedView> whole_average(StateFiles& files, const StoredParamet
 
 Result<void> read_average(Source& source) {
     const auto text = read_file(source.directory / checkpoint::kOptimizerIndexFile);
-    if (!text) return no_average(source);
+    if (!text) return no_average(source.directory);
     ROLL_TRY(const checkpoint::OptimizerIndex index, checkpoint::decode_optimizer_index(*text));
     StateFiles files(source);
     std::vector<SourceTensor> averages;
@@ -129,12 +129,21 @@ Result<void> read_average(Source& source) {
         for (const Piece& piece : average.stored.pieces) averaged.insert(piece.hf);
         averages.push_back(std::move(average));
     }
-    if (averages.empty()) return no_average(source);
+    if (averages.empty()) return no_average(source.directory);
     for (SourceTensor& one : source.tensors)
         std::erase_if(one.stored.pieces,
                       [&](const Piece& piece) { return averaged.contains(piece.hf); });
     std::ranges::move(averages, std::back_inserter(source.tensors));
     return {};
+}
+
+Result<fs::path> averaged_adapter(const fs::path& directory, const std::string& state) {
+    if (state != kAverageState)
+        return fail(ErrorCode::InvalidArgument,
+                    "--state is " + state + "; allowed for a LoRA adapter: ema");
+    const fs::path adapter = directory / checkpoint::kAveragedAdapter;
+    if (!path_exists(adapter / "adapter_config.json")) return no_average(directory);
+    return adapter;
 }
 
 }  // namespace roll::convert

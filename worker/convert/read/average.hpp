@@ -1,6 +1,10 @@
 // Reads the average of the weights (train.ema) of a training job's checkpoint. The trainer stores
-// it with the optimizer's state, under the names and shapes of the native tensors.
+// it with the optimizer's state, under the names and shapes of the native tensors. The checkpoint
+// of a LoRA job also has the average of the adapter as an adapter.
 #pragma once
+
+#include <filesystem>
+#include <string>
 
 #include "worker/convert/checkpoint/source.hpp"
 
@@ -12,5 +16,10 @@ inline constexpr const char* kAverageState = "ema";  // the value of convert.sta
 // the job has not trained, stay as they are. Fails with InvalidArgument if the checkpoint has no
 // average, and with Corrupt if an average does not have every element of its weight exactly once.
 Result<void> read_average(Source& source);
+
+// Returns the directory of the averaged adapter in `directory`, the checkpoint of a LoRA job. Fails
+// with InvalidArgument if the checkpoint has none, or if `state` is not kAverageState.
+Result<std::filesystem::path> averaged_adapter(const std::filesystem::path& directory,
+                                               const std::string& state);
 
 }  // namespace roll::convert
