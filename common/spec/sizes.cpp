@@ -274,8 +274,9 @@ void check_model_source(const Json& document, std::vector<Problem>& problems) {
 void check_train_on(const Json& document, std::vector<Problem>& problems) {
     const Json::json_pointer at("/data/train_on");
     if (!document.contains(at) || document[at] == "assistant") return;
-    const std::string objective = objective_name(document.value("objective", Json()));
-    if (objective != "sft")
+    const Json given = document.value("objective", Json());
+    const std::string objective = objective_name(given);
+    if (objective != "sft" && !learns_completions(given))
         problems.push_back(
             {"data.train_on",
              fmt::format("is {}; allowed: `assistant` with objective \"{}\", which learns {}",
