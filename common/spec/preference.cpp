@@ -88,6 +88,25 @@ void check_keys(const Json& objective, PreferenceKind kind, std::vector<Problem>
                          smoothing.dump(), name)});
 }
 
+// Checks the keys of an objective whose loss is a sum over tokens.
+void check_token_keys(const Json& objective, std::vector<Problem>& problems) {
+    const std::string name = objective_name(objective);
+    std::vector<std::string_view> keys;
+    if (name == "distill")
+        for (const char* const key : {"teacher", "base"}) keys.emplace_back(key);
+    keys.insert(keys.end(), kTokenLossKeys.begin(), kTokenLossKeys.end());
+    if (name == "distill" && !(objective.is_object() && objective.contains("teacher")))
+        problems.push_back({"objective.teacher",
+                            "is missing; set it to {from: DIR}, with the directory of the teacher "
+                            "model"});
+    if (!objective.is_object()) return;
+    for (const auto& [key, value] : objective.items())
+        if (key != "kind" && !contains(keys, key))
+            problems.push_back(
+                {"objective." + key, fmt::format("is not a key of objective {}; allowed: {}", name,
+                                                 fmt::join(keys, ", "))});
+}
+
 bool has_key(const Json& document, const char* section, const char* key) {
     const Json found = document.value(section, Json());
     return found.is_object() && found.contains(key);
@@ -103,6 +122,11 @@ std::string objective_name(const Json& json) {
     if (json.is_null()) return "pretrain";
     const Json name = json.is_object() ? json.value("kind", Json()) : json;
     return name.is_string() ? name.get<std::string>() : "";
+}
+
+bool learns_completions(const Json& objective) {
+    return objective.is_object() && objective_name(objective) == "distill" &&
+           objective.value("base", Json()) == "sft";
 }
 
 bool is_preference(std::string_view objective) {
@@ -130,14 +154,13 @@ std::vector<Problem> preference_problems(const Json& document) {
     std::vector<Problem> problems;
     const Json objective = document.value("objective", Json());
     const auto kind = value_named(kPreferenceKinds, objective_name(objective));
+    if (has_key(document, "data", "margin_field") && kind != PreferenceKind::Reward)
+        problems.push_back(
+            {"data.margin_field", fmt::format("cannot be used with objective {}; remove it, or set "
+                                              "objective to reward",
+                                              objective_name(objective))});
     if (!kind) {
-        if (!objective.is_object()) return problems;
-        for (const auto& [key, value] : objective.items())
-            if (key != "kind" && !contains(kTokenLossKeys, key))
-                problems.push_back(
-                    {"objective." + key,
-                     fmt::format("is not a key of objective {}; allowed: {}",
-                                 objective_name(objective), fmt::join(kTokenLossKeys, ", "))});
+        check_token_keys(objective, problems);
         return problems;
     }
     if (objective.is_object()) check_keys(objective, *kind, problems);

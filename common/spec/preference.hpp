@@ -64,6 +64,9 @@ std::string objective_name(const Json& json);
 
 bool is_preference(std::string_view objective);
 
+// Returns true if a distillation learns from completions, as sft does, and not from all tokens.
+bool learns_completions(const Json& objective);
+
 // Reads `objective`, a string or an object. Requires that preference_problems() is empty.
 PreferenceSpec preference_spec(const Json& json);
 

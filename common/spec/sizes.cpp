@@ -252,8 +252,9 @@ void check_heads(const Json& document, std::vector<Problem>& problems) {
 void check_train_on(const Json& document, std::vector<Problem>& problems) {
     const Json::json_pointer at("/data/train_on");
     if (!document.contains(at) || document[at] == "assistant") return;
-    const std::string objective = objective_name(document.value("objective", Json()));
-    if (objective != "sft")
+    const Json given = document.value("objective", Json());
+    const std::string objective = objective_name(given);
+    if (objective != "sft" && !learns_completions(given))
         problems.push_back(
             {"data.train_on",
              fmt::format("is {}; allowed: `assistant` with objective \"{}\", which learns {}",
@@ -375,10 +376,6 @@ void check_average(const Json& document, std::vector<Problem>& problems) {
             problems.push_back(
                 {name, "is `ema`, but the job has no train.ema; allowed: last, or set train.ema"});
     if (key_at(document, "/export/weights") != "ema") return;
-    if (key_at(document, "/train/lora").is_object())
-        problems.push_back({"export.weights",
-                            "is `ema`, but the export of an average is not implemented with "
-                            "train.lora; allowed: last"});
     const auto kept = positive(document, "/checkpoint/keep_optimizer");
     if (kept && key_at(document, "/export/of") == "best")
         problems.push_back({"checkpoint.keep_optimizer",

@@ -17,8 +17,9 @@ namespace {
 template <class E, std::size_t N>
 using Names = std::array<std::pair<const char*, E>, N>;
 
-constexpr Names<Objective, 8> kObjectives{{{"pretrain", Objective::Pretrain},
+constexpr Names<Objective, 9> kObjectives{{{"pretrain", Objective::Pretrain},
                                            {"sft", Objective::Sft},
+                                           {"distill", Objective::Pretrain},
                                            {"dpo", Objective::Preference},
                                            {"simpo", Objective::Preference},
                                            {"orpo", Objective::Preference},
@@ -112,6 +113,7 @@ Result<DataSpec> read_data(const Json& json) {
     data.prompt_field = reader.get_or("prompt_field", data.prompt_field);
     data.completion_field = reader.get_or("completion_field", data.completion_field);
     data.label_field = reader.get_or("label_field", data.label_field);
+    data.margin_field = reader.get_or("margin_field", data.margin_field);
     using Names = std::map<std::string, std::string>;
     data.columns = section(reader, "columns").get<Names>();
     data.tags = section(reader, "tags").get<Names>();
@@ -166,6 +168,8 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
         spec.preference = preference_spec(given);
     else
         spec.loss = token_loss_spec(given);
+    spec.teacher = teacher_spec(given);
+    if (learns_completions(given)) spec.objective = Objective::Sft;
     if (spec.objective == Objective::Pretrain) return {};
     return learn_completions(spec, objective, spec.data);
 }

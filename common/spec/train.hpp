@@ -71,6 +71,8 @@ struct TrainSpec {
     Objective objective = Objective::Pretrain;
     PreferenceSpec preference;  // options for Objective::Preference
     TokenLossSpec loss;         // options for the other objectives
+    // The teacher of objective distill. The job is otherwise of Objective::Pretrain or Sft.
+    TeacherSpec teacher;
     ParallelSpec parallel;
     std::int64_t seq_length = 0;  // tokens per sequence
     // Samples per step and per micro-batch. A sample is a sequence, or with `data.pairs` a pair of

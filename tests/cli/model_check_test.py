@@ -169,7 +169,7 @@ class ModelCheck(unittest.TestCase):
                 os.makedirs(os.path.join(self.work, 'data'), exist_ok=True)
                 with open(os.path.join(self.work, path), 'w', encoding='utf-8') as file:
                     file.write('')
-            if name in ('chat.yaml', 'dpo.yaml'):
+            if name in ('chat.yaml', 'distill.yaml', 'dpo.yaml'):
                 subprocess.run([os.path.join(TOP, 'examples', 'chat-data'), os.path.join(self.work, 'data', 'chat')],
                                check=True)
             done = self.run_ctl('submit', '--dry-run', name)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """train.lora as users have it: submitted, trained, exported by itself as a PEFT adapter or merged, and used."""
+import glob
 import json
 import os
 import random
@@ -28,8 +29,11 @@ class LoraJob(RollTest):
             config = json.load(file)
         self.assertEqual((config['peft_type'], config['r'], config['base_model_name_or_path']), ('LORA', 4, self.base))
         self.assertIn('F32', self.ctl('inspect', adapter, '--json').stdout.upper())
-        merged = self.run_to_export(self.lora_job('merged', export={'merge': True, 'dtype': 'fp32'}))[1]
-        self.ctl('merge', self.base, adapter, 'by_hand', '--to', 'hf')
+        # The second job exports the average of the adapter.
+        averaged, merged = self.run_to_export(self.lora_job('merged', train__ema={'decay': 0.5}, export={
+            'merge': True, 'weights': 'ema', 'dtype': 'fp32'}))
+        average, = glob.glob(os.path.join(averaged['output'], 'checkpoints', '*', 'roll', 'ema'))
+        self.ctl('merge', self.base, average, 'by_hand', '--to', 'hf')
         self.ctl('diff', merged, 'by_hand')
         differs = self.ctl('diff', merged, self.base, '--json', check=False)
         self.assertEqual(len(json.loads(differs.stdout)['differences']), 2 * 7)

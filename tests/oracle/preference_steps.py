@@ -6,7 +6,7 @@ chosen and the rejected answer of pair k. Of kto, sequence k has the label `labe
 `kl_length` are the mismatched sequences: each prompt with the answer of the sequence before. For each of CASES,
 OUT/NAME/objective.json is the `objective` of a job, and OUT/NAME/told.safetensors has `loss` and `norm` of each step,
 `references` and the means `rewards` [step, 2] of the chosen and the rejected answers; of kto also `kl_references` and
-`kl` of each step. A reward model starts from OUT/NAME/weight. OUT/NAME/grad has the gradients of the first step,
+`kl` of each step; of reward-margin, `margins` [step, pair]. A reward model starts from OUT/NAME/weight. OUT/NAME/grad has the gradients of the first step,
 OUT/NAME/trained the weights after the last.
 
 The loss is TRL's source text: its trainers need pyarrow to be imported, and the loss of its DPOTrainer is part of a
@@ -49,6 +49,7 @@ CASES = {
     "kto-clamped": {"kind": "kto", "beta": 0.3},
     "reward": {"kind": "reward"},
     "reward-centered": {"kind": "reward", "center_rewards_coefficient": 0.3},
+    "reward-margin": {"kind": "reward", "center_rewards_coefficient": 0.1},
     "apo": {"kind": "kto", "loss": "apo_zero_unpaired", "beta": 0.2},
 }
 
@@ -139,8 +140,8 @@ def kto_loss(case, logps, references, labels, kl_logps, kl_references):
     return space["losses"].nanmean(), space["chosen_rewards"], space["rejected_rewards"], space["kl"]
 
 
-def reward_loss(case, model, ids, length):
-    """Returns (mean loss of the pairs, scores of the chosen and of the rejected answers)."""
+def reward_loss(case, model, ids, length, margins):
+    """Returns (mean loss of the pairs, scores of the chosen and of the rejected answers). `margins` may be None."""
     same = lambda value: value
     trainer = types.SimpleNamespace(
         model=model, accelerator=types.SimpleNamespace(gather=same, gather_for_metrics=same), _tp_size=1,
@@ -149,7 +150,10 @@ def reward_loss(case, model, ids, length):
     mask = torch.arange(ids.shape[1]) < length[:, None]
     rows = torch.cat([torch.arange(0, len(ids), 2), torch.arange(1, len(ids), 2)])  # all chosen answers first
     padded = ids.masked_fill(~mask, PAD)
-    loss, outputs = REWARD(trainer, model, {"input_ids": padded[rows], "attention_mask": mask[rows].long()}, True)
+    inputs = {"input_ids": padded[rows], "attention_mask": mask[rows].long()}
+    if margins is not None:
+        inputs["margin"] = margins
+    loss, outputs = REWARD(trainer, model, inputs, True)
     return loss, *outputs.logits.squeeze(-1).chunk(2)
 
 
@@ -183,13 +187,14 @@ def take_step(model, optimizer, loss, good, bad, told, out):
     told["rewards"].append(torch.stack([good.detach().mean(), bad.detach().mean()]))
 
 
-def train(case, model, data, references, labelled, kl_references, out):
+def train(case, model, data, references, labelled, kl_references, told_margins, out):
     optimizer = make_optimizer(model)
     weight = case.get("nll_weight", 1.0 if case["kind"] in ("orpo", "cpo") else 0.0)
     told = {"loss": [], "norm": [], "rewards": [], "kl": []}
     for step in range(STEPS):
         if case["kind"] == "reward":
-            loss, good, bad = reward_loss(case, model, data[0][step], data[2][step])
+            margins = told_margins[step] if told_margins is not None else None
+            loss, good, bad = reward_loss(case, model, data[0][step], data[2][step], margins)
             take_step(model, optimizer, loss, good, bad, told, out if step == 0 else None)
             continue
         logps, tokens, mask = sums(model, *(part[step] for part in data))
@@ -257,8 +262,13 @@ def main():
             model = reward_model(start) if case["kind"] == "reward" else copy.deepcopy(start)
             if case["kind"] == "reward":
                 save(model, out / name / "weight")
-            told = train(case, model, data, references + noise, labelled, kl_moved, out / name)
+            margins = None
+            if name == "reward-margin":
+                margins = torch.from_numpy(numpy.random.default_rng(8).normal(0.5, 1, (STEPS, PAIRS)))
+            told = train(case, model, data, references + noise, labelled, kl_moved, margins, out / name)
             told |= {"references": references + noise, "kl_references": kl_moved}
+            if margins is not None:
+                told["margins"] = margins
             save_file({key: tensor.double().contiguous() for key, tensor in told.items()},
                       out / name / "told.safetensors")
 

@@ -15,6 +15,8 @@ namespace roll::checkpoint {
 
 inline constexpr const char* kOptimizerFolder = "roll/optimizer";
 inline constexpr const char* kOptimizerIndexFile = "roll/optimizer/index.json";
+// The adapter that is the average of a LoRA job's adapter (train.ema), as a PEFT directory
+inline constexpr const char* kAveragedAdapter = "roll/ema";
 
 using Sizes = std::vector<std::int64_t>;
 

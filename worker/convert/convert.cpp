@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,7 @@
 #include "worker/convert/plan/quantize.hpp"
 #include "worker/convert/read/all_states.hpp"
 #include "worker/convert/read/archives.hpp"
+#include "worker/convert/read/job_state.hpp"
 #include "worker/convert/write/carry_out.hpp"
 #include "worker/convert/write/staging.hpp"
 #include "worker/convert/write/target.hpp"
@@ -212,7 +214,11 @@ Result<Report> convert(const Request& request, const families::Families& familie
     if (from == Format::Peft || !request.adapter_source.empty()) {
         if (!request.part.alone())
             return fail(ErrorCode::InvalidArgument, "adapters cannot be converted with --part");
-        return convert_adapters(request, request, request, families, hooks);
+        Input input = request;
+        if (!input.state.empty()) {
+            ROLL_TRY(input.source, averaged_adapter(input.source, std::exchange(input.state, {})));
+        }
+        return convert_adapters(input, request, request, families, hooks);
     }
     ROLL_TRY(Source source, open_source(request.source, families, request));
     const Folding folding = request.unmerge ? Folding::Out : Folding::In;

@@ -68,8 +68,8 @@ TEST(NotBuilt, IsNotListedAsAllowed) {
                         {"parallel", {{"cp", "two"}}},
                         {"checkpoint", {{"format", 7}}}}),
               "checkpoint.format is 7; allowed: mca\n"
-              "objective is \"grpo\"; allowed: pretrain, sft, dpo, simpo, orpo, cpo, kto "
-              "or reward; did you mean orpo?\n"
+              "objective is \"grpo\"; allowed: pretrain, sft, distill, dpo, simpo, orpo, cpo, "
+              "kto or reward; did you mean orpo?\n"
               "parallel.cp is \"two\"; allowed: 1\n");
     EXPECT_EQ(problems({{"train", {{"precision", "fp8"}}}}),
               "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, fp16\n");

@@ -259,6 +259,20 @@ TEST(TrainSpec, ReadsAnObjectiveAsANameOrAsAMapping) {
     json["objective"] = {{"kind", "sft"}, {"label_smoothing", 0.1}, {"neftune_alpha", 5}};
     EXPECT_EQ(train_spec(json.dump())->objective, Objective::Sft);
     EXPECT_EQ(train_spec(json.dump())->loss, (TokenLossSpec{0.1, 0, 5}));
+    json["objective"] = {{"kind", "distill"},
+                         {"z_loss", 0.01},
+                         {"teacher", {{"from", "/large"}, {"top_k", 8}, {"temperature", 2}}}};
+    auto distilled = train_spec(json.dump()).value();
+    EXPECT_EQ(distilled.objective, Objective::Pretrain);
+    EXPECT_EQ(distilled.teacher, (TeacherSpec{"/large", 8}));
+    EXPECT_EQ(distilled.loss, (TokenLossSpec{0, 0.01, 0, 0.5, 2}));
+    EXPECT_FALSE(distilled.data.completions);
+    json["objective"]["base"] = "sft";
+    json["objective"]["teacher"]["weight"] = 1;
+    distilled = train_spec(json.dump()).value();
+    EXPECT_EQ(distilled.objective, Objective::Sft);
+    EXPECT_EQ(distilled.loss.teacher_weight, 1);
+    EXPECT_TRUE(distilled.data.completions);
     json["data"]["train"] = {"/text.txt"};
     json["objective"] = "orpo";
     EXPECT_EQ(train_spec(json.dump()).error().message,
@@ -284,6 +298,16 @@ TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
               "objective.beta is not a key of objective sft; allowed: label_smoothing, z_loss, "
               "neftune_alpha\n");
     EXPECT_EQ(problems_of({{"kind", "sft"}, {"z_loss", 1e-4}}), "");
+    EXPECT_EQ(problems_of({{"kind", "sft"}, {"teacher", {{"from", "/large"}}}}),
+              "objective.teacher is not a key of objective sft; allowed: label_smoothing, z_loss, "
+              "neftune_alpha\n");
+    EXPECT_EQ(problems_of({{"kind", "distill"}, {"teacher", {{"from", "/large"}}}}), "");
+    EXPECT_EQ(problems_of("distill"),
+              "objective.teacher is missing; set it to {from: DIR}, with the directory of the "
+              "teacher model\n");
+    EXPECT_EQ(problems_of({{"kind", "distill"}, {"teacher", {{"from", "/l"}}}, {"beta", 1}}),
+              "objective.beta is not a key of objective distill; allowed: teacher, base, "
+              "label_smoothing, z_loss, neftune_alpha\n");
     EXPECT_EQ(problems_of({{"kind", "kto"}, {"reference", "/model"}, {"loss", "sigmoid"}}),
               "objective.loss is sigmoid; allowed with objective kto: kto, apo_zero_unpaired\n");
     EXPECT_EQ(problems_of({{"kind", "kto"}, {"reference", "/model"}, {"nll_weight", 1}}),
@@ -293,6 +317,18 @@ TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
     EXPECT_EQ(problems_of({{"kind", "reward"}, {"beta", 1}}),
               "objective.beta is not a key of objective reward; allowed: "
               "center_rewards_coefficient\n");
+}
+
+TEST(TrainSpec, HasMarginsOnlyForAReward) {
+    Json document = {{"objective", "reward"}, {"data", {{"margin_field", "by"}}}};
+    EXPECT_TRUE(preference_problems(document).empty());
+    document["objective"] = "orpo";
+    ASSERT_EQ(preference_problems(document).size(), 1);
+    EXPECT_EQ(preference_problems(document)[0].path, "data.margin_field");
+    Json json = smallest();
+    json["data"] = {{"train", {"/pairs.jsonl"}}, {"margin_field", "by"}};
+    json["objective"] = "reward";
+    EXPECT_EQ(train_spec(json.dump())->data.margin_field, "by");
 }
 
 TEST(TrainSpec, RefusesWhatIsNoTrainJob) {

@@ -85,9 +85,12 @@ struct Steps {
     Answers answers, mismatched;
     at::Tensor labels, references, kl_references;
     bool labelled = false, scores = false;
+    at::Tensor margins = {};  // undefined if the pairs have none
 
     Microbatch packed(std::int64_t step, std::int64_t first, std::int64_t last) const {
         Microbatch batch = answers.packed(step, first, last, references, scores);
+        for (std::int64_t pair = first / 2; margins.defined() && pair < last / 2; ++pair)
+            batch.margins.push_back(margins[step][pair].item<double>());
         for (std::int64_t i = first; labelled && i < last; ++i)
             batch.labels.push_back(labels[step][i].item<double>() != 0 ? 1 : 0);
         if (labelled)
@@ -112,6 +115,7 @@ void expect_steps(const fs::path& top, const fs::path& path) {
                 preference.is_unpaired(),
                 preference.compares_scores()};
     if (!preference.has_reference()) steps.references.zero_();
+    if (path.filename() == "reward-margin") steps.margins = tensor_of(told, "margins");
     const fs::path start = (preference.compares_scores() ? path : top) / "weight";
     const spec::ModelConfig config = setup_model(start).config;
     EXPECT_EQ(config.scores, preference.compares_scores());
@@ -169,7 +173,7 @@ TEST(PreferenceOracle, StepsHaveTheLossesGradientsAndWeightsOfTrl) {
         expect_steps(folder, entry.path());
         ++cases;
     }
-    EXPECT_EQ(cases, 16);
+    EXPECT_EQ(cases, 17);
 }
 
 }  // namespace

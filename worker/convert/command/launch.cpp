@@ -1,11 +1,13 @@
 #include "worker/convert/command/launch.hpp"
 
 #include <chrono>
+#include <utility>
 
 #include "common/files.hpp"
 #include "common/protocol/rank.hpp"
 #include "common/spec/convert.hpp"
 #include "worker/convert/convert.hpp"
+#include "worker/convert/read/job_state.hpp"
 #include "worker/formats/peft.hpp"
 
 namespace roll::convert {
@@ -39,6 +41,10 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
 // Changes a request whose source is an adapter into a merge: into the base model that the adapter's
 // config names, after the adapters below this one.
 Result<void> merge_into_base(Request& request) {
+    if (!request.state.empty()) {
+        ROLL_TRY(request.source,
+                 averaged_adapter(request.source, std::exchange(request.state, {})));
+    }
     ROLL_TRY(const Json config, formats::read_adapter_config(request.source));
     const Json base = config.value("base_model_name_or_path", Json());
     if (!base.is_string())

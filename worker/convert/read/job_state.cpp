@@ -18,12 +18,15 @@ namespace fs = std::filesystem;
 using checkpoint::StoredBox;
 using checkpoint::StoredParameter;
 
+tl::unexpected<Error> no_average(const fs::path& directory) {
+    return fail(ErrorCode::InvalidArgument,
+                directory.string() +
+                    " has no average of the weights; convert the weights themselves, or train "
+                    "with train.ema");
+}
+
 tl::unexpected<Error> no_state(const Source& source) {
-    if (source.state == kAverageState)
-        return fail(ErrorCode::InvalidArgument,
-                    source.directory.string() +
-                        " has no average of the weights; convert the weights themselves, or train "
-                        "with train.ema");
+    if (source.state == kAverageState) return no_average(source.directory);
     return fail(ErrorCode::InvalidArgument,
                 source.directory.string() + " has no optimizer state " + source.state);
 }
@@ -110,6 +113,15 @@ Result<void> read_job_state(Source& source) {
                       [&](const Piece& piece) { return !keeps || replaced.contains(piece.hf); });
     std::ranges::move(states, std::back_inserter(source.tensors));
     return {};
+}
+
+Result<fs::path> averaged_adapter(const fs::path& directory, const std::string& state) {
+    if (state != kAverageState)
+        return fail(ErrorCode::InvalidArgument,
+                    "--state is " + state + "; allowed for a LoRA adapter: ema");
+    const fs::path adapter = directory / checkpoint::kAveragedAdapter;
+    if (!path_exists(adapter / "adapter_config.json")) return no_average(directory);
+    return adapter;
 }
 
 }  // namespace roll::convert

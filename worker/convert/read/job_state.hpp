@@ -1,6 +1,10 @@
 // Reads a state of the optimizer from a checkpoint of a training job. The trainer stores it under
-// the names and shapes of the native tensors.
+// the names and shapes of the native tensors. The checkpoint of a LoRA job also has the average of
+// the adapter as an adapter.
 #pragma once
+
+#include <filesystem>
+#include <string>
 
 #include "worker/convert/checkpoint/source.hpp"
 
@@ -14,5 +18,10 @@ inline constexpr const char* kAverageState = "ema";  // the average of the weigh
 // InvalidArgument if the checkpoint has no such state, and with Corrupt if a state does not have
 // every element of its weight exactly once.
 Result<void> read_job_state(Source& source);
+
+// Returns the directory of the averaged adapter in `directory`, the checkpoint of a LoRA job. Fails
+// with InvalidArgument if the checkpoint has none, or if `state` is not kAverageState.
+Result<std::filesystem::path> averaged_adapter(const std::filesystem::path& directory,
+                                               const std::string& state);
 
 }  // namespace roll::convert

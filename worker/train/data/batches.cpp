@@ -13,12 +13,16 @@ namespace roll::train {
 namespace {
 
 // Returns a micro-batch of `rows` rows, at least one, whose targets are ignored.
-Microbatch empty_batch(const spec::TrainSpec& spec, std::int64_t rows) {
+Microbatch empty_batch(const spec::TrainSpec& spec, std::int64_t rows, const BatchRules& rules) {
     rows = std::max<std::int64_t>(rows, 1);
     const std::int64_t sizes_BT[] = {rows, spec.seq_length};
     Microbatch batch{at::zeros(sizes_BT, at::kLong), at::full(sizes_BT, ops::kIgnored, at::kLong)};
     for (std::int64_t row = 0; spec.data.documents_apart && row < rows; ++row)
         batch.segments.push_back(row * spec.seq_length);
+    if (rules.teacher != nullptr) {
+        const std::int64_t sizes_MK[] = {rows * spec.seq_length, rules.teacher->top_k()};
+        batch.teacher = {at::zeros(sizes_MK, at::kLong), at::zeros(sizes_MK, at::kDouble)};
+    }
     return batch;
 }
 
@@ -55,6 +59,15 @@ void fill_row(Microbatch& batch, std::int64_t row, const RowRules& rules,
     std::sort(batch.segments.begin(), batch.segments.end());
 }
 
+// Fills one row of the micro-batch from a window, and adds the teacher's values.
+void fill(Microbatch& batch, std::int64_t row, const data::Window& window,
+          const spec::TrainSpec& spec, const BatchRules& rules) {
+    fill_row(batch, row, rules_of(spec, rules.vocab), window);
+    if (rules.teacher != nullptr)
+        rules.teacher->copy(teacher_key(window, spec), batch.targets_BT[row], row * spec.seq_length,
+                            batch.teacher);
+}
+
 }  // namespace
 
 std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch) {
@@ -87,7 +100,8 @@ std::vector<std::int64_t> sample_lengths(const data::Window& window, const spec:
         lengths.push_back(spec.seq_length - begin);
         return lengths;
     }
-    if (spec.data.pairs) lengths.push_back(size - begin);
+    const std::int64_t margin = spec.data.margin_field.empty() ? 0 : data::kMarginTokens;
+    if (spec.data.pairs) lengths.push_back(size - begin - margin);
     for (std::int64_t& length : lengths)
         length = std::clamp(length - 1, std::int64_t{1}, spec.seq_length);
     return lengths;
@@ -137,20 +151,19 @@ Microbatch answers_of(const std::vector<data::Window>& windows, const spec::Trai
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      const BatchRules& given) {
     const spec::TrainSpec& spec = place.spec;
-    const RowRules rules = rules_of(spec, given.vocab);
     const std::int64_t rows_of_sample = spec.sequences_per_sample() * spec.seq_length;
     std::vector<Microbatch> batches;
     for (std::vector<std::int64_t>& samples : own_part(sampler, place, given)) {
         std::vector<data::Window> windows;
         Microbatch batch;
-        if (!spec.data.has_answers()) batch = empty_batch(spec, std::ssize(samples));
+        if (!spec.data.has_answers()) batch = empty_batch(spec, std::ssize(samples), given);
         for (std::size_t row = 0; row < samples.size(); ++row) {
             if (std::ranges::binary_search(given.left_out, samples[row])) continue;
             const data::Window window = sampler.sample(static_cast<std::uint64_t>(samples[row]));
             if (spec.data.has_answers())
                 windows.push_back(window);
             else
-                fill_row(batch, static_cast<std::int64_t>(row), rules, window);
+                fill(batch, static_cast<std::int64_t>(row), window, spec, given);
         }
         if (spec.data.has_answers()) batch = answers_of(windows, spec, given);
         if (!samples.empty()) batch.first_row = samples.front() * rows_of_sample;
@@ -163,7 +176,6 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPla
 std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, const BatchRules& given,
                                       int dp_rank) {
-    const RowRules rules = rules_of(spec, given.vocab);
     // Number of rows of a micro-batch, over all data-parallel ranks
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     std::vector<Microbatch> batches;
@@ -177,25 +189,26 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                 pair_rows(spec, given.vocab, given.references, given.pad)));
             continue;
         }
-        batches.push_back(empty_batch(spec, spec.micro_batch_size));
+        batches.push_back(empty_batch(spec, spec.micro_batch_size, given));
         for (std::int64_t row = 0; row < spec.micro_batch_size; ++row) {
             const std::int64_t window = begin + dp_rank * spec.micro_batch_size + row;
             if (window < std::ssize(windows))
-                fill_row(batches.back(), row, rules, windows[static_cast<std::size_t>(window)]);
+                fill(batches.back(), row, windows[static_cast<std::size_t>(window)], spec, given);
         }
     }
     return batches;
 }
 
-bool predicts(const data::Window& window, const spec::TrainSpec& spec) {
+std::int64_t targets_of(const data::Window& window, const spec::TrainSpec& spec) {
     const data::Tokens tokens = window.tokens();
     std::vector<std::size_t> starts;
     if (spec.data.documents_apart) starts = window.document_starts();
+    std::int64_t count = 0;
     for (std::size_t i = 1; i < tokens.size(); ++i) {
         const bool is_read = spec.data.completions && tokens[i] < 0;
-        if (!is_read && std::find(starts.begin(), starts.end(), i) == starts.end()) return true;
+        if (!is_read && std::find(starts.begin(), starts.end(), i) == starts.end()) ++count;
     }
-    return false;
+    return count;
 }
 
 std::int64_t predicted_bytes(const std::vector<data::Window>& windows,

@@ -10,6 +10,7 @@
 #include "worker/tokenizer/tokenizer.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/data/pair_batches.hpp"
+#include "worker/train/data/teacher_values.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 
 namespace roll::train {
@@ -30,6 +31,7 @@ struct BatchRules {
     // reference values of pairs; null: there is no reference model
     const PairReferences* references = nullptr;
     std::int64_t pad = -1;  // the padding token of a reward model (PairRows::pad)
+    const TeacherValuesFiles* teacher = nullptr;  // null: there is no teacher
     // the model, for the costs of samples; required if spec.balance is set
     const spec::ModelConfig* config = nullptr;
     std::int64_t tokens_most = 0;  // a micro-batch with more tokens is split; 0: none is split
@@ -48,8 +50,8 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, const BatchRules& rules,
                                       int dp_rank);
 
-// Returns true if at least one target of the window counts in the loss.
-bool predicts(const data::Window& window, const spec::TrainSpec& spec);
+// Returns the number of targets of the window that count in the loss.
+std::int64_t targets_of(const data::Window& window, const spec::TrainSpec& spec);
 
 // Returns the number of bytes of text in the tokens that the windows predict. Does not count the
 // first token of a window, context-only tokens (tokens.hpp) and special tokens, because these are

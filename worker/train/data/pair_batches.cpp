@@ -109,6 +109,7 @@ PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
     return {.seq_length = spec.seq_length,
             .vocab = vocab,
             .references = references,
+            .margins = !spec.data.margin_field.empty(),
             .labels = spec.data.labels,
             .mismatched = spec.data.labels && spec.preference.estimates_kl(),
             .scores = spec.preference.compares_scores(),
@@ -128,7 +129,12 @@ Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules
     Rows rows;
     Microbatch batch;
     for (const data::Window& window : pairs) {
-        const data::Tokens tokens = window.tokens();
+        data::Tokens tokens = window.tokens();
+        if (rules.margins) {
+            const std::size_t size = tokens.size() - data::kMarginTokens;
+            batch.margins.push_back(data::margin_of(tokens[size], tokens[size + 1]));
+            tokens = tokens.first(size);
+        }
         const std::size_t second = window.document_starts().front();
         for (const data::Tokens& answer : {tokens.first(second), tokens.subspan(second)})
             add_segment(answer, rules, rows, batch);

@@ -17,6 +17,7 @@ struct PairRows {
     std::int64_t vocab = 0;
     // reference values; null: the objective has no reference model
     const PairReferences* references = nullptr;
+    bool margins = false;     // true: each pair has a margin
     bool labels = false;      // true: the windows hold labelled answers
     bool mismatched = false;  // true: also make Microbatch::mismatched
     // true: a reward model reads whole answers, up to seq_length tokens. Tokens `pad` at the end of

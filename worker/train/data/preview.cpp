@@ -75,13 +75,16 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
                            ": " + encoded.bad[i].reason);
     const bool cuts = rules.completions && spec.seq_length > 0;
     std::size_t begin = 0;
-    bool is_label = false;
+    bool is_label = false, is_rejected = false;
     std::vector<std::size_t> ends = encoded.document_ends;
     // The document of a long .txt continues after the first slice.
     if (ends.empty() && !encoded.ids.empty()) ends.push_back(encoded.ids.size());
     for (const std::size_t end : ends) {
-        const auto ids = std::span(encoded.ids).subspan(begin, end - begin);
+        auto ids = std::span(encoded.ids).subspan(begin, end - begin);
         begin = end;
+        // Every second document is a rejected answer, which the margin of its pair follows.
+        if (!rules.margin_field.empty() && std::exchange(is_rejected, !is_rejected))
+            ids = ids.first(ids.size() - data::kMarginTokens);
         if (rules.labels && std::exchange(is_label, !is_label)) continue;
         PreviewDocument document = document_of(ids, cuts ? spec.seq_length + 1 : std::ssize(ids),
                                                rules.completions, tokenizer.tokenizer);

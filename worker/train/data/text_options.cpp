@@ -46,6 +46,7 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
     options.rules.pairs = spec.data.pairs;
     options.rules.labels = spec.data.labels;
     options.rules.label_field = spec.data.label_field;
+    options.rules.margin_field = spec.data.margin_field;
     options.rules.prompt_field = spec.data.prompt_field;
     options.rules.completion_field = spec.data.completion_field;
     options.rules.names = {spec.data.columns, spec.data.tags};

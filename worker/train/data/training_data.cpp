@@ -185,8 +185,8 @@ void add_known(data::PrepareOptions& options, const std::vector<fs::path>& check
 // contributes to the loss.
 data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
     if (!spec.data.documents_apart) return {};
-    const data::LearnedDocuments counts =
-        data::count_learned(corpus, {spec.seq_length, spec.data.completions});
+    const data::LearnedDocuments counts = data::count_learned(
+        corpus, {spec.seq_length, spec.data.completions, !spec.data.margin_field.empty()});
     if (!counts.nothing()) return counts;
     const std::int64_t cut = counts.unlearned - counts.one_token;
     std::string why, next;

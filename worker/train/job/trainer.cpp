@@ -95,6 +95,7 @@ BatchRules Trainer::batch_rules() const {
             .left_out = state_.left_out,
             .references = references_ ? &*references_ : nullptr,
             .pad = padding_of(model_),
+            .teacher = teacher_ ? &*teacher_ : nullptr,
             .config = &model_.config,
             .tokens_most = tokens_within_limit(spec_, pipeline_)};
 }

@@ -26,6 +26,7 @@
 #include "worker/train/job/judge.hpp"
 #include "worker/train/job/loss_rise.hpp"
 #include "worker/train/job/reference_pass.hpp"
+#include "worker/train/job/teacher_pass.hpp"
 #include "worker/train/job/validation.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
@@ -53,6 +54,8 @@ class Trainer {
     void connect_recorder();
     void load_model(const std::string& directory);
     void find_references(const TrainingData& data);
+    void find_teacher_values(const TrainingData& data);
+    std::vector<std::filesystem::path> earlier_outputs() const;
     std::vector<ReferenceFile> reference_files(const std::vector<std::string>& hashes) const;
     BatchRules batch_rules() const;
     void restore_newest();
@@ -120,8 +123,9 @@ class Trainer {
     std::optional<TrainStep> step_;
     // the model in step_ and how it was loaded, until a checkpoint is restored
     std::string loaded_, loaded_how_;
-    std::optional<PairReferences> references_;  // set if the objective has a reference
-    bool stopped_ = false;                      // true: told to stop before the first step
+    std::optional<PairReferences> references_;   // set if the objective has a reference
+    std::optional<TeacherValuesFiles> teacher_;  // set if the objective has a teacher
+    bool stopped_ = false;                       // true: told to stop before the first step
     checkpoint::State state_;
     checkpoint::Choice choice_;
     std::optional<PartWriter> part_;

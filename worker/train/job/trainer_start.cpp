@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/hash.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/comm/timed_communicator.hpp"
 #include "worker/train/comm/watched_communicator.hpp"
@@ -130,6 +131,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     find_references(data);
     restore_newest();
     recall_left_out();
+    find_teacher_values(data);
     judge_.check(metrics());
     const auto judged = [](const spec::MetricSpec& metric) {
         return checkpoint::Best{.metric = metric.name, .higher = metric.higher};
@@ -181,20 +183,59 @@ void Trainer::find_references(const TrainingData& data) {
                 Json{{"phase", "reference"}, {"pairs", done}, {"pairs_total", pairs}}.dump()});
         return link_.poll().stop;
     };
-    std::vector<fs::path> earlier;
-    for (const fs::path& checkpoint : candidates_of(launch_))
-        earlier.push_back(output_of(checkpoint));
     references_ = measure_references({.spec = spec_,
                                       .step = *step_,
                                       .world = *world_,
                                       .vocab = model_.config.vocab,
                                       .output = launch_.output,
-                                      .earlier = std::move(earlier),
+                                      .earlier = earlier_outputs(),
                                       .directory = data.tokens,
                                       .load = [this](const auto& model) { load_model(model); },
                                       .stops = stops},
                                      reference_files(data.hashes));
     stopped_ = !references_;
+}
+
+// Returns the output directories of the jobs from which this job may continue.
+std::vector<fs::path> Trainer::earlier_outputs() const {
+    std::vector<fs::path> outputs;
+    for (const fs::path& checkpoint : candidates_of(launch_))
+        outputs.push_back(output_of(checkpoint));
+    return outputs;
+}
+
+// Gets the teacher's values for the samples that are left to train and for the held-out windows.
+void Trainer::find_teacher_values(const TrainingData& data) {
+    if (!spec_.loss.has_teacher() || stopped_) return;
+    const auto stops = [this](std::int64_t done, std::int64_t windows) {
+        if (writes())
+            link_.report(protocol::Progress{
+                Json{{"phase", "teacher"}, {"windows", done}, {"windows_total", windows}}.dump()});
+        return link_.poll().stop;
+    };
+    const std::vector<data::Window> held_out = validation_.windows();
+    const std::int64_t first = state_.samples;
+    std::int64_t end = first;
+    for (std::int64_t step = state_.step; step < spec_.steps; ++step)
+        end += spec::batch_size_at(spec_.batch_sizes(), end);
+    const auto at = [&](std::int64_t i) {
+        return i < end - first ? sampler_.sample(static_cast<std::uint64_t>(first + i))
+                               : held_out[static_cast<std::size_t>(i - (end - first))];
+    };
+    teacher_ = measure_teacher(
+        {.spec = spec_,
+         .model = model_,
+         .groups = step_->groups(),
+         .world = *world_,
+         .device = backend_.device,
+         .output = launch_.output,
+         .earlier = earlier_outputs(),
+         .directory = data.tokens,
+         .tokens = data.hashes,
+         .attempt = std::to_string(launch_.attempt.job.value) + "-" + to_hex(hash64(launch_.nonce)),
+         .stops = stops},
+        {.count = end - first + std::ssize(held_out), .at = at});
+    stopped_ = !teacher_;
 }
 
 void Trainer::load_model(const std::string& directory) {
@@ -418,9 +459,9 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes) {
     saver_.emplace(std::move(options), model_, link_);
     std::vector<std::string> tasks;
     for (const Task& task : tasks_) tasks.push_back(task.name);
-    metrics_.emplace(MetricsOptions{output, earlier, state_.step,
-                                    metrics_head(spec_, model_.config, corpus_, learned_),
-                                    spec_.metrics, validation_.names(), pair_keys(spec_), tasks});
+    metrics_.emplace(MetricsOptions{
+        output, earlier, state_.step, metrics_head(spec_, model_.config, corpus_, learned_),
+        spec_.metrics, validation_.names(), objective_keys(spec_), tasks});
     for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
     if (!pipeline_.recompute.empty())

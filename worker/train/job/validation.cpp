@@ -29,7 +29,9 @@ Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
     std::stable_partition(sets_.begin(), sets_.end(),
                           [](const ValidSet& set) { return set.tracked; });
     if (!sets_.empty()) sets_.front().tracked = true;
-    const auto is_silent = [&](const data::Window& window) { return !predicts(window, spec); };
+    const auto is_silent = [&](const data::Window& window) {
+        return targets_of(window, spec) == 0;
+    };
     for (const ValidSet& set : sets_)
         if (std::all_of(set.windows.begin(), set.windows.end(), is_silent))
             throw RankFailure(2, "data.valid: none of the " + std::to_string(set.windows.size()) +
@@ -47,10 +49,10 @@ std::vector<std::string> Validation::names() const {
 
 std::vector<std::string> Validation::metrics(const spec::TrainSpec& spec, bool is_bytes) const {
     std::vector<std::string> keys{"valid_loss"};
-    const auto of_pairs = pair_keys(spec);
-    for (const char* const key : of_pairs) keys.push_back(std::string("valid_") + key);
-    if (of_pairs.empty()) keys.insert(keys.end(), {"valid_perplexity", "valid_bits_per_byte"});
-    if (of_pairs.empty() && is_bytes) keys.push_back("ngram2_bits_per_byte");
+    for (const char* const key : objective_keys(spec)) keys.push_back(std::string("valid_") + key);
+    const bool of_tokens = spec.objective != spec::Objective::Preference;
+    if (of_tokens) keys.insert(keys.end(), {"valid_perplexity", "valid_bits_per_byte"});
+    if (of_tokens && is_bytes) keys.push_back("ngram2_bits_per_byte");
     std::vector<std::string> all;
     for (const ValidSet& set : sets_)
         for (const std::string& key : keys) {
@@ -105,6 +107,7 @@ LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
             step.evaluate(valid_batches(part, spec, rules, dp_rank), divergence.kl());
         sum.loss += added.loss;
         sum.tokens += added.tokens;
+        if (added.divergence) sum.divergence = sum.divergence.value_or(0) + *added.divergence;
         if (!added.pairs) continue;
         if (!sum.pairs) sum.pairs.emplace();
         *sum.pairs += *added.pairs;
@@ -124,6 +127,7 @@ std::vector<ValidResult> Validation::run(const std::vector<const ValidSet*>& set
                            .tracked = set->tracked,
                            .loss = sum.loss / static_cast<double>(sum.tokens),
                            .tokens = sum.tokens};
+        if (sum.divergence) result.divergence = *sum.divergence / static_cast<double>(sum.tokens);
         if (sum.pairs) {
             result.loss = mean_loss(spec.preference, *sum.pairs);
             result.pairs = sum.pairs;
@@ -156,6 +160,8 @@ OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results
             put_pairs(row, "valid_", suffix, *result.pairs);
         else
             row["valid_perplexity" + suffix] = std::exp(result.loss);
+        if (result.divergence)
+            row[std::string("valid_") + kTeacherKeys[0] + suffix] = *result.divergence;
         if (result.bits_per_byte) row["valid_bits_per_byte" + suffix] = *result.bits_per_byte;
         row["valid_tokens" + suffix] = result.tokens;
         if (result.ngram_bits) row["ngram2_bits_per_byte" + suffix] = *result.ngram_bits;
@@ -181,6 +187,10 @@ std::string valid_text(std::int64_t step, const std::vector<ValidResult>& result
         }
         std::snprintf(line, sizeof line, ", perplexity %.4g", std::exp(result.loss));
         text += line;
+        if (result.divergence) {
+            std::snprintf(line, sizeof line, ", teacher kl %.4f", *result.divergence);
+            text += line;
+        }
         if (result.bits_per_byte) {
             std::snprintf(line, sizeof line, ", %.4f bits per byte", *result.bits_per_byte);
             text += line;

@@ -32,6 +32,7 @@ struct ValidResult {
     double loss = 0;  // mean loss in nats per token, or mean loss of the pairs
     std::int64_t tokens = 0;
     std::optional<double> bits_per_byte{}, ngram_bits{};
+    std::optional<double> divergence{};  // mean divergence from the teacher
     // sums of an objective that compares pairs; `loss` is the mean of these
     std::optional<PairSums> pairs{};
 };

@@ -218,12 +218,14 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
         log_probs_S = at::tensor(log_probs, at::kDouble);
         scale_M = row_scales(data, rule, log_probs);
     }
-    const auto loss_and_grad = [this, h_MC, targets_M, scale_M, rule](const ops::HeadGrad& grad,
-                                                                      ops::CrossEntropySaved& to,
-                                                                      const ops::Place& place) {
+    const std::optional<ops::TeacherRows> teacher = teacher_rows(data.teacher, rule.tokens);
+    const auto loss_and_grad = [this, h_MC, targets_M, scale_M, rule, teacher](
+                                   const ops::HeadGrad& grad, ops::CrossEntropySaved& to,
+                                   const ops::Place& place) {
         ops::Head head = output();
         if (!scale_M.defined()) {
             head.terms = {rule.tokens.label_smoothing, rule.tokens.z_loss};
+            head.teacher = teacher;
             return ops::linear_cross_entropy(h_MC, head, targets_M, rule.scale, grad, to, place);
         }
         ops::linear_cross_entropy_grad(h_MC, head, targets_M, scale_M, grad, to, place);
@@ -246,7 +248,17 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
     const at::Tensor loss =
         loss_and_grad(grad, saved.loss, place_of(microbatch, part_.layer_end - part_.layer_begin));
     grads_.add(head(), microbatch, 0, std::move(add), ready);
+    if (teacher) return at::stack({loss, teacher->divergence_M.sum() * rule.scale}).cpu();
     return log_probs_S.defined() ? log_probs_S : loss;
+}
+
+// Returns the teacher's values on the weights' device; nullopt if there are none.
+std::optional<ops::TeacherRows> Chunk::teacher_rows(const TeacherValues& teacher,
+                                                    const spec::TokenLossSpec& loss) const {
+    if (!teacher.ids_MK.defined()) return std::nullopt;
+    return ops::TeacherRows{here(teacher.ids_MK), here(teacher.log_probs_MK), loss.teacher_weight,
+                            loss.temperature,
+                            here(at::zeros({teacher.ids_MK.size(0)}, at::kDouble))};
 }
 
 at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
@@ -292,11 +304,27 @@ at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC)
     return head_rows(normed(x_MC, dropped), sequences.rows);
 }
 
-at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
+at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC,
+                           double temperature) {
     const at::Tensor h_MC = hidden_of(data, hidden_MC);
     if (!part_.post) return h_MC;
     const HeldUnit held = hold(head_unit(config_, part_), -1);
-    return ops::linear_cross_entropy_value(h_MC, output(), here(data.targets_BT).flatten());
+    ops::Head head = output();
+    head.teacher = teacher_rows(data.teacher, {.temperature = temperature});
+    const at::Tensor loss =
+        ops::linear_cross_entropy_value(h_MC, head, here(data.targets_BT).flatten());
+    return head.teacher ? at::stack({loss, head.teacher->divergence_M.sum()}).cpu() : loss;
+}
+
+at::Tensor Chunk::top_tokens(const Microbatch& data, const at::Tensor& hidden_MC,
+                             const TopRule& rule) {
+    const at::Tensor h_MC = hidden_of(data, hidden_MC);
+    if (!part_.post) return h_MC;
+    const HeldUnit held = hold(head_unit(config_, part_), -1);
+    const at::Tensor rows_N = data.targets_BT.flatten().ne(ops::kIgnored).nonzero().flatten();
+    const ops::TopTokens best = ops::linear_top_tokens(h_MC.index_select(0, here(rows_N)), output(),
+                                                       rule.count, rule.temperature);
+    return at::stack({best.ids_MK.to(at::kDouble), best.log_probs_MK}).cpu();
 }
 
 at::Tensor Chunk::log_probs(const Microbatch& data, const at::Tensor& hidden_MC) {

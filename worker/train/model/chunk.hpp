@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "worker/train/model/decoder_layer.hpp"
@@ -24,6 +25,12 @@ namespace roll::train {
 // The function that computes the gradients of weights. Now: backward_input computes them, layer by
 // layer. This needs less memory but delays its result. Later: backward_weight computes them.
 enum class WeightHalves { Now, Later };
+
+// What a teacher stores for a target: the `count` most probable tokens at a temperature.
+struct TopRule {
+    std::int64_t count = 0;
+    double temperature = 1;
+};
 
 class Chunk {
   public:
@@ -43,7 +50,8 @@ class Chunk {
     // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
     // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
     // returns the summed loss times `rule.scale`, a 0-dim double. With a preference, it returns
-    // doubles on the CPU: log-probabilities of the sequences, or scores.
+    // doubles on the CPU: log-probabilities of the sequences, or scores. With a teacher, it returns
+    // two doubles: the loss and the summed divergence from the teacher, both times `rule.scale`.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        const LossRule& rule, const GradReady& ready);
 
@@ -57,10 +65,18 @@ class Chunk {
     void backward_weight(int microbatch, const GradReady& ready);
 
     // Like forward(), but returns the summed loss without `scale` and saves nothing for backward.
-    at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
+    // With a teacher, the loss is that of the targets alone.
+    // `temperature`: of the softmax in the divergence from a teacher
+    at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC,
+                        double temperature = 1);
 
     // Like evaluate(), but the last stage returns the same as in forward() with a preference.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
+
+    // Like evaluate(), but the last stage returns the most probable tokens for each target that is
+    // not ignored: N rows with K tokens, then N rows with their log-probabilities, as doubles
+    // [2, N, K] on the CPU.
+    at::Tensor top_tokens(const Microbatch& data, const at::Tensor& hidden_MC, const TopRule& rule);
 
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
@@ -126,6 +142,8 @@ class Chunk {
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                        const LossRule& rule, const GradReady& ready);
+    std::optional<ops::TeacherRows> teacher_rows(const TeacherValues& teacher,
+                                                 const spec::TokenLossSpec& loss) const;
     std::vector<double> sequence_log_probs(const at::Tensor& h_MC, const Microbatch& data) const;
     at::Tensor score_of(int microbatch, const at::Tensor& h_MC, const Microbatch& data,
                         const LossRule& rule, const GradReady& ready);

@@ -53,6 +53,13 @@ StageSplit stage_split(const spec::ParallelSpec& parallel);
 // divided in this way.
 std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const StageSplit& split);
 
+// What a teacher predicts for the rows of a micro-batch, on the CPU. Rows whose target is ignored
+// have any values. Undefined without a teacher.
+struct TeacherValues {
+    at::Tensor ids_MK;        // int64: the teacher's K most probable tokens
+    at::Tensor log_probs_MK;  // doubles: their log-probabilities
+};
+
 // The input of one forward pass: B sequences of T positions. The tensors are int64 and contiguous.
 struct Microbatch {
     at::Tensor tokens_BT;
@@ -64,12 +71,14 @@ struct Microbatch {
     // is no reference model. If the answers are pairs, segment 2 k is the chosen answer of pair k,
     // and segment 2 k + 1 is the rejected answer.
     std::vector<double> references = {};
+    std::vector<double> margins = {};  // the margins of the pairs; empty if they have none
     // Only for labelled answers: 1 if the answer of the segment was chosen, 0 if it was rejected
     std::vector<std::uint8_t> labels = {};
     // Only for labelled answers, to estimate the divergence from the reference model: one
     // micro-batch, in which the prompt of each segment is followed by the answer of another
     // segment. Otherwise empty.
     std::vector<Microbatch> mismatched = {};
+    TeacherValues teacher = {};
     // Number of this micro-batch's first row, counted over the rows of all samples of the run.
     // Dropout and NEFTune's noise depend on this number, not on the layout.
     std::int64_t first_row = 0;

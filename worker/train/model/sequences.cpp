@@ -23,7 +23,7 @@ PairBatch batch_of(const spec::PreferenceSpec& spec, const Microbatch& data,
     const std::int64_t answers = samples_in(spec, data) * (spec.is_unpaired() ? 1 : 2);
     ROLL_CHECK(std::ssize(log_probs) >= answers);
     ROLL_CHECK(data.references.empty() || std::ssize(data.references) >= answers);
-    return {log_probs, data.references, tokens, data.labels, kl};
+    return {log_probs, data.references, tokens, data.labels, kl, data.margins};
 }
 
 }  // namespace

@@ -109,17 +109,23 @@ Slope loss_of(const spec::PreferenceSpec& spec, double margin) {
     return {off * off, 2 * off / spec.beta};
 }
 
-PairValue scored(const spec::PreferenceSpec& spec, const Answer& chosen, const Answer& rejected) {
-    const Slope loss = smoothed(chosen.log_prob - rejected.log_prob, 0);
+PairValue scored(const spec::PreferenceSpec& spec, const Answer& chosen, const Answer& rejected,
+                 double margin) {
+    const Slope loss = smoothed(chosen.log_prob - rejected.log_prob - margin, 0);
     const double sum = chosen.log_prob + rejected.log_prob;
     const double center = spec.center_rewards_coefficient;
     return {loss.value + center * sum * sum, loss.derivative + 2 * center * sum,
             -loss.derivative + 2 * center * sum};
 }
 
-PairValue value_of(const spec::PreferenceSpec& spec, const Answer& chosen, const Answer& rejected) {
+// Returns the value of the pair whose chosen answer is sequence `i`. `mean`: the answers' values
+// are means over their tokens.
+PairValue value_of(const spec::PreferenceSpec& spec, const PairBatch& batch, std::size_t i,
+                   bool mean) {
+    const Answer chosen = answer_of(batch, i, mean), rejected = answer_of(batch, i + 1, mean);
     if (spec.kind == PreferenceKind::Orpo) return orpo(spec, chosen, rejected);
-    if (spec.kind == PreferenceKind::Reward) return scored(spec, chosen, rejected);
+    if (spec.kind == PreferenceKind::Reward)
+        return scored(spec, chosen, rejected, batch.margins.empty() ? 0 : batch.margins[i / 2]);
     const double margin = spec.beta * (chosen.score() - rejected.score()) - spec.gamma;
     const Slope loss = loss_of(spec, margin);
     return {loss.value, spec.beta * loss.derivative, -spec.beta * loss.derivative};
@@ -167,8 +173,7 @@ PairSums pair_sums(const spec::PreferenceSpec& spec, const PairBatch& batch) {
     for (std::size_t i = 0; i + 1 < batch.log_probs.size(); i += 2) {
         for (const auto count : {PairSums::Pairs, PairSums::Chosen, PairSums::Rejected})
             sums[count] += 1;
-        sums[PairSums::Loss] +=
-            value_of(spec, answer_of(batch, i, mean), answer_of(batch, i + 1, mean)).loss;
+        sums[PairSums::Loss] += value_of(spec, batch, i, mean).loss;
         const Answer chosen = answer_of(batch, i, told), rejected = answer_of(batch, i + 1, told);
         sums[PairSums::RewardChosen] += spec.beta * chosen.score();
         sums[PairSums::RewardRejected] += spec.beta * rejected.score();
@@ -197,10 +202,11 @@ std::vector<double> pair_coefficients(const spec::PreferenceSpec& spec, const Pa
     const bool mean = compares_means(spec) || reports_means(spec);
     std::vector<double> coefficients(batch.log_probs.size(), 0.0);
     for (std::size_t i = 0; i + 1 < batch.log_probs.size(); i += 2) {
-        const Answer chosen = answer_of(batch, i, mean), rejected = answer_of(batch, i + 1, mean);
-        const PairValue value = value_of(spec, chosen, rejected);
-        coefficients[i] = scale.pair * value.chosen * chosen.share - scale.token * spec.nll_weight;
-        coefficients[i + 1] = scale.pair * value.rejected * rejected.share;
+        const PairValue value = value_of(spec, batch, i, mean);
+        const double chosen = value.chosen * answer_of(batch, i, mean).share;
+        const double rejected = value.rejected * answer_of(batch, i + 1, mean).share;
+        coefficients[i] = scale.pair * chosen - scale.token * spec.nll_weight;
+        coefficients[i + 1] = scale.pair * rejected;
     }
     return coefficients;
 }

@@ -15,12 +15,13 @@
 //   simpo             as dpo sigmoid with d = beta (c / n - r / m) - gamma   arXiv:2405.14734
 //   orpo              -beta log s(log odds(c / n) - log odds(r / m))         arXiv:2403.07691
 //
-//   reward            -log s(c - r) + center_rewards_coefficient (c + r)^2
+//   reward            -log s(c - r - margin) + center_rewards_coefficient (c + r)^2
 //
-// where log odds(x) = x - log(1 - exp(x)). For reward (Bradley-Terry; the second term is from
-// arXiv:2312.09244), c and r are the scores that a reward model gives the answers. Let y be the
-// log-probability of a labelled answer, y0 its log-probability under the reference model, and z the
-// divergence from the reference model. A labelled answer has the loss
+// where log odds(x) = x - log(1 - exp(x)). For reward (Bradley-Terry; the margin of a pair is from
+// arXiv:2307.09288, and the second term from arXiv:2312.09244), c and r are the scores that a
+// reward model gives the answers. Let y be the log-probability of a labelled answer, y0 its
+// log-probability under the reference model, and z the divergence from the reference model. A
+// labelled answer has the loss
 //
 //   kto, chosen       desirable_weight (1 - s(beta (y - y0 - z)))            arXiv:2402.01306
 //   kto, rejected     undesirable_weight (1 - s(beta (z - y + y0)))
@@ -51,6 +52,7 @@ struct PairBatch {
     std::span<const double> tokens;      // number of tokens of each sequence; more than 0 in a pair
     std::span<const std::uint8_t> labels = {};  // unpaired: 1 if the answer was chosen, else 0
     double kl = 0;                              // unpaired: the divergence z
+    std::span<const double> margins = {};       // reward: the pairs' margins; empty: all 0
 };
 
 // The factors of a batch's sums in its loss: 1 / the number of pairs or labelled answers, and 1 /

@@ -119,25 +119,52 @@ void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R,
     own_RV.copy_(grad_RV);
 }
 
+// Returns the vocabulary shard of the head.
+VocabularyShard shard_of(const Head& head) {
+    return head.shard ? *head.shard : whole_vocabulary(head.w_VC.size(0));
+}
+
+// Like losses_of_shard(), but with the divergence from a teacher. Writes the divergence of each row
+// to teacher.divergence_M.
+void losses_with_teacher(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
+                         const at::Tensor& scale_R, const at::Tensor& loss_R,
+                         const TeacherRows& teacher) {
+    const VocabularyShard shard = shard_of(head);
+    const at::Tensor own_RV = logits_RV.narrow(1, 0, shard.count);
+    const at::Tensor ignored_R = targets_R.eq(kIgnored);
+    auto [value_R, grad_RV] = divergence(wide(own_RV), teacher, shard);
+    value_R.masked_fill_(ignored_R, 0);
+    teacher.divergence_M.copy_(value_R);
+    const double w = teacher.weight, factor = w * teacher.temperature * teacher.temperature;
+    losses_of_shard(logits_RV, targets_R, scale_R * (1 - w), loss_R, shard, head.terms);
+    loss_R.mul_(1 - w).add_(value_R, factor);
+    const at::Tensor factor_R = (scale_R.to(grad_RV.device()) * factor).masked_fill_(ignored_R, 0);
+    own_RV.add_(grad_RV.mul_(factor_R.to(grad_RV.scalar_type()).unsqueeze(1)));
+}
+
 // Replaces a block's logits by the gradient of the loss times scale_R. Writes the loss of each row
-// to loss_R.
+// to loss_R. The block starts at row `begin` of the operator.
 void losses_of(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
-               const at::Tensor& scale_R, const at::Tensor& loss_R) {
-    if (head.shard)
-        return losses_of_shard(logits_RV, targets_R, scale_R, loss_R, *head.shard, head.terms);
-    if (!head.terms.is_plain()) {
-        const std::int64_t vocab = logits_RV.size(1);
-        const VocabularyShard whole{0, vocab, vocab,
-                                    [](const at::Tensor& own_RN) { return own_RN.unsqueeze(0); }};
-        return losses_of_shard(logits_RV, targets_R, scale_R, loss_R, whole, head.terms);
+               const at::Tensor& scale_R, const at::Tensor& loss_R, std::int64_t begin) {
+    if (head.teacher) {
+        TeacherRows rows = *head.teacher;
+        for (at::Tensor* const all : {&rows.ids_MK, &rows.log_probs_MK, &rows.divergence_M})
+            *all = all->narrow(0, begin, logits_RV.size(0));
+        return losses_with_teacher(head, logits_RV, targets_R, scale_R, loss_R, rows);
     }
+    if (head.shard || !head.terms.is_plain())
+        return losses_of_shard(logits_RV, targets_R, scale_R, loss_R, shard_of(head), head.terms);
     const auto whole = logits_RV.is_cpu() ? losses : gpu::cross_entropy;
     whole(logits_RV, targets_R, scale_R, loss_R);
 }
 
+// Number of tensors of the size of a block that the divergence from a teacher needs at once.
+constexpr std::int64_t kTensorsOfTeacher = 8;
+
 // Returns the number of rows per block of logits. All blocks have nearly the same size.
-std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
-    const auto bytes = static_cast<std::int64_t>(w_VC.size(0) * x_MC.element_size());
+std::int64_t block_rows(const at::Tensor& x_MC, const Head& head) {
+    auto bytes = static_cast<std::int64_t>(head.w_VC.size(0) * x_MC.element_size());
+    if (head.teacher) bytes *= kTensorsOfTeacher;
     const std::int64_t rows = x_MC.size(0), most = std::max<std::int64_t>(1, kBlockBytes / bytes);
     const std::int64_t blocks = std::max<std::int64_t>(1, (rows + most - 1) / most);
     return std::max<std::int64_t>(1, (rows + blocks - 1) / blocks);
@@ -174,7 +201,7 @@ at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::
                             CrossEntropySaved& saved, const Place& place) {
     const at::Tensor& w_VC = head.w_VC;
     const std::int64_t rows = x_MC.size(0), size = w_VC.size(0);
-    const std::int64_t block = block_rows(x_MC, w_VC);
+    const std::int64_t block = block_rows(x_MC, head);
     const at::Tensor logits_RV = made_in(place, {std::min(block, rows), size}, x_MC.options());
     const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
     saved.dx_MC = at::empty_like(x_MC);
@@ -184,7 +211,7 @@ at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::
         matmul(logits, x, w_VC.t(), 0);
         const at::Tensor slope = cap(logits, head.soft_cap);
         losses_of(head, logits, targets_M.narrow(0, begin, count), scale_M.narrow(0, begin, count),
-                  loss_M.narrow(0, begin, count));
+                  loss_M.narrow(0, begin, count), begin);
         if (slope.defined()) logits.mul_(slope);
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
         if (!grad.dw_VC.defined()) continue;
@@ -210,16 +237,33 @@ void linear_cross_entropy_grad(const at::Tensor& x_MC, const Head& head,
 
 at::Tensor linear_cross_entropy_rows(const at::Tensor& x_MC, const Head& head,
                                      const at::Tensor& targets_M) {
-    const std::int64_t rows = x_MC.size(0), block = block_rows(x_MC, head.w_VC);
+    const std::int64_t rows = x_MC.size(0), block = block_rows(x_MC, head);
     const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
     const at::Tensor zero_M = same_scale(rows, 0);
     for (std::int64_t begin = 0; begin < rows; begin += block) {
         const std::int64_t count = std::min(block, rows - begin);
         const at::Tensor logits_RV = logits(x_MC.narrow(0, begin, count), head);
         losses_of(head, logits_RV, targets_M.narrow(0, begin, count),
-                  zero_M.narrow(0, begin, count), loss_M.narrow(0, begin, count));
+                  zero_M.narrow(0, begin, count), loss_M.narrow(0, begin, count), begin);
     }
     return loss_M;
+}
+
+TopTokens linear_top_tokens(const at::Tensor& x_MC, const Head& head, std::int64_t k,
+                            double temperature) {
+    const std::int64_t rows = x_MC.size(0), block = block_rows(x_MC, head);
+    const VocabularyShard shard = shard_of(head);
+    TopTokens all{at::empty({rows, k}, x_MC.options().dtype(at::kLong)),
+                  at::empty({rows, k}, x_MC.options().dtype(at::kDouble))};
+    for (std::int64_t begin = 0; begin < rows; begin += block) {
+        const std::int64_t count = std::min(block, rows - begin);
+        const at::Tensor l_RV =
+            logits(x_MC.narrow(0, begin, count), head).narrow(1, 0, shard.count);
+        const TopTokens best = top_tokens(wide(l_RV), k, temperature, shard);
+        all.ids_MK.narrow(0, begin, count).copy_(best.ids_MK);
+        all.log_probs_MK.narrow(0, begin, count).copy_(best.log_probs_MK);
+    }
+    return all;
 }
 
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,

@@ -7,26 +7,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 
+#include "worker/train/ops/teacher.hpp"
 #include "worker/train/ops/values.hpp"
+#include "worker/train/ops/vocabulary_shard.hpp"
 
 namespace roll::ops {
 
 struct CrossEntropySaved {
     at::Tensor dx_MC;
-};
-
-// The part of the vocabulary that this rank's output layer has: the tokens [begin, begin + count).
-// Further rows of the weight are padding; the softmax ignores them.
-struct VocabularyShard {
-    std::int64_t begin = 0;
-    std::int64_t count = 0;
-    std::int64_t vocab = 0;  // number of tokens in all shards
-    // Sends own_RN to the other shards. Returns the tensors of all shards, [shards, R, N], in the
-    // order of the shards. Called once for each block of rows.
-    std::function<at::Tensor(const at::Tensor& own_RN)> gather;
 };
 
 // Terms that are added to the loss of a row. With p = softmax(l) and the target t, the row's loss
@@ -45,9 +35,14 @@ struct Head {
     double soft_cap = 0;
     std::optional<VocabularyShard> shard = std::nullopt;  // nullopt: w_VC has the whole vocabulary
     LossTerms terms = {};
+    std::optional<TeacherRows> teacher = std::nullopt;  // one row for each row of the operator
 };
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
+
+// Returns the `k` most probable tokens of each row at a temperature.
+TopTokens linear_top_tokens(const at::Tensor& x_MC, const Head& head, std::int64_t k,
+                            double temperature);
 
 // The tensor for the weight's gradient. The gradient overwrites dw_VC or is added to it. If dw_VC
 // is undefined, the gradient is not computed.

@@ -55,7 +55,13 @@ at::Tensor forward(Chunk& chunk, int microbatch, const RuledBatch& batch, const 
     const Microbatch& data = batch.microbatches[microbatch];
     if (!batch.rules.empty())
         return chunk.forward(microbatch, data, in, batch.rules[microbatch], ready);
-    return batch.sequences > 0 ? chunk.log_probs(data, in) : chunk.evaluate(data, in);
+    switch (batch.returned) {
+        case Returned::Sequences: return chunk.log_probs(data, in);
+        case Returned::TopTokens: return chunk.top_tokens(data, in, batch.top);
+        case Returned::Loss:
+        case Returned::Teacher: break;
+    }
+    return chunk.evaluate(data, in, batch.temperature);
 }
 
 }  // namespace
@@ -66,7 +72,8 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
     const std::vector<plan::Op>& ops = schedule.ranks[pp.rank()];
     Handed handed;
     std::vector<std::int64_t> sizes = {std::ssize(batch.microbatches)};
-    if (batch.sequences > 0) sizes.push_back(batch.sequences);
+    const bool several = batch.returned != Returned::Loss;
+    if (several) sizes.push_back(batch.numbers);
     const at::Tensor result = at::zeros(sizes, at::kDouble);
     for (std::size_t i = 0; i < ops.size(); ++i) {
         const plan::Op& op = ops[i];
@@ -90,8 +97,8 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
                 out = forward(chunk, op.microbatch, batch, in, ready);
                 if (!part.post)
                     link.send(out, link.stage + 1, tag(Site::Activation, part.layer_end));
-                else if (batch.sequences > 0)
-                    result[op.microbatch].narrow(0, 0, out.numel()).copy_(out);
+                else if (several)
+                    result[op.microbatch].narrow(0, 0, out.numel()).copy_(out.flatten());
                 else
                     result[op.microbatch] = out;
                 break;

@@ -19,14 +19,20 @@ struct RankChunk {
     GradReady ready;  // called after each contribution to a gradient
 };
 
+// What the last stage returns for a micro-batch. Loss: one number. Sequences: a number for each
+// sequence, as Chunk::log_probs(). Teacher: the loss and the divergence from a teacher. TopTokens:
+// the numbers of Chunk::top_tokens().
+enum class Returned { Loss, Sequences, Teacher, TopTokens };
+
 struct RuledBatch {
     std::span<const Microbatch> microbatches;
     // The rule of each micro-batch's loss. Empty in an evaluation: then all ops are forward, losses
     // are not scaled, and nothing is saved for backward.
     std::span<const LossRule> rules = {};
-    // Largest number of sequences in a micro-batch, if there is a preference: then the last stage
-    // returns the log-probabilities of sequences. 0: the last stage returns losses.
-    std::int64_t sequences = 0;
+    Returned returned = Returned::Loss;
+    std::int64_t numbers = 1;  // largest number of numbers that are returned for a micro-batch
+    TopRule top = {};          // used for TopTokens
+    double temperature = 1;    // of an evaluation with a teacher
 };
 
 // An event of a step. A trace lists the events in order, for tests and timelines.
@@ -42,10 +48,10 @@ struct TraceEvent {
 using StepTrace = std::vector<TraceEvent>;
 
 // Executes this rank's row of the schedule. Returns the loss of each micro-batch, [K], or the
-// log-probabilities of its sequences, [K, batch.sequences], with zeros after the last sequence. The
-// result is in doubles on the CPU, and is 0 on ranks without the last stage. Gradients and losses
-// are bitwise the same for every schedule with the same number of layers per chunk. If `before` is
-// set, calls it before each op.
+// numbers that the last stage returns for it, [K, batch.numbers], with zeros after the last number.
+// The result is in doubles on the CPU, and is 0 on ranks without the last stage. Gradients and
+// losses are bitwise the same for every schedule with the same number of layers per chunk. If
+// `before` is set, calls it before each op.
 at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> chunks,
                    const RuledBatch& batch, Communicator& pp, StepTrace& trace,
                    const std::function<void(const plan::Op&)>& before = {});

@@ -20,6 +20,8 @@ struct StepResult {
     // unchanged
     bool updated = false;
     std::optional<PairSums> pairs = std::nullopt;  // sums over all replicas; only with a preference
+    // mean divergence from the teacher (ops/teacher.hpp), weighted as the loss; only with a teacher
+    std::optional<double> divergence = std::nullopt;
     // `reduced`: number of gradient elements whose sum over the replicas this rank issued.
     // `reduced_early`: number of those that it issued before the last contribution of backward.
     std::int64_t reduced = 0, reduced_early = 0;
@@ -37,7 +39,8 @@ struct KlSum {
 struct LossSum {
     double loss = 0;  // sum of -log p(target) over all targets that count, without a factor
     std::int64_t tokens = 0;
-    std::optional<PairSums> pairs = std::nullopt;  // only with a preference; `loss` is then 0
+    std::optional<PairSums> pairs = std::nullopt;     // only with a preference; `loss` is then 0
+    std::optional<double> divergence = std::nullopt;  // sum over the targets; only with a teacher
 };
 
 }  // namespace roll::train

@@ -143,9 +143,16 @@ static std::int64_t most_sequences(std::span<const Microbatch> batch) {
     return most;
 }
 
-// Like most_sequences(); 0 without a preference.
-std::int64_t TrainStep::sequences_of(std::span<const Microbatch> batch) const {
-    return options_.preference ? most_sequences(batch) : 0;
+// Returns a batch with what the last stage returns for it. `rules`: empty in an evaluation.
+RuledBatch TrainStep::ruled(std::span<const Microbatch> batch,
+                            std::span<const LossRule> rules) const {
+    if (options_.preference) return {batch, rules, Returned::Sequences, most_sequences(batch)};
+    RuledBatch ruled{.microbatches = batch, .rules = rules};
+    if (!options_.loss.has_teacher()) return ruled;
+    ruled.returned = Returned::Teacher;
+    ruled.numbers = 2;
+    ruled.temperature = options_.loss.temperature;
+    return ruled;
 }
 
 PairSums TrainStep::sums_over_replicas(PairSums sums) {
@@ -272,16 +279,19 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double l
         announce(is_forward ? spec::FaultPhase::Forward : spec::FaultPhase::Backward);
     };
     const at::Tensor values =
-        execute(schedule_, chunks, {batch, rule, sequences_of(batch)}, groups_.pp, trace_, before);
+        execute(schedule_, chunks, ruled(batch, rule), groups_.pp, trace_, before);
     count_reduced(result);
     enter(Phase::Optimizer);
-    at::Tensor loss = options_.preference ? values : values.sum();
+    const bool teaches = options_.loss.has_teacher();
+    at::Tensor loss = options_.preference ? values : teaches ? values.sum(0) : values.sum();
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
     sum_over(groups_.pp, loss, {Site::LossSum});
     if (options_.preference)
         loss = at::scalar_tensor(loss_of_pairs(batch, rule, values, result), at::kDouble);
     sum_over(groups_.dp, loss, {Site::LossSum});
+    if (teaches) result.divergence = loss[1].item<double>() / loss_scale;
+    if (teaches) loss = loss[0];
     result.loss = result.tokens > 0 ? loss.item<double>() / loss_scale : std::nan("");
     result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true)) / loss_scale;
     result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
@@ -311,10 +321,10 @@ at::Tensor TrainStep::log_probs(std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
     std::vector<RankChunk> chunks = alone();
     StepTrace dropped;
-    const at::Tensor log_probs_KS =
-        execute(plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
-                                   schedule_.placing),
-                chunks, {batch, {}, most_sequences(batch)}, groups_.pp, dropped);
+    const at::Tensor log_probs_KS = execute(
+        plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
+                           schedule_.placing),
+        chunks, {batch, {}, Returned::Sequences, most_sequences(batch)}, groups_.pp, dropped);
     sum_over(groups_.pp, log_probs_KS, {Site::Evaluation});
     return log_probs_KS;
 }
@@ -370,18 +380,25 @@ std::string TrainStep::doing() const {
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch, double kl) {
     if (options_.preference) return evaluate_pairs(batch, kl);
     const c10::InferenceMode no_autograd;
-    at::Tensor sums_S = at::zeros({2}, at::kDouble);  // sum of the losses, and number of tokens
+    // sum of the losses, number of tokens, and sum of the divergences
+    at::Tensor sums_S = at::zeros({3}, at::kDouble);
     std::vector<RankChunk> chunks = alone();
     StepTrace dropped;
-    const at::Tensor loss_K =
+    const at::Tensor values =
         execute(plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
                                    schedule_.placing),
-                chunks, {batch}, groups_.pp, dropped);
-    sum_over(groups_.pp, loss_K, {Site::Evaluation});  // only the last stage's losses are not 0
-    for (std::int64_t i = 0; i < loss_K.numel(); ++i) sums_S[0] += loss_K[i];
+                chunks, ruled(batch, {}), groups_.pp, dropped);
+    sum_over(groups_.pp, values, {Site::Evaluation});  // only the last stage's losses are not 0
+    const bool teaches = options_.loss.has_teacher();
+    for (std::int64_t i = 0; i < values.size(0); ++i) {
+        sums_S[0] += teaches ? values[i][0] : values[i];
+        if (teaches) sums_S[2] += values[i][1];
+    }
     for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     sum_over(groups_.dp, sums_S, {Site::Evaluation});
-    return {sums_S[0].item<double>(), std::llround(sums_S[1].item<double>())};
+    LossSum sum{sums_S[0].item<double>(), std::llround(sums_S[1].item<double>())};
+    if (teaches) sum.divergence = sums_S[2].item<double>();
+    return sum;
 }
 
 double TrainStep::replay(const Microbatch& data) {
@@ -407,10 +424,10 @@ double TrainStep::replay(const Microbatch& data) {
     }
     std::vector<RankChunk> chunks = alone();
     StepTrace dropped;
-    const at::Tensor values = execute(
-        one, chunks, {{&data, 1}, {&rule, 1}, sequences_of({&data, 1})}, groups_.pp, dropped);
+    const at::Tensor values =
+        execute(one, chunks, ruled({&data, 1}, {&rule, 1}), groups_.pp, dropped);
     sum_over(groups_.pp, values, {Site::NotFinite});
-    if (!options_.preference) return values.item<double>();
+    if (!options_.preference) return values.flatten()[0].item<double>();
     return scaled_loss(*options_.preference,
                        sums_of(*options_.preference, data, row_of(values, 0), rule.kl), rule.pairs);
 }

@@ -114,7 +114,7 @@ class TrainStep {
                          const at::Tensor& log_probs_KS, StepResult& result);
     PairSums sums_over_replicas(PairSums sums);
     LossSum evaluate_pairs(std::span<const Microbatch> batch, double kl);
-    std::int64_t sequences_of(std::span<const Microbatch> batch) const;
+    RuledBatch ruled(std::span<const Microbatch> batch, std::span<const LossRule> rules) const;
     std::vector<RankChunk> alone();
     void reduce_tied();
     void count_reduced(StepResult& result) const;

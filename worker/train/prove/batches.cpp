@@ -63,6 +63,9 @@ Microbatch preference_of(const spec::TrainSpec& spec, std::int64_t vocab, std::i
         return is_empty ? no_answers() : answers_of(spec, vocab, of, generator);
     };
     Microbatch batch = one(number);
+    for (std::int64_t i = 0;
+         !spec.data.margin_field.empty() && !is_empty && i < spec.micro_batch_size; ++i)
+        batch.margins.push_back(0.25 * static_cast<double>((number + i) % 5));
     if (!spec.preference.is_unpaired()) return batch;
     for (std::int64_t i = 0; !is_empty && i < spec.micro_batch_size; ++i)
         batch.labels.push_back((number + i) % 3 == 0 ? 0 : 1);
@@ -71,6 +74,13 @@ Microbatch preference_of(const spec::TrainSpec& spec, std::int64_t vocab, std::i
 }
 
 }  // namespace
+
+TeacherValues invented_teacher(std::int64_t rows, std::int64_t vocab, std::int64_t top_k,
+                               at::Generator& generator) {
+    const at::Tensor logits_MV = 2 * at::randn({rows, vocab}, generator, at::kDouble);
+    const auto [values_MK, ids_MK] = logits_MV.log_softmax(1).topk(std::min(top_k, vocab), 1);
+    return {ids_MK, values_MK};
+}
 
 std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t vocab, int step) {
     at::Generator generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(step) + 1);
@@ -89,6 +99,9 @@ std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t 
         if (is_empty) targets_BT.fill_(ops::kIgnored);
         Microbatch batch{ids.narrow(1, 0, length).to(at::kLong).contiguous(), targets_BT};
         if (spec.data.documents_apart) add_documents(batch, i);
+        if (spec.loss.has_teacher())
+            batch.teacher =
+                invented_teacher(targets_BT.numel(), vocab, spec.teacher.top_k, generator);
         batches.push_back(std::move(batch));
     }
     std::int64_t rows = 0;  // number of rows of the step that come before this micro-batch

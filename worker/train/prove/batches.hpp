@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <ATen/core/Generator.h>
+
 #include "common/spec/train.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 
@@ -15,5 +17,9 @@ namespace roll::train {
 // last one has no target that counts. If the job keeps documents apart, each row has three
 // segments. If the job trains on preferences, a micro-batch is one row of whole pairs or answers.
 std::vector<Microbatch> proof_batches(const spec::TrainSpec& spec, std::int64_t vocab, int step);
+
+// Returns what a teacher with random logits predicts for `rows` rows: at most `top_k` tokens each.
+TeacherValues invented_teacher(std::int64_t rows, std::int64_t vocab, std::int64_t top_k,
+                               at::Generator& generator);
 
 }  // namespace roll::train

@@ -48,6 +48,7 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
     note_number(record, "valid.loss", valid.loss);
     note_number(record, "valid.tokens", static_cast<double>(valid.tokens));
     if (valid.pairs) note_pairs(record, "valid.", *valid.pairs);
+    if (valid.divergence) note_number(record, "valid.divergence", *valid.divergence);
 }
 
 }  // namespace

@@ -168,6 +168,7 @@ void note_result(Record& record, const std::string& prefix, const StepResult& re
     note_number(record, prefix + "clip_factor", result.clip_factor);
     note_number(record, prefix + "grad_zeros", static_cast<double>(result.grad_zeros.value_or(-1)));
     if (result.pairs) note_pairs(record, prefix, *result.pairs);
+    if (result.divergence) note_number(record, prefix + "divergence", *result.divergence);
 }
 
 void note_pairs(Record& record, const std::string& prefix, const PairSums& sums) {

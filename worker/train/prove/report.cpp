@@ -10,8 +10,9 @@ namespace roll::train {
 namespace {
 
 // The quantities of a record, and their descriptions.
-constexpr std::array<std::pair<const char*, const char*>, 10> kQuantities = {
+constexpr std::array<std::pair<const char*, const char*>, 11> kQuantities = {
     {{"loss", "loss"},
+     {"divergence", "divergence from the teacher"},
      {"grad_norm", "gradient norm"},
      {"clip_factor", "clip factor"},
      {"grad_zeros", "number of zero gradients"},

@@ -48,7 +48,7 @@ Metrics::Metrics(const MetricsOptions& options) {
     }
     lines_.emplace(file, lines);
     if (options.also.csv) {
-        table_.emplace(options.valid_sets, kept, options.pair_keys, options.tasks);
+        table_.emplace(options.valid_sets, kept, options.objective_keys, options.tasks);
         std::string cells = table_->head();
         for (const OrderedJson& row : kept) cells += table_->line(row);
         csv_.emplace(options.output / "metrics.csv", cells);

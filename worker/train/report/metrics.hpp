@@ -33,7 +33,7 @@ struct MetricsOptions {
     spec::MetricsSpec also;
     std::vector<std::string> valid_sets = {};
     // keys of pair_report.hpp that the job's rows have
-    std::span<const char* const> pair_keys = {};
+    std::span<const char* const> objective_keys = {};
     std::vector<std::string> tasks = {};  // names of the tasks of train.evaluation
 };
 

@@ -47,7 +47,8 @@ std::string quoted(const std::string& name) {
 }  // namespace
 
 CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
-                   std::span<const char* const> pair_keys, const std::vector<std::string>& tasks)
+                   std::span<const char* const> objective_keys,
+                   const std::vector<std::string>& tasks)
     : columns_(std::begin(kOfEveryRun), std::end(kOfEveryRun)) {
     for (const char* const phase : kPhaseNames)
         for (const char* const over_ranks : {"/max", "/mean"})
@@ -56,7 +57,7 @@ CsvTable::CsvTable(const std::vector<std::string>& sets, const std::vector<Order
     for (const std::string& set : sets)
         for (const char* const column : kOfEverySet)
             if (!set.empty()) columns_.push_back(std::string(column) + "/" + set);
-    for (const char* const key : pair_keys) {
+    for (const char* const key : objective_keys) {
         columns_.emplace_back(key);
         columns_.push_back(std::string("valid_") + key);
         for (const std::string& set : sets)

@@ -15,10 +15,11 @@ class CsvTable {
   public:
     // `sets` are the names of the validation sets (one empty name if the only set has no name).
     // `kept` are the rows at the start of the file. Each key that has a number in these rows gets a
-    // column. Each of `pair_keys` gets columns for steps and for validations. `tasks` are the names
-    // of the tasks of train.evaluation.
+    // column. Each of `objective_keys` gets columns for steps and for validations. `tasks` are the
+    // names of the tasks of train.evaluation.
     CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
-             std::span<const char* const> pair_keys, const std::vector<std::string>& tasks = {});
+             std::span<const char* const> objective_keys,
+             const std::vector<std::string>& tasks = {});
 
     std::string head() const;
 

@@ -29,7 +29,8 @@ void put_labelled(OrderedJson& row, const std::string& prefix, const std::string
 
 }  // namespace
 
-std::span<const char* const> pair_keys(const spec::TrainSpec& spec) {
+std::span<const char* const> objective_keys(const spec::TrainSpec& spec) {
+    if (spec.loss.has_teacher()) return kTeacherKeys;
     if (spec.data.labels) return kLabelledKeys;
     if (spec.data.pairs && spec.preference.compares_scores()) return kScoredKeys;
     return spec.data.pairs ? std::span<const char* const>(kPairKeys)

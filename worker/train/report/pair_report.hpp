@@ -21,8 +21,12 @@ inline constexpr const char* kLabelledKeys[] = {
     "rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected", "kl",
     "answers"};
 
-// Returns the keys that put_pairs() writes in a job's rows; empty if the job has no preference.
-std::span<const char* const> pair_keys(const spec::TrainSpec& spec);
+// The key of the mean divergence from a teacher.
+inline constexpr const char* kTeacherKeys[] = {"teacher_kl"};
+
+// Returns the keys that the objective adds to a job's rows, without prefix and suffix: those of
+// put_pairs(), or kTeacherKeys. Empty if the objective adds none.
+std::span<const char* const> objective_keys(const spec::TrainSpec& spec);
 
 // Adds to a row of the metrics the means over the pairs or labelled answers, and the number of
 // pairs or answers. Leaves out a mean over zero answers.

@@ -19,6 +19,7 @@
 #include "worker/train/report/peak.hpp"
 #include "worker/train/report/run_report.hpp"
 #include "worker/train/report/step_report.hpp"
+#include "worker/train/report/teacher_report.hpp"
 
 namespace roll::train {
 namespace {
@@ -329,7 +330,8 @@ std::string pipeline_text(const OrderedJson& plan) {
 
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     check_spec(spec, on_gpu);
-    const spec::ModelConfig model = setup_model(spec, {}, true).config;
+    const ModelSetup setup = setup_model(spec, {}, true);
+    const spec::ModelConfig& model = setup.config;
     const spec::ParallelSpec& p = spec.parallel;
     const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.tp * p.pp));
     const JobCost job = job_cost(spec, model, on_gpu);
@@ -381,6 +383,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const double flop = flops.causal * static_cast<double>(per_step * spec.steps);
     json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
+    if (spec.loss.has_teacher()) json["teacher"] = teacher_json(spec, setup);
     return json;
 }
 
@@ -421,7 +424,8 @@ std::string plan_text(const OrderedJson& p) {
         text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
     text += recompute_text(p) + optimizer_text(p["optimizer"]) + "checkpoint  weights " +
             bytes_text(disk["weights"]) + ", optimizer " + bytes_text(disk["optimizer"]) + "\n" +
-            pipeline_text(p) + pipeline["table"].get<std::string>();
+            (p.contains("teacher") ? teacher_text(p["teacher"]) : "") + pipeline_text(p) +
+            pipeline["table"].get<std::string>();
     return text;
 }
 

@@ -11,6 +11,7 @@
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "worker/formats/peft.hpp"
+#include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -131,7 +132,7 @@ AdapterImage adapter_image(TrainStep& step, const ModelSetup& model) {
     return image;
 }
 
-std::vector<at::Tensor> joined_factors(TrainStep& step) {
+std::vector<at::Tensor> joined_factors(TrainStep& step, bool averaged) {
     const Groups& groups = step.groups();
     const Parameters& first = step.chunks().front().parameters();
     const at::ScalarType type = main_type(first);
@@ -143,7 +144,11 @@ std::vector<at::Tensor> joined_factors(TrainStep& step) {
         const auto copy = [&](std::span<const at::Tensor> to) {
             const Parameters& p = step.chunks()[parameter.chunk].parameters();
             if (p.is_shared) to[0].zero_();
-            copy_main(p, parameter.index, own_rows(p, parameter.index, to[0]));
+            const at::Tensor own = own_rows(p, parameter.index, to[0]);
+            if (!averaged)
+                copy_main(p, parameter.index, own);
+            else if (own.numel() > 0)
+                own.copy_(step.optimizers()[parameter.chunk].state().of(kEma, parameter.index));
             if (p.is_shared)
                 sum_over(groups.dp, to[0], {Site::Weights, static_cast<int>(parameter.index)});
         };

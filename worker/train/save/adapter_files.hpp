@@ -12,17 +12,18 @@
 
 namespace roll::train {
 
-// The file that stores the LoRA factors.
+// The file that stores the LoRA factors, or their averages.
 struct AdapterImage {
-    std::string path;  // path of the file, relative to the checkpoint's directory
+    std::string path;  // path of the file, relative to the checkpoint or to the averages' directory
     std::vector<tensor::TensorInfo> infos;  // sorted by name, as in the file
     std::vector<std::size_t> factors;       // for each of `infos`: the index in joined_factors()
 };
 AdapterImage adapter_image(TrainStep& step, const ModelSetup& model);
 
-// On the first rank of the first replica, returns the factors of the whole model. The other ranks
-// send their parts to this rank and get no tensors. All ranks must call this function.
-std::vector<at::Tensor> joined_factors(TrainStep& step);
+// On the first rank of the first replica, returns the factors of the whole model or, if `averaged`,
+// their averages. The other ranks send their parts to this rank and get no tensors. All ranks must
+// call this function.
+std::vector<at::Tensor> joined_factors(TrainStep& step, bool averaged);
 
 // Writes adapter_config.json, which names the model's directory.
 Result<void> write_adapter_config(const std::filesystem::path& directory, const ModelSetup& model);

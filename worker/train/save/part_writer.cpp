@@ -5,7 +5,10 @@
 
 #include <ATen/ATen.h>
 
+#include "common/files.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/save/adapter_files.hpp"
 
@@ -37,6 +40,7 @@ Result<std::string> write_files(const fs::path& staged, int rank, const checkpoi
                                 checkpoint::OptimizerIndex boxes, checkpoint::BytePipe& pipe) {
     checkpoint::Part part{name, {}, std::move(boxes)};
     for (const StreamedFile& file : files) {
+        ROLL_TRY_VOID(make_directories((staged / file.path).parent_path()));
         auto entry = write_streamed(staged, file, pipe);
         if (!entry) {
             pipe.stop();
@@ -62,6 +66,9 @@ PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, const formats::
         AdapterImage image = adapter_image(step, model);
         factors_ = std::move(image.factors);
         files_.push_back(need(safetensors_stream(image.path, image.infos)));
+        if (has_averaged_adapter())
+            files_.push_back(need(safetensors_stream(
+                std::string(checkpoint::kAveragedAdapter) + "/" + image.path, image.infos)));
     }
     if (!plan_.states.empty()) {
         std::vector<tensor::TensorInfo> infos;
@@ -103,7 +110,8 @@ void PartWriter::produce() {
         if (weights.own || gathers) send_weights(weights, weights.own ? &*file : nullptr);
         if (weights.own) ++file;
     }
-    if (model_.config.lora.is_set()) send_adapter();
+    if (model_.config.lora.is_set()) send_adapter(rank_ == 0 ? &*file++ : nullptr, false);
+    if (has_averaged_adapter()) send_adapter(rank_ == 0 ? &*file++ : nullptr, true);
     for (const Content& content : plan_.states) send_state(content);
 }
 
@@ -180,12 +188,21 @@ void PartWriter::send_state(const Content& content) {
          });
 }
 
-void PartWriter::send_adapter() {
-    const std::vector<at::Tensor> factors = joined_factors(step_);
-    if (rank_ != 0) return;
+// Returns true if the job trains an adapter and its average.
+bool PartWriter::has_averaged_adapter() const {
+    const std::vector<StateTensors>& kinds = step_.optimizers().front().state().kinds;
+    return model_.config.lora.is_set() &&
+           std::ranges::any_of(kinds, [](const auto& kind) { return kind.ending == kEma; });
+}
+
+// Passes the adapter, or its average, to the writing thread of the first rank. The other ranks send
+// their parts to the first rank; their `file` is null.
+void PartWriter::send_adapter(const StreamedFile* file, bool averaged) {
+    const std::vector<at::Tensor> factors = joined_factors(step_, averaged);
+    if (file == nullptr) return;
     for (const std::size_t i : factors_) {
         const at::Tensor flat = factors[i].flatten();
-        send(files_.front(), flat.scalar_type(), flat.numel(),
+        send(*file, flat.scalar_type(), flat.numel(),
              [&](const at::Tensor& to, std::int64_t begin) {
                  to.copy_(flat.narrow(0, begin, to.numel()));
              });

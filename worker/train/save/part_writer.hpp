@@ -50,7 +50,8 @@ class PartWriter {
               const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy);
     void send_weights(const WeightFile& weights, const StreamedFile* file);
     void send_state(const Content& content);
-    void send_adapter();
+    bool has_averaged_adapter() const;
+    void send_adapter(const StreamedFile* file, bool averaged);
 
     TrainStep& step_;
     const ModelSetup& model_;

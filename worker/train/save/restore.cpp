@@ -1,6 +1,7 @@
 #include "worker/train/save/restore.hpp"
 
 #include "common/files.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/train/model/load_weights.hpp"
 #include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/process/failure.hpp"
@@ -35,6 +36,9 @@ Result<void> write_head_files(const fs::path& directory, const ModelSetup& model
     ROLL_TRY_VOID(make_directories(directory / "roll"));
     ROLL_TRY_VOID(model.config.lora.is_set() ? write_adapter_config(directory, model)
                                              : write_model_config(directory, model, layout));
+    // The ranks have written the averaged adapter before, if the job has one.
+    if (const fs::path averaged = directory / checkpoint::kAveragedAdapter; path_exists(averaged))
+        ROLL_TRY_VOID(write_adapter_config(averaged, model));
     for (const auto& [name, content] : model.companions)
         ROLL_TRY_VOID(write_file_atomically(directory / name, content));
     ROLL_TRY_VOID(write_file_atomically(directory / checkpoint::kJobFile, job));

@@ -40,7 +40,9 @@ class PairBatches : public testing::Test {
         options.rules.completions = true;
         options.rules.pairs = spec_.data.pairs;
         options.rules.labels = spec_.data.labels;
+        options.rules.margin_field = spec_.data.margin_field;
         options.rules.end_token = '.';
+        options.skip_bad_lines = true;
         const auto made =
             data::prepare(path, bytes_, options, [](const data::PrepareProgress&) { return true; });
         std::vector<data::NamedTokens> files;
@@ -101,6 +103,25 @@ TEST_F(PairBatches, OfARewardModelEndAtTheLastTokenThatIsNoPadding) {
     const auto whole = valid_batches(windows_, spec_, {.vocab = 256}, 0);
     EXPECT_EQ(whole[0].segments, (Row{0, 4, 7, 11}));
     EXPECT_EQ(numbers(whole[0].tokens_BT).at(3), '.');
+}
+
+TEST_F(PairBatches, HaveTheMarginsOfTheirLines) {
+    spec_.preference = spec::preference_spec("reward");
+    spec_.data.margin_field = "by";
+    write(R"({"prompt": "p", "chosen": "ab", "rejected": "c", "by": 0.75})"
+          "\n"
+          R"({"prompt": "p", "chosen": "a", "rejected": "b"})"
+          "\n"
+          R"({"prompt": "q", "chosen": "d", "rejected": "efghij", "by": -2})"
+          "\n");
+    ASSERT_EQ(windows_.size(), 2);  // the line without a margin is bad
+    const auto batch = valid_batches(windows_, spec_, {.vocab = 256, .pad = '.'}, 0);
+    EXPECT_EQ(batch[0].margins, (std::vector<double>{0.75, -2}));
+    EXPECT_EQ(batch[0].segments, (Row{0, 3, 5, 7}));
+    EXPECT_EQ(numbers(batch[0].tokens_BT), (Row{'p', 'a', 'b',  //
+                                                'p', 'c',       //
+                                                'q', 'd',       //
+                                                'q', 'e', 'f', 'g', 'h'}));
 }
 
 TEST_F(PairBatches, OfTwoReplicasShareThePairsAndMayHaveNone) {

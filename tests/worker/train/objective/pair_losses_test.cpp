@@ -37,8 +37,10 @@ const PairScale kScale = {1.0 / 3, 1.0 / 15};
 const std::vector<std::uint8_t> kLabels = {1, 0, 0, 1, 1, 0};  // the last sequence has none
 constexpr double kDivergence = 0.7;
 
+const std::vector<double> kMargins = {0.5, -1, 2};
+
 PairBatch batch_of(const std::vector<double>& log_probs) {
-    return {log_probs, kReferences, kTokens, kLabels, kDivergence};
+    return {log_probs, kReferences, kTokens, kLabels, kDivergence, kMargins};
 }
 
 TEST(Preference, CoefficientsAreTheDerivativesOfTheLoss) {

@@ -353,6 +353,72 @@ TEST(CrossEntropy, LabelSmoothingAndZLossAreAutograds) {
         }
 }
 
+// Returns what a teacher of random logits predicts at a temperature.
+TeacherRows random_teacher(std::int64_t rows, std::int64_t vocab, std::int64_t k, double weight,
+                           double temperature) {
+    const auto [log_probs, ids] =
+        (2 * random({rows, vocab}) / temperature).log_softmax(1).topk(k, 1);
+    return {ids, log_probs, weight, temperature, at::zeros({rows}, at::kDouble)};
+}
+
+// The formula of teacher.hpp, with the rest as one more class.
+at::Tensor divergence_formula(const at::Tensor& logits, const TeacherRows& teacher) {
+    const at::Tensor log_p = (logits / teacher.temperature).log_softmax(1);
+    const at::Tensor p = log_p.exp().gather(1, teacher.ids_MK), q = teacher.log_probs_MK.exp();
+    const at::Tensor known = (q * (teacher.log_probs_MK - p.log())).sum(1);
+    if (teacher.ids_MK.size(1) == logits.size(1)) return known;
+    const at::Tensor other = at::ones_like(logits).scatter(1, teacher.ids_MK, 0);
+    const at::Tensor p_rest = (log_p.exp() * other).sum(1), q_rest = 1 - q.sum(1);
+    return known + q_rest * (q_rest.log() - p_rest.log());
+}
+
+TEST(CrossEntropy, ATeachersDivergenceIsAutograds) {
+    for (const std::int64_t k : {1, 4, 11})
+        for (const auto& [weight, temperature, soft_cap] :
+             {std::tuple(0.3, 1.0, 0.0), std::tuple(1.0, 2.5, 1.5), std::tuple(0.6, 0.5, 0.0)}) {
+            const at::Tensor x = 2 * random({41, 5}), w = random({11, 5});
+            at::Tensor targets = at::randint(11, {41});
+            targets.index_put_({at::tensor({3, 40})}, at::tensor(kIgnored));
+            const TeacherRows teacher = random_teacher(41, 11, k, weight, temperature);
+            const at::Tensor xa = leaf(x), wa = leaf(w);
+            at::Tensor logits = xa.matmul(wa.t());
+            if (soft_cap > 0) logits = soft_cap * (logits / soft_cap).tanh();
+            const at::Tensor divergence =
+                (divergence_formula(logits, teacher) * targets.ne(kIgnored)).sum();
+            const at::Tensor loss_a =
+                0.7 * ((1 - weight) * at::cross_entropy_loss(logits, targets, {},
+                                                             at::Reduction::Sum, kIgnored, 0.1) +
+                       weight * temperature * temperature * divergence);
+            loss_a.backward();
+            const at::Tensor dw = at::zeros_like(w);
+            CrossEntropySaved saved;
+            const Head head{w, soft_cap, {}, LossTerms{0.1, 0}, teacher};
+            const at::Tensor loss =
+                linear_cross_entropy(x, head, targets, 0.7, {dw, Sum::Add}, saved);
+            EXPECT_NEAR(loss.item<double>(), loss_a.item<double>(), 1e-12 * loss_a.item<double>());
+            EXPECT_NEAR(teacher.divergence_M.sum().item<double>(), divergence.item<double>(),
+                        1e-12 * divergence.item<double>());
+            expect_close(saved.dx_MC, xa.grad(), "dx");
+            expect_close(dw, wa.grad(), "dw");
+        }
+}
+
+TEST(CrossEntropy, AModelThatPredictsAsItsTeacherHasNoDivergenceAndNoGradient) {
+    const at::Tensor x = 2 * random({41, 5}), w = random({11, 5}), targets = at::randint(11, {41});
+    for (const std::int64_t k : {1, 4, 11}) {
+        const TopTokens best = linear_top_tokens(x, {w}, k, 2);
+        const auto [value, id] = (x.matmul(w.t()) / 2).log_softmax(1).topk(k, 1);
+        EXPECT_TRUE(best.ids_MK.equal(id));
+        expect_close(best.log_probs_MK, value, "log-probabilities");
+        const TeacherRows teacher{best.ids_MK, best.log_probs_MK, 1, 2,
+                                  at::zeros({41}, at::kDouble)};
+        CrossEntropySaved saved;
+        const Head head{w, 0, {}, {}, teacher};
+        EXPECT_NEAR(linear_cross_entropy(x, head, targets, 1, {}, saved).item<double>(), 0, 1e-12);
+        EXPECT_LT(saved.dx_MC.abs().max().item<double>(), 1e-12);
+    }
+}
+
 TEST(CrossEntropy, BackwardIsAutograds) {
     for (const std::int64_t vocab : {1, 11, 500'009}) {  // the last size takes several blocks
         const at::Tensor x = random({41, 5}), w = random({vocab, 5});

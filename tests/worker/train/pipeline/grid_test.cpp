@@ -96,6 +96,12 @@ plan::Recomputed recomputed(const Row& row) {
                                chunk_layers(stage_chunks(model_of(row), stage_split(parallel))));
 }
 
+// Returns the loss of a row's batch. Batches of several lengths learn from a teacher.
+spec::TokenLossSpec loss_of(const Row& row) {
+    if (value(row, Batch) < 2) return {};
+    return {.teacher_weight = 0.6, .temperature = 1.5};
+}
+
 int ranks(const Row& row) { return value(row, Dp) * value(row, Tp) * value(row, Pp); }
 
 std::vector<spec::Problem> problems(const Row& row) {
@@ -112,7 +118,7 @@ std::string name(const Row& row) {
     constexpr const char* kNames[] = {"tp", "pp", "vpp", "zero", "dp"};
     constexpr const char* kSplits[] = {"even", "uneven", "accounted"};
     constexpr const char* kFamilies[] = {"Llama", "tied Llama", "q/k norms", "tied Gemma"};
-    constexpr const char* kBatches[] = {"plain", "packed", "lengths"};
+    constexpr const char* kBatches[] = {"plain", "packed", "lengths with a teacher"};
     constexpr const char* kAgain[kKinds] = {"nothing",        "attention", "mlp",
                                             "attention+mlp",  "all",       "all in units of 3",
                                             "the first layer"};
@@ -157,6 +163,7 @@ Named train_cell(const Row& row, std::uint64_t seed, at::ScalarType dtype = at::
                   .dtype = dtype,
                   .split = stage_split(parallel),
                   .data = static_cast<Data>(value(row, Batch)),
+                  .loss = loss_of(row),
                   .recompute = recomputed(row)});
 }
 
@@ -248,7 +255,8 @@ TEST(Grid, EveryCellTrainsAsOneRankDoes) {
         Named reference = train({.config = model_of(alone[keys[i]]),
                                  .schedule = plan::gpipe(1, 1, keys[i].back()),
                                  .steps = 5,
-                                 .data = static_cast<Data>(value(alone[keys[i]], Batch))});
+                                 .data = static_cast<Data>(value(alone[keys[i]], Batch)),
+                                 .loss = loss_of(alone[keys[i]])});
         const std::lock_guard lock(mutex);
         references[keys[i]] = std::move(reference);
     });

@@ -1,6 +1,6 @@
-// Tests label smoothing, z-loss and NEFTune's noise: every layout trains as one rank does, in
-// float64 to 1e-12 as layout_test.cpp does, and the noise is uniform, of its size, and the same for
-// the same sequence.
+// Tests label smoothing, z-loss, NEFTune's noise and distillation: every layout trains as one rank
+// does, in float64 to 1e-12 as layout_test.cpp does, and the noise is uniform, of its size, and the
+// same for the same sequence.
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -12,8 +12,12 @@ namespace {
 
 constexpr spec::TokenLossSpec kAll{.label_smoothing = 0.1, .z_loss = 0.02, .neftune_alpha = 5};
 
+// The loss with a teacher, of whose probabilities 5 are known
+constexpr spec::TokenLossSpec kTaught{
+    .label_smoothing = 0.1, .teacher_weight = 0.7, .temperature = 2};
+
 Named train_with(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
-                 const spec::TokenLossSpec& loss, const Cell& cell = {}) {
+                 const spec::TokenLossSpec& loss, const Cell& cell = {}, bool packs = false) {
     static std::uint64_t seed = 2000;
     return train(World{.config = config,
                        .schedule = schedule,
@@ -23,22 +27,30 @@ Named train_with(const spec::ModelConfig& config, const plan::PipelineSchedule& 
                        .steps = 2,
                        .sequence = cell.sequence,
                        .zero = cell.zero,
+                       .clip = config.lora.is_set() ? 0 : kClip,
+                       .data = packs ? Data::Packed : Data::Plain,
                        .loss = loss});
 }
 
 TEST(TokenLoss, EveryLayoutTrainsAsOneRankDoes) {
     const int m = kMicrobatches;
-    const spec::ModelConfig config = split_model(/*tied=*/true);
-    const Named reference = train_with(config, plan::gpipe(1, 1, m), kAll);
-    const double errors[] = {
-        worst(train_with(config, plan::one_forward_one_backward(1, m / 2), kAll, {.dp = 2}),
-              reference),
-        worst(train_with(config, plan::interleaved(2, 2, m / 2), kAll, {.dp = 2, .zero = 2}),
-              reference),
-        worst(train_with(config, plan::gpipe(1, 1, m), kAll, {.tp = 4}), reference),
-        worst(train_with(config, plan::zero_bubble_h1(2, m), kAll, {.tp = 2, .sequence = true}),
-              reference)};
-    std::printf("worst %.1e\n", *std::ranges::max_element(errors));
+    for (const auto& [loss, adapts] :
+         {std::pair(kAll, false), std::pair(kTaught, false), std::pair(kTaught, true)}) {
+        spec::ModelConfig config = split_model(/*tied=*/true);
+        if (adapts) config.lora = spec::lora_spec({{"r", 3}, {"alpha", 12}});
+        const auto run = [&](const plan::PipelineSchedule& schedule, const Cell& cell) {
+            return train_with(config, schedule, loss, cell, adapts);
+        };
+        const Named reference = run(plan::gpipe(1, 1, m), {});
+        const double errors[] = {
+            worst(run(plan::one_forward_one_backward(1, m / 2), {.dp = 2}), reference),
+            worst(run(plan::interleaved(2, 2, m / 2), {.dp = 2, .zero = 2}), reference),
+            worst(run(plan::gpipe(1, 1, m / 2), {.dp = 2, .zero = 3}), reference),
+            worst(run(plan::gpipe(1, 1, m), {.tp = 4}), reference),
+            worst(run(plan::zero_bubble_h1(2, m), {.tp = 2, .sequence = true}), reference)};
+        std::printf("%s%s: worst %.1e\n", loss.has_teacher() ? "teacher" : "terms",
+                    adapts ? ", LoRA" : "", *std::ranges::max_element(errors));
+    }
 }
 
 TEST(TokenLoss, EachOptionChangesTheLossOfTrainingButNotThatOfAnEvaluation) {
@@ -51,12 +63,23 @@ TEST(TokenLoss, EachOptionChangesTheLossOfTrainingButNotThatOfAnEvaluation) {
     EXPECT_GT(std::abs(loss({.label_smoothing = 0.1}) - plain), 1e-4);
     EXPECT_GT(loss({.z_loss = 0.02}) - plain, 0.1);
     EXPECT_GT(std::abs(loss({.neftune_alpha = 5}) - plain), 1e-5);
+    EXPECT_GT(std::abs(loss({.teacher_weight = 0.5}) - plain), 1e-2);
     Chunk chunk(config, whole_chunk(config), {.dtype = at::kDouble});
     const Microbatch data = tiny_batch(0, 1)[0];
     const LossRule rule{.scale = 1, .tokens = kAll, .seed = 7};
     const at::Tensor before = chunk.evaluate(data, {});
     chunk.forward(0, data, {}, rule, [](int) {});
     EXPECT_TRUE(chunk.evaluate(data, {}).equal(before));
+}
+
+TEST(TokenLoss, AnEvaluationReportsTheDivergenceAtTheTemperature) {
+    const Named seen = train_with(tiny_model(false), plan::gpipe(1, 1, kMicrobatches),
+                                  {.teacher_weight = 1, .temperature = 3});
+    // With the weight 1, the loss of a step is 3^2 times the divergence.
+    for (const std::string step : {"0.", "1."})
+        EXPECT_NEAR(seen.at(step + "loss").item<double>(),
+                    9 * seen.at(step + "divergence").item<double>(), 1e-12);
+    EXPECT_GT(seen.at("valid.divergence").item<double>(), 0);
 }
 
 // Returns what the first stage adds to the output of the embedding.

@@ -1,6 +1,9 @@
 #include "tests/worker/train/pipeline/world.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include "worker/plan/pipeline_check.hpp"
+#include "worker/train/prove/batches.hpp"
 
 namespace roll::train {
 namespace {
@@ -52,9 +55,15 @@ std::vector<Microbatch> make_batch(const World& world, int step) {
         if (world.preference) continue;
         if (world.data == Data::Packed) data.segments = {0, 3, 4, 11, 13, 18};
         const bool is_short = world.data == Data::Lengths && (&data - batch.data()) % 2 == 1;
-        if (!is_short) continue;
-        data.tokens_BT = data.tokens_BT.narrow(1, 4, 7).contiguous();
-        data.targets_BT = data.targets_BT.narrow(1, 4, 7).contiguous();
+        if (is_short) {
+            data.tokens_BT = data.tokens_BT.narrow(1, 4, 7).contiguous();
+            data.targets_BT = data.targets_BT.narrow(1, 4, 7).contiguous();
+        }
+        if (world.loss.has_teacher()) {
+            at::Generator generator =
+                at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 * step + number));
+            data.teacher = invented_teacher(data.tokens_BT.numel(), vocab, /*top_k=*/5, generator);
+        }
     }
     return batch;
 }

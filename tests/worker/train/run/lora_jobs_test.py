@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """train.lora: a job trains an adapter, which PEFT reads, continues bitwise, and saves no weight of the base."""
+import array
 import json
 import os
 import subprocess
 import unittest
 
-from ranks import CONVERT, ORACLE, RankCase
+from ranks import CONVERT, ORACLE, RankCase, tensors_of
 
 LORA = {'r': 4, 'alpha': 8}
 VARIANTS = {**LORA, 'dora': True, 'dropout': 0.2, 'lr_ratio': 4, 'modules_to_save': ['lm_head']}
@@ -116,6 +117,49 @@ class LoraTest(RankCase):
         self.refused(self.lora(6), 2, 'train.lora: base_adapters is null', checkpoints=upon.published)
         self.refused(self.lora(3, model={'from': merged[1], 'adapters': below}), 2,
                      f'{first} is an adapter of {self.base}, not of model.from {merged[1]}')
+
+    def test_the_average_of_an_adapter_is_an_adapter(self):
+        """In fp64. With two shards of two stages, two replicas that share states, and weights trained whole."""
+        changes = {'train__precision': 'fp64', 'train__ema': {'decay': 0.75}, 'checkpoint__every': 1,
+                   'checkpoint__keep': 9}
+        one = self.run_whole(1, 1, self.lora(3, {**LORA, 'modules_to_save': ['lm_head']}, **changes))
+        tensors = lambda run, step, *folder: {name: array.array('d', data) for name, (_, data) in tensors_of(
+            os.path.join(dict(run.published)[step], *folder, FILES[0])).items()}
+        averages = {step: tensors(one, step, 'roll', 'ema') for step in (1, 2, 3)}
+        for step in (2, 3):
+            weights = tensors(one, step)
+            self.expect_close_tensors(averages[step], {name: array.array('d', (
+                old + 0.25 * (weights[name][i] - old) for i, old in enumerate(values)))
+                for name, values in averages[step - 1].items()})
+        self.assertIn('lm_head', ' '.join(averages[3]))
+        for job, slots, parallel in ((2, 4, {'dp': 1, 'tp': 2, 'pp': 2}), (3, 2, {'dp': 2, 'zero': 1})):
+            other = self.run_whole(job, 1, self.lora(3, {**LORA, 'modules_to_save': ['lm_head']}, **changes, dp=1,
+                                                     resources={'nodes': 1, 'slots_per_node': slots},
+                                                     parallel=parallel))
+            self.expect_close_tensors(tensors(other, 3, 'roll', 'ema'), averages[3])
+        plain = self.run_whole(4, 1, self.lora(1))
+        done = subprocess.run([CONVERT, 'convert', plain.published[-1][1], os.path.join(self.top, 'x'), '--state',
+                               'ema'], capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('has no average of the weights', done.stderr)
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with PEFT')
+    def test_peft_reads_the_average_of_an_adapter_and_merges_it_alike(self):
+        run = self.run_whole(1, 1, self.lora(6, train__ema={'decay': 0.5}))
+        checkpoint = run.published[-1][1]
+        averaged = os.path.join(checkpoint, 'roll', 'ema')
+        adapter, merged = (os.path.join(self.top, name) for name in ('adapter', 'merged'))
+        for words in (('convert', checkpoint, adapter, '--to', 'peft', '--state', 'ema'),
+                      ('merge', self.base, averaged, merged, '--to', 'hf')):
+            subprocess.run([CONVERT, *words], check=True, capture_output=True)
+        found = json.loads(self.oracle('lora_adapter.py', self.base, averaged, adapter, merged))
+        print(found)
+        self.assertEqual(found['adapter'], 0)
+        self.assertGreater(found['base'], 1e-5)
+        self.assertLess(found['merged'], 1e-6)
+        with open(os.path.join(averaged, FILES[0]), 'rb') as file, \
+                open(os.path.join(checkpoint, FILES[0]), 'rb') as last:
+            self.assertNotEqual(file.read(), last.read())
 
     @unittest.skipUnless(ORACLE, 'needs a Python with PEFT')
     def test_peft_reads_the_adapter_and_merges_it_alike(self):

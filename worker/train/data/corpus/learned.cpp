@@ -15,12 +15,13 @@ bool has_target(const Tokens& document, const LearnRules& rules) {
     return rules.completions ? has_target(document) : document.size() > 1;
 }
 
-LearnedDocuments count_pairs(const Corpus& corpus, std::int64_t seq_length) {
-    const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
+LearnedDocuments count_pairs(const Corpus& corpus, const LearnRules& rules) {
+    const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
+    const std::size_t margin = rules.margins ? kMarginTokens : 0;
     LearnedDocuments counts;
     for (const CorpusFile& file : corpus.files()) {
         for_pairs(file, 0, file.train.size(), [&](const Window& window, std::size_t second) {
-            const Tokens tokens = window.tokens();
+            const Tokens tokens = window.tokens().first(window.size - margin);
             const std::size_t first = second - window.begin;
             const Tokens answers[] = {tokens.first(first), tokens.subspan(first)};
             bool cut = false, unlearned = false;
@@ -40,7 +41,7 @@ LearnedDocuments count_pairs(const Corpus& corpus, std::int64_t seq_length) {
 }  // namespace
 
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
-    if (corpus.cut() == Cut::BetweenPairs) return count_pairs(corpus, rules.seq_length);
+    if (corpus.cut() == Cut::BetweenPairs) return count_pairs(corpus, rules);
     // If windows begin at documents, a document that is longer than a window is truncated.
     // Otherwise, the next window has the rest of the document.
     const bool cuts = corpus.cut() == Cut::BetweenDocuments;

@@ -11,6 +11,7 @@ namespace roll::data {
 struct LearnRules {
     std::int64_t seq_length = 0;
     bool completions = false;  // true: negative tokens are context only (tokens.hpp)
+    bool margins = false;      // true: each pair ends with a margin
 };
 
 // Counts of documents in the training part of a corpus. A target is a token that follows another

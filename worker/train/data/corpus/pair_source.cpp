@@ -1,6 +1,7 @@
 #include "worker/train/data/corpus/pair_source.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "worker/chat/json_value.hpp"
@@ -214,6 +215,17 @@ void only_read_first(std::vector<std::uint32_t>& tokens, std::size_t count) {
         tokens[i] = static_cast<std::uint32_t>(only_read(tokens[i]));
 }
 
+Result<float> margin_of(const Value& record, const std::string& name) {
+    const Value margin = field(record, name);
+    if (margin.is(Kind::Int) || margin.is(Kind::Float)) {
+        const auto number = static_cast<float>(chat::real(margin, "a margin"));
+        if (std::isfinite(number)) return number;
+    }
+    return no_pair(record.dict->find(name) == nullptr
+                       ? "has no field \"" + name + "\", which data.margin_field names"
+                       : "its field \"" + name + "\" is " + quoted(margin) + "; allowed: a number");
+}
+
 Result<AnswerPair> encoded_pair(const Value& record, const PairRules& rules, chat::Arena& arena) {
     ROLL_TRY_VOID(check_answers(record));
     const bool plain = field(record, "chosen").is(Kind::String) && !is_alpaca(record, rules);
@@ -224,6 +236,9 @@ Result<AnswerPair> encoded_pair(const Value& record, const PairRules& rules, cha
         return rules.tokenizer.encode(text, {.add_special = plain && rules.add_special});
     };
     AnswerPair pair{encoded(texts->chosen), encoded(texts->rejected), texts->conversation};
+    if (!rules.margin_field.empty()) {
+        ROLL_TRY(pair.margin, margin_of(record, rules.margin_field));
+    }
     if (pair.chosen == pair.rejected)
         return no_pair("its fields \"chosen\" and \"rejected\" have the same tokens");
     const std::vector<std::uint32_t> prompt = encoded(texts->prompt);

@@ -30,6 +30,7 @@ namespace roll::data {
 struct AnswerPair {
     std::vector<std::uint32_t> chosen, rejected;
     bool conversation = false;  // true: a chat template has written the text
+    float margin = 0;           // the pair's margin, if the rules name its field
 };
 
 // The tokens of the prompt with one answer, stored as in AnswerPair, and the label of the answer.
@@ -47,7 +48,8 @@ struct PairRules {
     const std::string& prompt_field;
     const std::string& completion_field;  // field of a single answer
     const std::string& label_field;
-    const chat::Names& names;  // names of the fields of ShareGPT's and Alpaca's forms
+    const std::string& margin_field;  // field of a pair's margin; empty: pairs have none
+    const chat::Names& names;         // names of the fields of ShareGPT's and Alpaca's forms
     const chat::RenderOptions& render;
     bool add_special;  // add the tokenizer's special tokens around texts
 };

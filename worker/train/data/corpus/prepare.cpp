@@ -96,6 +96,8 @@ Json rules_of(const PrepareOptions& options) {
     if (options.rules.has_answers()) {
         key["preference"] = {{"rules", kPreferenceRules}};
         if (options.rules.labels) key["preference"]["label"] = options.rules.label_field;
+        if (!options.rules.margin_field.empty())
+            key["preference"]["margin"] = options.rules.margin_field;
         if (options.rules.chat) key["preference"]["template"] = options.rules.chat->identity;
         if (!options.rules.names.empty())
             key["preference"]["names"] = {options.rules.names.columns, options.rules.names.tags};

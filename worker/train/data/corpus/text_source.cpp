@@ -175,13 +175,24 @@ Result<void> TextSource::encode_answers(std::string_view line, Encoded& encoded)
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
                     "is a line of " + mib(line.size()) + ", longer than 1 GiB");
-    const PairRules rules{*tokenizer_,         rules_.chat.get(),       rules_.no_chat,
-                          rules_.prompt_field, rules_.completion_field, rules_.label_field,
-                          rules_.names,        rules_.render,           rules_.add_special};
+    const PairRules rules{*tokenizer_,
+                          rules_.chat.get(),
+                          rules_.no_chat,
+                          rules_.prompt_field,
+                          rules_.completion_field,
+                          rules_.label_field,
+                          rules_.margin_field,
+                          rules_.names,
+                          rules_.render,
+                          rules_.add_special};
     if (rules_.pairs) {
         ROLL_TRY(const AnswerPair pair, read_pair(line, rules));
         add_answer(pair.chosen, pair.conversation, encoded);
         add_answer(pair.rejected, pair.conversation, encoded);
+        if (rules_.margin_field.empty()) return {};
+        for (const std::int32_t token : margin_tokens(pair.margin))
+            encoded.ids.push_back(static_cast<std::uint32_t>(token));
+        encoded.document_ends.back() = encoded.ids.size();
         return {};
     }
     ROLL_TRY(const std::vector<LabelledAnswer> answers, read_labelled(line, rules));

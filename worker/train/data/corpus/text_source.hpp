@@ -27,6 +27,7 @@ struct EncodeRules {
     // true: a line has two answers to a prompt and gives two documents (pair_source.hpp); `form` is
     // unset
     bool pairs = false;
+    std::string margin_field = {};  // key of a pair's margin; empty: pairs have none
     // true: a line has one answer with a label, or two answers. Each answer gives two documents:
     // the answer with its prompt, and the label (sampler.hpp)
     bool labels = false;

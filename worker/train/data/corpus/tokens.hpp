@@ -2,6 +2,9 @@
 // must outlive the view.
 #pragma once
 
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,6 +29,18 @@ constexpr std::size_t size_of(TokenType type) {
 // Returns ~id, the number that stands for a context-only token (part of a prompt, without loss) in
 // a dataset of prompts and completions. This number is negative. The function is its own inverse.
 constexpr std::int64_t only_read(std::int64_t id) { return ~id; }
+
+// Return the margin of a pair as two tokens, and the margin of two such tokens. They follow the
+// rejected answer. Both are negative, so no target counts them: the sign, and the bits of the
+// absolute value, which are ~bits because the bits are not negative.
+inline constexpr std::size_t kMarginTokens = 2;
+inline std::array<std::int32_t, kMarginTokens> margin_tokens(float margin) {
+    return {std::signbit(margin) ? -2 : -1, ~std::bit_cast<std::int32_t>(std::abs(margin))};
+}
+inline float margin_of(std::int64_t sign, std::int64_t bits) {
+    const auto size = std::bit_cast<float>(~static_cast<std::int32_t>(bits));
+    return sign == -2 ? -size : size;
+}
 
 class Tokens {
   public:
