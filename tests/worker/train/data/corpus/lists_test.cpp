@@ -42,7 +42,8 @@ class Lists : public testing::Test {
 };
 
 TEST_F(Lists, HaveTheTokensOfTheSameLines) {
-    const std::vector<std::string> texts = {"a ] } , b", "say \"x\\\" \\", "[", "two\nlines", "é"};
+    const std::vector<std::string> texts = {"a ] } , b",    "say \"x\\\" \\", "[",
+                                            "odd \" ] , {", "two\nlines",     "é"};
     Json list = Json::array();
     std::string lines;
     for (std::size_t i = 0; i < 400; ++i) {
