@@ -139,11 +139,7 @@ Result<int> run_version(const Context& context);
 // checkpoint. If the job has no checkpoint, uses the directory of the model that the job exported.
 // Fails with NotFound if the job has neither.
 Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
-
-// Replaces selectors in `after` ("ok:last", "any:NAME") and `into` ("last", "NAME") of a job
-// document by numbers of jobs. A selector must select one job. In `after`, a task of an array means
-// the whole array; in `into`, a job of a group means its group. Connects to rolld only if there is
-// a selector.
+// Replaces selectors in `after` ("ok:last") and `into` ("last") of a job document by job numbers.
 Result<void> replace_selectors(const Context& context, Json& document);
 
 // Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the
