@@ -3,7 +3,8 @@
 
     tests/bench/queue.py [--bin build/release/bin] [--peers DIR] [PART...]
 
-Parts: submit process dispatch drain large guests workers long (all without an argument). DIR: where `pip install --target DIR
+Parts: submit process dispatch drain large guests workers long (all without an argument).
+DIR: where `pip install --target DIR
 hyperqueue` put HyperQueue; Slurm is the test cluster of tests/e2e (root). Prints; judges nothing.
 
 A drain takes from the first submit until no job is open. Each job has one folder made. ext4 gives no inode out again
@@ -268,7 +269,7 @@ def long(options):
 
 
 class Guests:
-    """roll-web beside a rolld, with a dashboard open on the page of jobs, and /metrics read every 5 s. With `half_open`,
+    """roll-web beside a rolld, with a dashboard open, and /metrics read every 5 s. With `half_open`,
     also with so many clients that began a request and never end it."""
 
     def __init__(self, cluster, half_open):

@@ -117,7 +117,7 @@ const std::set<std::string> kTestedBelow{
     "lora_dropout",          "lora_target",       "loraplus_lr_ratio",
     "additional_target",     "use_rslora",        "use_dora",
     "quantization_method",   "quantization_type", "bnb_4bit_quant_type",
-    "metric_for_best_model", "greater_is_better"};
+    "metric_for_best_model", "greater_is_better", "max_samples"};
 
 TEST_F(ForeignFile, EachHonouredKeyChangesTheJobFile) {
     const Json unchanged = job(config());

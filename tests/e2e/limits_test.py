@@ -64,6 +64,20 @@ class Limits(RollTest):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn('the working directory cannot be read: No such file or directory', done.stderr)
 
+    def test_a_job_waits_for_one_that_is_selected(self):
+        self.up()
+        array = self.submit('--hold', '--name', 'parts', '--array', '1-3', '--', 'true')
+        after = self.submit('--name', 'sum', '--after', 'ok:last', '--', 'true')
+        named = self.submit('--after', 'any:sum', '--', 'true')
+        self.assertEqual([self.show(job)['after'] for job in (after, named)], [[f'ok:{array}'], [f'any:{after}']])
+        for words, status, says in ((('--after', 'ok:nobody'), 3, 'no job is named nobody'),
+                                    (('--after', 'ok:parts'), 2, 'parts matches 3 jobs'),
+                                    (('--after', 'done:last'), 2, 'allowed: ok:ID'),
+                                    (('--into', 'last'), 2, f'job {named} is not a job group and is not in one')):
+            refused = self.ctl('submit', *words, '--', 'true', check=False)
+            self.assertEqual((refused.returncode, refused.stdout), (status, ''))
+            self.assertIn(says, refused.stderr)
+
     def test_output_to_a_full_device_is_an_error(self):
         self.up()
         for words in (['submit', '--parsable', '--hold', '--', 'true'], ['jobs'], ['version'], ['--help']):

@@ -434,28 +434,12 @@ class Queue(RollTest):
         self.assertEqual(self.show(group)['kind'], 'open')
         self.assertEqual(self.show(second)['into'], int(group))
         self.assertIn('rollctl close', self.ctl('explain', group).stdout)
-        third = self.submit('--into', 'last', '--', 'true')
-        self.assertEqual([self.show(third)['into'], self.show(self.submit('--into', 'sweep', '--', 'true'))['into']],
-                         [int(group)] * 2, 'the group of the last job; the group of this name')
+        self.assertEqual(self.show(self.submit('--into', 'last', '--', 'true'))['into'], int(group))
         self.ctl('close', group)
         late = self.ctl(*into, 'true', check=False)
         self.assertEqual((late.returncode, late.stdout), (4, ''))
         self.assertIn('is closed', late.stderr)
         self.ctl('wait', group, str(after))
-
-    def test_a_job_waits_for_one_that_is_selected(self):
-        self.up()
-        array = self.submit('--hold', '--name', 'parts', '--array', '1-3', '--', 'true')
-        after = self.submit('--name', 'sum', '--after', 'ok:last', '--', 'true')
-        named = self.submit('--after', 'any:sum', '--', 'true')
-        self.assertEqual([self.show(job)['after'] for job in (after, named)], [[f'ok:{array}'], [f'any:{after}']])
-        for words, status, says in ((('--after', 'ok:nobody'), 3, 'no job is named nobody'),
-                                    (('--after', 'ok:parts'), 2, 'parts matches 3 jobs'),
-                                    (('--after', 'done:last'), 2, 'allowed: ok:ID'),
-                                    (('--into', 'last'), 2, f'job {named} is not a job group and is not in one')):
-            refused = self.ctl('submit', *words, '--', 'true', check=False)
-            self.assertEqual((refused.returncode, refused.stdout), (status, ''))
-            self.assertIn(says, refused.stderr)
 
     def test_a_byte_proxy_sees_no_job_name(self):
         self.up()
