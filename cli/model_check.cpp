@@ -98,21 +98,24 @@ const Result<families::Families>& ModelCheck::families(const std::string& model_
 }
 
 const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
-    if (!is_visible(job.from)) return nullptr;
-    const Json dropouts = spec::dropouts_of(job.model);
-    const auto [place, is_new] = models_.try_emplace(job.from + dropouts.dump());
+    return model_in(job.from, spec::dropouts_of(job.model));
+}
+
+const ModelCheck::Model* ModelCheck::model_in(const std::string& directory, const Json& dropouts) {
+    if (!is_visible(directory)) return nullptr;
+    const auto [place, is_new] = models_.try_emplace(directory + dropouts.dump());
     Model& model = place->second;
     if (!is_new) return &model;
     convert::Source source;
-    source.directory = job.from;
+    source.directory = directory;
     const auto note = [&](const Error& error) { model.problems.push_back(error.message); };
-    const auto& known = families(type_of(job.from));
+    const auto& known = families(type_of(directory));
     const auto config = known ? read_config(source, *known) : tl::unexpected(known.error());
     if (!config) {
         note(config.error());
         return &model;
     }
-    if (auto whole = convert::open_source(job.from, *known, {.config_suffices = config_suffices_}))
+    if (auto whole = convert::open_source(directory, *known, {.config_suffices = config_suffices_}))
         source = *std::move(whole);
     else
         note(whole.error());
@@ -255,6 +258,23 @@ void check_groups(const CheckedJob& job, const std::vector<std::string>& paramet
 
 }  // namespace
 
+// Checks that the teacher of a distillation can be read, and that it has the trained model's
+// vocabulary.
+void ModelCheck::check_teacher(const CheckedJob& job, std::int64_t vocab) {
+    const std::string directory =
+        path_of(object_of(object_of(job.document, "objective"), "teacher"), "from", job.base);
+    const Model* teacher =
+        directory.empty() ? nullptr : model_in(directory, spec::dropouts_of(Json::object()));
+    if (teacher == nullptr) return;
+    for (const std::string& problem : teacher->problems)
+        job.note("objective.teacher.from", fmt::format("is {}: {}", directory, problem));
+    if (!teacher->config || teacher->config->vocab == vocab) return;
+    job.note("objective.teacher.from",
+             fmt::format("is {}, whose vocabulary has {} tokens; allowed: a model with {} tokens, "
+                         "as the trained model has",
+                         directory, teacher->config->vocab, vocab));
+}
+
 void ModelCheck::check(const CheckedJob& job) {
     const Model* model = job.from.empty() ? nullptr : given_model(job);
     if (model != nullptr && !job.resumes())
@@ -286,6 +306,8 @@ void ModelCheck::check(const CheckedJob& job) {
         if (const auto problem = spec::undivided_layers(job.document, model->config->layers))
             job.note(problem->path, problem->message);
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
+    if (!job.resumes())
+        check_teacher(job, number_of(job.model, "vocab_size").value_or(model->config->vocab));
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
     // If the job file sets the maximum length, sized_model() has already checked it.

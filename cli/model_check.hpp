@@ -48,7 +48,11 @@ class ModelCheck {
     };
 
     void check(const CheckedJob& job);
+    // Return the model of model.from, and the model of a directory. Null if this machine cannot see
+    // it.
     const Model* given_model(const CheckedJob& job);
+    const Model* model_in(const std::string& directory, const Json& dropouts);
+    void check_teacher(const CheckedJob& job, std::int64_t vocab);
     std::optional<Model> sized_model(const CheckedJob& job, std::optional<std::int64_t> ids);
     Tokens tokens(const CheckedJob& job, const Model* model);
     const Result<families::Families>& families(const std::string& model_type);

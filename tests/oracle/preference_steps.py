@@ -6,8 +6,8 @@ chosen and the rejected answer of pair k. Of kto, sequence k has the label `labe
 `kl_length` are the mismatched sequences: each prompt with the answer of the sequence before. For each of CASES,
 OUT/NAME/objective.json is the `objective` of a job, and OUT/NAME/told.safetensors has `loss` and `norm` of each step,
 `references` and the means `rewards` [step, 2] of the chosen and the rejected answers; of kto also `kl_references` and
-`kl` of each step; of reward-margin, `margins` [step, pair]. A reward model starts from OUT/NAME/weight. OUT/NAME/grad has the gradients of the first step,
-OUT/NAME/trained the weights after the last.
+`kl` of each step; of reward-margin, `margins` [step, pair]. A reward model starts from OUT/NAME/weight. OUT/NAME/grad
+has the gradients of the first step, OUT/NAME/trained the weights after the last.
 
 The loss is TRL's source text: its trainers need pyarrow to be imported, and the loss of its DPOTrainer is part of a
 longer function.

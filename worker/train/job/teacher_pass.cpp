@@ -21,14 +21,14 @@ namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 // Limits of what is computed at a time: the number of a replica's micro-batches, and the bytes of
 // the values of all replicas.
 constexpr std::int64_t kMicrobatchesMost = 16, kBytesMost = 64 << 20;
 constexpr auto kSyncedEvery = std::chrono::seconds(30);
 
-bool writes(const TeacherPass& pass) { return pass.world.rank() == 0; }
+bool is_writer(const TeacherPass& pass) { return pass.world.rank() == 0; }
 
 // The teacher's layers of this rank's stage.
 class Teacher {
@@ -76,20 +76,10 @@ class Teacher {
     std::string how_;
 };
 
-// Returns the identity of the teacher's files, the same on all ranks.
-std::string identity_of(const TeacherPass& pass) {
-    at::Tensor identity = at::zeros({1}, at::kLong);
-    if (writes(pass))
-        identity[0] =
-            static_cast<std::int64_t>(hash64(need(model_identity(pass.spec.teacher.from))));
-    broadcast_from(0, pass.world, identity, {Site::Agreement});
-    return to_hex(static_cast<std::uint64_t>(identity[0].item<std::int64_t>()));
-}
-
 // Records the teacher. Throws RankFailure if values must be computed (`computes`), and the job, or
 // a job that it continues, has begun with other weights of the same teacher.
 void check_unchanged(const TeacherPass& pass, const std::string& identity, bool computes) {
-    if (!writes(pass)) return;
+    if (!is_writer(pass)) return;
     const std::string& teacher = pass.spec.teacher.from;
     for (const fs::path& output : pass.earlier) {
         const auto record = read_reference(output);
@@ -103,8 +93,9 @@ void check_unchanged(const TeacherPass& pass, const std::string& identity, bool 
     need(write_reference(pass.output, {teacher, identity}));
 }
 
-// Returns the directory of the files with the teacher's values. Its name has a hash of everything
-// on which the values depend, except the windows.
+// Returns the directory of the files with the teacher's values, on all ranks the same. Its name has
+// a hash of everything on which the values depend, except the windows. Only the rank that writes
+// knows the hashes of the tokens and `identity`, the identity of the teacher's files.
 fs::path directory_of(const TeacherPass& pass, const std::string& identity) {
     const spec::TrainSpec& spec = pass.spec;
     const Json key = {{"tokens", pass.tokens},
@@ -115,14 +106,18 @@ fs::path directory_of(const TeacherPass& pass, const std::string& identity) {
                       {"apart", spec.data.documents_apart},
                       {"seq_length", spec.seq_length},
                       {"precision", static_cast<int>(spec.precision)}};
-    return pass.directory / ("teacher-" + to_hex(hash64(key.dump())));
+    const at::Tensor hash =
+        at::full({1}, static_cast<std::int64_t>(hash64(key.dump())), at::TensorOptions(at::kLong));
+    broadcast_from(0, pass.world, hash, {Site::Agreement});
+    return pass.directory /
+           ("teacher-" + to_hex(static_cast<std::uint64_t>(hash[0].item<std::int64_t>())));
 }
 
 // Returns the windows whose values are not stored, each once, on all ranks the same.
 std::vector<std::int64_t> missing_of(const TeacherPass& pass, const TeacherWindows& windows,
                                      const TeacherValuesFiles& files) {
     const at::Tensor missing = at::zeros({windows.count}, at::kLong);
-    if (writes(pass)) {
+    if (is_writer(pass)) {
         std::set<std::uint64_t> seen;
         auto* flags = missing.data_ptr<std::int64_t>();
         for (std::int64_t i = 0; i < windows.count; ++i) {
@@ -150,8 +145,8 @@ std::int64_t windows_at_once(const TeacherPass& pass) {
 }
 
 // Computes the values of some windows and stores them. Each replica computes a part of them.
-void compute(const TeacherPass& pass, std::span<const data::Window> windows, Teacher& teacher,
-             TeacherValuesWriter& writer) {
+void compute_some(const TeacherPass& pass, std::span<const data::Window> windows, Teacher& teacher,
+                  TeacherValuesWriter& writer) {
     const spec::TrainSpec& spec = pass.spec;
     Communicator& dp = pass.groups.dp;
     const std::int64_t top_k = spec.teacher.top_k;
@@ -178,7 +173,7 @@ void compute(const TeacherPass& pass, std::span<const data::Window> windows, Tea
                 .copy_(own_2NK.narrow(1, begin, count_of(window)));
     }
     sum_over(dp, all_W2TK, {Site::Evaluation});
-    if (!writes(pass)) return;
+    if (!is_writer(pass)) return;
     for (std::int64_t window = 0; window < std::ssize(windows); ++window) {
         const at::Tensor of_window = all_W2TK[window].narrow(1, 0, count_of(window));
         need(writer.append(teacher_key(windows[static_cast<std::size_t>(window)], spec),
@@ -186,7 +181,7 @@ void compute(const TeacherPass& pass, std::span<const data::Window> windows, Tea
     }
 }
 
-bool told_to_stop(const TeacherPass& pass, std::int64_t done, std::int64_t windows) {
+bool is_told_to_stop(const TeacherPass& pass, std::int64_t done, std::int64_t windows) {
     const at::Tensor votes = at::full({}, pass.stops(done, windows) ? 1.0 : 0.0, at::kDouble);
     sum_over(pass.world, votes, {Site::Agreement});
     return votes.item<double>() > 0;
@@ -196,24 +191,24 @@ bool told_to_stop(const TeacherPass& pass, std::int64_t done, std::int64_t windo
 bool compute_all(const TeacherPass& pass, const TeacherWindows& windows, const ModelSetup& setup,
                  std::span<const std::int64_t> missing, const fs::path& directory) {
     Teacher teacher(pass, setup);
-    if (writes(pass))
+    if (is_writer(pass))
         std::printf("teacher %s (%s): computing its predictions for %zu windows\n",
                     pass.spec.teacher.from.c_str(), teacher.how().c_str(), missing.size());
     TeacherValuesWriter writer(directory / pass.attempt);
     const auto most = static_cast<std::size_t>(windows_at_once(pass));
-    auto due = Clock::now() + kSyncedEvery;
+    auto due = Steady::now() + kSyncedEvery;
     for (std::size_t at = 0; at < missing.size(); at += most) {
-        if (told_to_stop(pass, static_cast<std::int64_t>(at), std::ssize(missing))) {
+        if (is_told_to_stop(pass, static_cast<std::int64_t>(at), std::ssize(missing))) {
             need(writer.sync());
             return false;
         }
         std::vector<data::Window> some;
         for (const std::int64_t i : missing.subspan(at, std::min(most, missing.size() - at)))
             some.push_back(windows.at(i));
-        compute(pass, some, teacher, writer);
-        if (Clock::now() < due) continue;
+        compute_some(pass, some, teacher, writer);
+        if (Steady::now() < due) continue;
         need(writer.sync());
-        due = Clock::now() + kSyncedEvery;
+        due = Steady::now() + kSyncedEvery;
     }
     need(writer.sync());
     return true;
@@ -223,14 +218,15 @@ bool compute_all(const TeacherPass& pass, const TeacherWindows& windows, const M
 
 std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
                                                   const TeacherWindows& windows) {
-    const auto start = Clock::now();
+    const auto start = Steady::now();
     const ModelSetup setup = setup_teacher(pass.spec, pass.model);
-    const std::string identity = identity_of(pass);
+    const std::string identity =
+        is_writer(pass) ? need(model_identity(pass.spec.teacher.from)) : std::string();
     const fs::path directory = directory_of(pass, identity);
     const auto open = [&](bool verify) {
         return need(TeacherValuesFiles::open(directory, pass.spec.teacher.top_k, verify));
     };
-    TeacherValuesFiles files = open(writes(pass));
+    TeacherValuesFiles files = open(is_writer(pass));
     const std::vector<std::int64_t> missing = missing_of(pass, windows, files);
     check_unchanged(pass, identity, !missing.empty());
     if (!missing.empty()) {
@@ -238,13 +234,13 @@ std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
         barrier(pass.world);  // all values are stored
         files = open(false);
     }
-    if (writes(pass))
+    if (is_writer(pass))
         std::printf(
             "teacher %s: predictions for %lld windows, %lld of them computed in %.1f s and the "
             "others found in %s\n",
             pass.spec.teacher.from.c_str(), static_cast<long long>(windows.count),
             static_cast<long long>(std::ssize(missing)),
-            std::chrono::duration<double>(Clock::now() - start).count(), directory.c_str());
+            std::chrono::duration<double>(Steady::now() - start).count(), directory.c_str());
     return files;
 }
 

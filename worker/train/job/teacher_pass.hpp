@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/spec/train.hpp"
 #include "worker/train/data/teacher_values.hpp"
@@ -34,7 +35,7 @@ struct TeacherPass {
     // output directories of the jobs from which this job may continue, the preferred one first
     std::vector<std::filesystem::path> earlier;
     std::filesystem::path directory;  // directory of the token files
-    std::vector<std::string> tokens;  // hashes of the tokens of the job's files
+    std::vector<std::string> tokens;  // hashes of the tokens of the files; used on rank 0 only
     std::string attempt;              // differs from the text of every other attempt
     // Reports progress, and returns true if this rank was told to stop.
     std::function<bool(std::int64_t done, std::int64_t windows)> stops;

@@ -26,7 +26,6 @@
 #include "worker/train/job/judge.hpp"
 #include "worker/train/job/loss_rise.hpp"
 #include "worker/train/job/reference_pass.hpp"
-#include "worker/train/job/teacher_pass.hpp"
 #include "worker/train/job/validation.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
@@ -55,7 +54,6 @@ class Trainer {
     void load_model(const std::string& directory);
     void find_references(const TrainingData& data);
     void find_teacher_values(const TrainingData& data);
-    std::vector<std::filesystem::path> earlier_outputs() const;
     std::vector<ReferenceFile> reference_files(const std::vector<std::string>& hashes) const;
     BatchRules batch_rules() const;
     void restore_newest();
@@ -87,8 +85,7 @@ class Trainer {
     void evaluate_tasks();  // measures the model on the tasks of train.evaluation
     bool stops_early() const;
     bool sample();
-    // UnlessSaved: save unless the last saved checkpoint is of this step
-    enum class Save { Always, UnlessSaved };
+    enum class Save { Always, UnlessSaved };  // UnlessSaved: unless the last save is of this step
     void save(Save when = Save::Always);
     void finish_part();
     void conclude_parts(bool failed);

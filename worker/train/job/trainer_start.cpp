@@ -19,6 +19,7 @@
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/faults.hpp"
 #include "worker/train/job/loss_scale.hpp"
+#include "worker/train/job/teacher_pass.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
@@ -86,6 +87,14 @@ void check_is_adapter(const fs::path& directory, bool adapts) {
                                        "new job with model.from set to that directory"
                                      : " holds an adapter, but this job has no train.lora; set it "
                                        "as in the job that wrote the checkpoint"));
+}
+
+// Returns the output directories of the jobs from which this job may continue.
+std::vector<fs::path> earlier_outputs(const protocol::Launch& launch) {
+    std::vector<fs::path> outputs;
+    for (const fs::path& checkpoint : candidates_of(launch))
+        outputs.push_back(output_of(checkpoint));
+    return outputs;
 }
 
 }  // namespace
@@ -188,20 +197,12 @@ void Trainer::find_references(const TrainingData& data) {
                                       .world = *world_,
                                       .vocab = model_.config.vocab,
                                       .output = launch_.output,
-                                      .earlier = earlier_outputs(),
+                                      .earlier = earlier_outputs(launch_),
                                       .directory = data.tokens,
                                       .load = [this](const auto& model) { load_model(model); },
                                       .stops = stops},
                                      reference_files(data.hashes));
     stopped_ = !references_;
-}
-
-// Returns the output directories of the jobs from which this job may continue.
-std::vector<fs::path> Trainer::earlier_outputs() const {
-    std::vector<fs::path> outputs;
-    for (const fs::path& checkpoint : candidates_of(launch_))
-        outputs.push_back(output_of(checkpoint));
-    return outputs;
 }
 
 // Gets the teacher's values for the samples that are left to train and for the held-out windows.
@@ -229,7 +230,7 @@ void Trainer::find_teacher_values(const TrainingData& data) {
          .world = *world_,
          .device = backend_.device,
          .output = launch_.output,
-         .earlier = earlier_outputs(),
+         .earlier = earlier_outputs(launch_),
          .directory = data.tokens,
          .tokens = data.hashes,
          .attempt = std::to_string(launch_.attempt.job.value) + "-" + to_hex(hash64(launch_.nonce)),

@@ -1,5 +1,6 @@
 #include "worker/train/model/chunk.hpp"
 
+#include <optional>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -32,6 +33,16 @@ std::int64_t first_used(const ChunkSpec& part, const std::vector<LayerSaved>& sa
     if (!saved[static_cast<std::size_t>(index)].is_dropped) return index;
     while (!part.recompute_of(index).keeps_input) --index;
     return index;
+}
+
+// Returns the teacher's values on a device; nullopt if there are none.
+std::optional<ops::TeacherRows> teacher_rows(const TeacherValues& teacher,
+                                             const spec::TokenLossSpec& loss, at::Device device) {
+    if (!teacher.ids_MK.defined()) return std::nullopt;
+    return ops::TeacherRows{
+        teacher.ids_MK.to(device), teacher.log_probs_MK.to(device), loss.teacher_weight,
+        loss.temperature,
+        at::zeros({teacher.ids_MK.size(0)}, at::TensorOptions(at::kDouble).device(device))};
 }
 
 }  // namespace
@@ -218,7 +229,8 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
         log_probs_S = at::tensor(log_probs, at::kDouble);
         scale_M = row_scales(data, rule, log_probs);
     }
-    const std::optional<ops::TeacherRows> teacher = teacher_rows(data.teacher, rule.tokens);
+    const std::optional<ops::TeacherRows> teacher =
+        teacher_rows(data.teacher, rule.tokens, h_MC.device());
     const auto loss_and_grad = [this, h_MC, targets_M, scale_M, rule, teacher](
                                    const ops::HeadGrad& grad, ops::CrossEntropySaved& to,
                                    const ops::Place& place) {
@@ -250,15 +262,6 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
     grads_.add(head(), microbatch, 0, std::move(add), ready);
     if (teacher) return at::stack({loss, teacher->divergence_M.sum() * rule.scale}).cpu();
     return log_probs_S.defined() ? log_probs_S : loss;
-}
-
-// Returns the teacher's values on the weights' device; nullopt if there are none.
-std::optional<ops::TeacherRows> Chunk::teacher_rows(const TeacherValues& teacher,
-                                                    const spec::TokenLossSpec& loss) const {
-    if (!teacher.ids_MK.defined()) return std::nullopt;
-    return ops::TeacherRows{here(teacher.ids_MK), here(teacher.log_probs_MK), loss.teacher_weight,
-                            loss.temperature,
-                            here(at::zeros({teacher.ids_MK.size(0)}, at::kDouble))};
 }
 
 at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
@@ -310,7 +313,7 @@ at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC,
     if (!part_.post) return h_MC;
     const HeldUnit held = hold(head_unit(config_, part_), -1);
     ops::Head head = output();
-    head.teacher = teacher_rows(data.teacher, {.temperature = temperature});
+    head.teacher = teacher_rows(data.teacher, {.temperature = temperature}, h_MC.device());
     const at::Tensor loss =
         ops::linear_cross_entropy_value(h_MC, head, here(data.targets_BT).flatten());
     return head.teacher ? at::stack({loss, head.teacher->divergence_M.sum()}).cpu() : loss;

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "worker/train/model/decoder_layer.hpp"
@@ -22,16 +21,6 @@
 
 namespace roll::train {
 
-// The function that computes the gradients of weights. Now: backward_input computes them, layer by
-// layer. This needs less memory but delays its result. Later: backward_weight computes them.
-enum class WeightHalves { Now, Later };
-
-// What a teacher stores for a target: the `count` most probable tokens at a temperature.
-struct TopRule {
-    std::int64_t count = 0;
-    double temperature = 1;
-};
-
 class Chunk {
   public:
     // `tp`: the group of the chunk.tp ranks that share the chunk's tensors; null if chunk.tp is 1.
@@ -43,7 +32,6 @@ class Chunk {
     Chunk& operator=(const Chunk&) = delete;
 
     void begin_step();  // starts a step, whose micro-batches are numbered from 0 again
-
     // Sets DoRA's magnitudes to the weights' row lengths. All ranks of the chunk must call this.
     void start_magnitudes();
 
@@ -64,18 +52,14 @@ class Chunk {
     // Computes the remaining weight gradients, and frees everything that the micro-batch holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Like forward(), but returns the summed loss without `scale` and saves nothing for backward.
-    // With a teacher, the loss is that of the targets alone.
-    // `temperature`: of the softmax in the divergence from a teacher
+    // Like forward(), but returns sums of the targets' losses and of the divergences at
+    // `temperature` without a factor, and saves nothing for backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC,
                         double temperature = 1);
-
     // Like evaluate(), but the last stage returns the same as in forward() with a preference.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
-
     // Like evaluate(), but the last stage returns the most probable tokens for each target that is
-    // not ignored: N rows with K tokens, then N rows with their log-probabilities, as doubles
-    // [2, N, K] on the CPU.
+    // not ignored, [2, N, K] doubles on the CPU: N rows of K ids, then N rows of log-probabilities.
     at::Tensor top_tokens(const Microbatch& data, const at::Tensor& hidden_MC, const TopRule& rule);
 
     // Returns logits [B, T, V]. Requires one chunk with the whole model.
@@ -142,8 +126,6 @@ class Chunk {
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                        const LossRule& rule, const GradReady& ready);
-    std::optional<ops::TeacherRows> teacher_rows(const TeacherValues& teacher,
-                                                 const spec::TokenLossSpec& loss) const;
     std::vector<double> sequence_log_probs(const at::Tensor& h_MC, const Microbatch& data) const;
     at::Tensor score_of(int microbatch, const at::Tensor& h_MC, const Microbatch& data,
                         const LossRule& rule, const GradReady& ready);

@@ -85,4 +85,14 @@ struct Microbatch {
     std::vector<std::int64_t> samples = {};  // numbers of the samples of the run, ascending
 };
 
+// The function that computes the gradients of weights. Now: backward_input does so, layer by layer;
+// this needs less memory but delays its result. Later: backward_weight does so.
+enum class WeightHalves { Now, Later };
+
+// What a teacher stores for a target: the `count` most probable tokens at a temperature.
+struct TopRule {
+    std::int64_t count = 0;
+    double temperature = 1;
+};
+
 }  // namespace roll::train
