@@ -84,8 +84,7 @@ class Trainer {
     void evaluate_tasks();  // measures the model on the tasks of train.evaluation
     bool stops_early() const;
     bool sample();
-    // UnlessSaved: unless the last saved checkpoint is of this step
-    enum class Save { Always, UnlessSaved };
+    enum class Save { Always, UnlessSaved };  // UnlessSaved: unless the last save is of this step
     void save(Save when = Save::Always);
     void finish_part();
     void conclude_parts(bool failed);
@@ -140,7 +139,6 @@ class Trainer {
     double peak_flops_ = 0;     // peak FLOP/s, summed over all ranks; 0 until measured
     bool peak_beaten_ = false;  // a step beat the measured peak; set on the rank that writes
     int skipped_in_a_row_ = 0;
-    double loss_scale_ = 1;  // factor of the loss in the latest step
     // the last thing that the rank did, for messages
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};
