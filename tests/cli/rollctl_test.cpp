@@ -151,7 +151,8 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
         "  line 4: parallel.cp 2 is not supported yet; supported: 1\n" +
             missing("seq_length") + missing("global_batch_size") +
             missing("micro_batch_size", " or auto") +
-            "  line 3: train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, fp16\n"
+            "  line 3: train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, "
+            "fp16\n"
             "  model is missing; allowed: a mapping\n"
             "  data is missing; allowed: a mapping\n"
             "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the ranks; resources give 1 "

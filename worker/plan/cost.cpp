@@ -274,21 +274,6 @@ double recompute_flops_per_token(const spec::ModelConfig& m, const spec::TrainSp
     return flops / static_cast<double>(microbatch_tokens(spec));
 }
 
-std::int64_t main_bytes(spec::Precision precision) {
-    return precision == spec::Precision::Fp64 ? 8 : 4;
-}
-
-std::int64_t element_bytes(spec::Precision precision) {
-    const bool is_narrow = precision == spec::Precision::Bf16 || precision == spec::Precision::Fp16;
-    return is_narrow ? 2 : main_bytes(precision);
-}
-
-std::int64_t copy_bytes(spec::Precision precision, bool on_gpu) {
-    const std::int64_t main = main_bytes(precision), element = element_bytes(precision);
-    if (element == main) return 0;
-    return precision == spec::Precision::Bf16 && !on_gpu ? main - element : main;
-}
-
 std::int64_t parameter_count(const spec::ModelConfig& m) {
     const std::int64_t outputs = m.tied ? 0 : head_outputs(m);
     return (m.vocab + outputs) * m.hidden + m.layers * layer_parameters(m) + m.hidden;

@@ -8,20 +8,11 @@
 
 #include "common/spec/model.hpp"
 #include "common/spec/train.hpp"
+#include "worker/plan/element_bytes.hpp"
 #include "worker/plan/pipeline_check.hpp"
 #include "worker/plan/recompute.hpp"
 
 namespace roll::plan {
-
-// Returns the bytes per element of the weights and activations in forward and backward.
-std::int64_t element_bytes(spec::Precision precision);
-
-// Returns the bytes per element of the main weights, which the optimizer updates.
-std::int64_t main_bytes(spec::Precision precision);
-
-// Returns the bytes per element that the main weights take in addition to the weights. On a CPU,
-// the weights of bf16 are halves of the main weights.
-std::int64_t copy_bytes(spec::Precision precision, bool on_gpu);
 
 std::int64_t parameter_count(const spec::ModelConfig& model);
 

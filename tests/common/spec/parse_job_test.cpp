@@ -100,12 +100,6 @@ TEST_F(ParseJob, ALossScaleIsForFp16AndHasTheSchemasDefaults) {
     json["train"]["loss_scale"] = {{"initial", 4}, {"min", 8}};
     EXPECT_EQ(problems(json),
               "train.loss_scale.min is 8; allowed: at most loss_scale.initial, which is 4\n");
-    json["train"]["loss_scale"] = {
-        {"initial", 4}, {"min", 2}, {"growth_interval", 5}, {"backoff", 0.25}, {"hysteresis", 3}};
-    const auto given = train_spec(parse(json).spec.document.text())->loss_scale;
-    EXPECT_EQ(std::tuple(given.initial, given.growth_interval, given.backoff, given.hysteresis,
-                         given.min),
-              std::tuple(4, 5, 0.25, 3, 2));
 }
 
 TEST_F(ParseJob, ATrainFileIsATokenizeFileToo) {

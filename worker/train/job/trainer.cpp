@@ -270,8 +270,8 @@ Agreed Trainer::train_step() {
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
     for (Optimizer& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
     activity_ = Activity::Step;
-    loss_scale_ = state_.loss_scale ? state_.loss_scale->scale : 1;
-    const StepResult result = step_->run(batch, lr, loss_scale_);
+    const StepResult result =
+        step_->run(batch, lr, state_.loss_scale ? state_.loss_scale->scale : 1);
     if (result.updated)
         skipped_in_a_row_ = 0;
     else if (result.tokens > 0 && !(state_.loss_scale && std::isfinite(result.loss)))
@@ -346,7 +346,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
     if (state_.loss_scale) {
-        report.loss_scale = loss_scale_;
+        report.loss_scale = result.loss_scale;
         report.overflows = state_.loss_scale->overflows;
     }
     if (!spec_.batch_phases.empty()) report.batch_size = spec_.global_batch_size;

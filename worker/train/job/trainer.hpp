@@ -141,7 +141,6 @@ class Trainer {
     double peak_flops_ = 0;     // peak FLOP/s, summed over all ranks; 0 until measured
     bool peak_beaten_ = false;  // a step beat the measured peak; set on the rank that writes
     int skipped_in_a_row_ = 0;
-    double loss_scale_ = 1;  // factor of the loss in the latest step
     // the last thing that the rank did, for messages
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};

@@ -64,8 +64,7 @@ class TrainStep {
               const Groups& groups, const TrainOptions& options);
 
     // Makes one optimizer step. `batch` is this replica's part of the global batch and must have
-    // schedule().microbatches micro-batches. Backward runs with the loss times `loss_scale`; the
-    // update and the results are as without it.
+    // schedule().microbatches micro-batches. `loss_scale`: factor of the loss in backward only.
     StepResult run(std::span<const Microbatch> batch, double lr, double loss_scale = 1);
 
     // Exchanges the weights with their average. All ranks must call this function; a second call

@@ -31,7 +31,8 @@ class MemoryTest(RankCase):
             return max(row.get('memory_peak_bytes', 0) for row in map(json.loads, file))
 
     def test_the_plan_is_within_a_twentieth_of_the_measured_peak(self):
-        nothing = {precision: self.job(train__precision=precision, **SMALL) for precision in ('fp32', 'fp64', 'bf16', 'fp16')}
+        nothing = {precision: self.job(train__precision=precision, **SMALL)
+                   for precision in ('fp32', 'fp64', 'bf16', 'fp16')}
         wide = {'model__hidden_size': 256, 'model__intermediate_size': 768, 'model__num_hidden_layers': 6,
                 'model__num_attention_heads': 4, 'model__num_key_value_heads': 4}
         few = {'train__micro_batch_size': 1, 'train__seq_length': 64, **wide}

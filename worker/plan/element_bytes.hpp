@@ -1,0 +1,20 @@
+// The bytes per element of a job's precision. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "common/spec/train.hpp"
+
+namespace roll::plan {
+
+// Returns the bytes per element of the weights and activations in forward and backward.
+std::int64_t element_bytes(spec::Precision precision);
+
+// Returns the bytes per element of the main weights, which the optimizer updates.
+std::int64_t main_bytes(spec::Precision precision);
+
+// Returns the bytes per element that the main weights take in addition to the weights. On a CPU,
+// the weights of bf16 are halves of the main weights.
+std::int64_t copy_bytes(spec::Precision precision, bool on_gpu);
+
+}  // namespace roll::plan
