@@ -53,8 +53,9 @@ Bind bind_of(const std::string& text) {
 // Returns all binds. A bind of the job file replaces the default bind at the same target.
 std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
     std::map<std::string, Bind> binds;  // by target: a directory comes before what is inside
-    for (const std::string& given : {place.output, place.directory}) {
+    for (const std::string& given : {place.output, place.directory, place.files}) {
         const std::string directory = without_slash(given);
+        if (directory.empty()) continue;
         binds[directory] = {directory, directory};
     }
     for (const std::string& text : container.binds) {

@@ -33,6 +33,7 @@ struct ContainerPlace {
     std::string name;       // name of the container, unique on the node
     std::string output;     // output directory of the job
     std::string directory;  // working directory of the job
+    std::string files;      // directory of the attempt's files; empty: none
     bool gpus = false;      // the attempt has GPUs
 };
 
