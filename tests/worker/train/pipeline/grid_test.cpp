@@ -27,7 +27,6 @@
 namespace roll::train {
 namespace {
 
-constexpr int kBatch = 12;  // micro-batches of a step
 constexpr int kRanksMax = 8;
 
 enum class Ends { Even, Uneven, Accounted };
@@ -49,6 +48,9 @@ const std::vector<std::vector<int>> kValues = {
     {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2}};
 
 int value(const Row& row, Axis axis) { return kValues[axis][static_cast<std::size_t>(row[axis])]; }
+
+// Returns the number of micro-batches of a step, in all replicas together.
+int batch_of(const Row& row) { return value(row, Dp) == 3 ? 12 : 8; }
 
 // Returns a model of the row's family, whose layers the row's way of splitting divides.
 spec::ModelConfig model_of(const Row& row) {
@@ -100,7 +102,7 @@ std::vector<spec::Problem> problems(const Row& row) {
     const spec::ParallelSpec parallel = parallel_of(row);
     const spec::ModelConfig config = model_of(row);
     std::vector<spec::Problem> all = spec::pipeline_problems(
-        parallel, {.microbatches = kBatch / parallel.dp, .layers = config.layers});
+        parallel, {.microbatches = batch_of(row) / parallel.dp, .layers = config.layers});
     std::ranges::move(spec::tensor_problems(parallel, spec::tensor_sizes(config)),
                       std::back_inserter(all));
     return all;
@@ -141,7 +143,7 @@ std::vector<Row> all_rows() {
 
 Named train_cell(const Row& row, std::uint64_t seed, at::ScalarType dtype = at::kDouble) {
     const spec::ParallelSpec parallel = parallel_of(row);
-    auto schedule = plan::schedule_of(parallel, kBatch / parallel.dp);
+    auto schedule = plan::schedule_of(parallel, batch_of(row) / parallel.dp);
     EXPECT_TRUE(schedule) << name(row);
     if (!schedule) return {};
     return train({.config = model_of(row),
@@ -229,9 +231,9 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& run)
 }
 
 TEST(Grid, EveryCellTrainsAsOneRankDoes) {
-    std::map<std::vector<int>, Row> alone;  // by family, split and batch
+    std::map<std::vector<int>, Row> alone;  // by family, split, data and number of micro-batches
     const auto key = [](const Row& row) {
-        return std::vector{row[Family], row[Split], row[Batch]};
+        return std::vector{row[Family], row[Split], row[Batch], batch_of(row)};
     };
     for (const Row& row : grid().cells) {
         Row one(kAxes, 0);
@@ -244,7 +246,7 @@ TEST(Grid, EveryCellTrainsAsOneRankDoes) {
     for (const auto& [of, row] : alone) keys.push_back(of);
     in_parallel(keys.size(), [&](std::size_t i) {
         Named reference = train({.config = model_of(alone[keys[i]]),
-                                 .schedule = plan::gpipe(1, 1, kBatch),
+                                 .schedule = plan::gpipe(1, 1, keys[i].back()),
                                  .steps = 5,
                                  .data = static_cast<Data>(value(alone[keys[i]], Batch))});
         const std::lock_guard lock(mutex);
