@@ -70,10 +70,10 @@ TEST_F(JobFilesTest, FilesAreLaidOutFromTheirPiecesEachFetchedOnce) {
     EXPECT_TRUE(files.take_news());
     EXPECT_FALSE(files.take_news());
     EXPECT_EQ(start(files, first), "");
-    EXPECT_EQ(content("1-1.1/x"), "first second");
-    EXPECT_EQ(content("1-1.1/bin/y"), "second");
-    EXPECT_TRUE(fs::exists(top / "1-1.1/empty"));
-    EXPECT_NE(fs::status(top / "1-1.1/bin/y").permissions() & fs::perms::owner_exec,
+    EXPECT_EQ(content("1-1-1/x"), "first second");
+    EXPECT_EQ(content("1-1-1/bin/y"), "second");
+    EXPECT_TRUE(fs::exists(top / "1-1-1/empty"));
+    EXPECT_NE(fs::status(top / "1-1-1/bin/y").permissions() & fs::perms::owner_exec,
               fs::perms::none);
     EXPECT_EQ(start(files, order(2, {{.name = "z", .bytes = 6, .pieces = {b}}})), "");
     EXPECT_EQ(serve(files), 0) << "the pieces are kept";
@@ -81,8 +81,8 @@ TEST_F(JobFilesTest, FilesAreLaidOutFromTheirPiecesEachFetchedOnce) {
     without.files = false;
     EXPECT_EQ(start(files, without), "");
     files.remove(first.attempt);
-    EXPECT_FALSE(fs::exists(top / "1-1.1"));
-    EXPECT_EQ(content("2-1.1/z"), "second");
+    EXPECT_FALSE(fs::exists(top / "1-1-1"));
+    EXPECT_EQ(content("2-1-1/z"), "second");
 }
 
 TEST_F(JobFilesTest, AnAnswerThatDoesNotComeIsAskedForAgainAndAWrongOneIsNotUsed) {
@@ -97,7 +97,7 @@ TEST_F(JobFilesTest, AnAnswerThatDoesNotComeIsAskedForAgainAndAWrongOneIsNotUsed
     files.take({.piece = a, .trouble = "", .bytes = "wrong"});
     EXPECT_EQ(start(files, waits), "held back");
     EXPECT_EQ(serve(files), 1);
-    EXPECT_EQ(content("1-1.1/x"), "right");
+    EXPECT_EQ(content("1-1-1/x"), "right");
 }
 
 TEST_F(JobFilesTest, WhatCannotBeLaidOutIsReported) {
@@ -123,7 +123,7 @@ TEST_F(JobFilesTest, PiecesBeyondTheLimitAreRemovedTheOldestFirst) {
     const std::string a = store("aaaaaa"), b = store("bbbbbb");
     start(files, order(1, {{.name = "x", .bytes = 12, .pieces = {a, b}}}));
     EXPECT_EQ(serve(files), 2);
-    EXPECT_EQ(content("1-1.1/x"), "aaaaaabbbbbb");
+    EXPECT_EQ(content("1-1-1/x"), "aaaaaabbbbbb");
     start(files, order(2, {{.name = "x", .bytes = 6, .pieces = {b}}}));
     EXPECT_EQ(serve(files), 0);
     start(files, order(3, {{.name = "x", .bytes = 6, .pieces = {a}}}));
@@ -143,9 +143,9 @@ TEST(FilesOfACommand, AreNamedInItsWordsAndItsEnvironment) {
     ASSERT_TRUE(plan);
     const Program& program = plan->programs[0];
     EXPECT_EQ(program.arguments,
-              (std::vector<std::string>{"/files/7-1.1/a", "x=/files/7-1.1/b:/files/7-1.1"}));
-    EXPECT_EQ(program.directory, "/files/7-1.1/sub");
-    EXPECT_EQ(std::ranges::count(program.environment, "ROLL_FILES=/files/7-1.1"), 1);
+              (std::vector<std::string>{"/files/7-1-1/a", "x=/files/7-1-1/b:/files/7-1-1"}));
+    EXPECT_EQ(program.directory, "/files/7-1-1/sub");
+    EXPECT_EQ(std::ranges::count(program.environment, "ROLL_FILES=/files/7-1-1"), 1);
     command.files = false;
     EXPECT_EQ(plan_launch(command, site)->programs[0].arguments[0], "{files}/a");
 }
