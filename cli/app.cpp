@@ -318,6 +318,10 @@ class Parser {
         CLI::App* release = command("release", "Let held jobs start",
                                     [this] { return run_hold(context_, word_, false); });
         release->add_option("JOBS", word_, kSelector)->required();
+        CLI::App* requeue =
+            command("requeue", "Stop running jobs, after a checkpoint, and queue them again",
+                    [this] { return run_requeue(context_, word_); });
+        requeue->add_option("JOBS", word_, kSelector)->required();
         CLI::App* update =
             command("update", "Change queued jobs: priority=N, priority=max, begin=+2h",
                     [this] { return run_update(context_, word_, words_); });

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/number.hpp"
+#include "common/spec/staged_files.hpp"
 #include "common/spec/units.hpp"
 #include "common/yaml/yaml.hpp"
 
@@ -106,6 +107,11 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
                    "Environment variable of a command: NAME=VALUE, or only NAME to copy its value "
                    "from this shell; repeatable")
         ->allow_extra_args(false);
+    app.add_option(
+           "--file", options.files,
+           "Small file to send with the command: PATH or PATH:NAME; the command finds it in "
+           "the directory $ROLL_FILES; repeatable (key `files`)")
+        ->allow_extra_args(false);
     app.add_option("--export", options.export_env,
                    "Variables to copy from this environment: default (PATH, VIRTUAL_ENV, CONDA_*), "
                    "all (without names that look like secrets) or none");
@@ -157,6 +163,21 @@ static Result<void> set_variables(const std::vector<std::string>& words, Json& d
     return {};
 }
 
+// Adds the paths of --file to `files`. They start from the working directory; the paths in the job
+// file start from the job file.
+static Result<void> add_files(const std::vector<std::string>& words, Json& document) {
+    for (const std::string& word : words) {
+        std::error_code error;
+        const auto absolute = std::filesystem::absolute(word, error);
+        if (word.empty() || error)
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("--file is \"{}\"; allowed: PATH or PATH:NAME", word));
+        if (!document.contains("files")) document["files"] = Json::array();
+        if (document["files"].is_array()) document["files"].push_back(absolute.string());
+    }
+    return {};
+}
+
 Result<void> apply_options(const JobOptions& options, Json& document) {
     // If the document is not an object, the schema's check reports it.
     if (!document.is_object()) return {};
@@ -192,7 +213,9 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
         document[key] = to_iso8601(when);
     }
     if (!options.export_env.empty()) document["export_env"] = options.export_env;
-    if (!options.workdir.empty()) {
+    if (options.workdir.starts_with(spec::kFilesDirectory)) {
+        document["workdir"] = options.workdir;
+    } else if (!options.workdir.empty()) {
         std::error_code error;
         const auto absolute = std::filesystem::absolute(options.workdir, error);
         if (error)
@@ -208,6 +231,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     if (!options.output.empty()) document["stdout"] = options.output;
     if (!options.error.empty()) document["stderr"] = options.error;
     ROLL_TRY_VOID(set_variables(options.env, document));
+    ROLL_TRY_VOID(add_files(options.files, document));
     if (options.priority) document["priority"] = *options.priority;
     if (options.hold) document["hold"] = true;
     for (const auto& [key, words] :

@@ -24,6 +24,7 @@ struct JobOptions {
     std::vector<std::string> secrets;
     // "NAME=value", or "NAME" to copy the value from the environment of rollctl
     std::vector<std::string> env;
+    std::vector<std::string> files;  // "PATH" or "PATH:NAME"
     std::string export_env;
     std::string workdir;
     std::string container;  // image of a container

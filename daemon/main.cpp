@@ -26,9 +26,9 @@
 #include "common/log.hpp"
 #include "common/spec/units.hpp"
 #include "common/time.hpp"
+#include "daemon/config/config.hpp"
 #include "daemon/ledger/backup.hpp"
 #include "daemon/ledger/lock.hpp"
-#include "daemon/server/config.hpp"
 #include "daemon/server/server.hpp"
 #include "daemon/slurm/commands.hpp"
 
@@ -49,6 +49,7 @@ struct Options {
     double volume_patience = 0;
     double rate_limit = 5000;
     std::size_t max_connections = 20'000;
+    std::string job_files = "16MiB";
     std::string keep_ended;
     std::string backup;
     std::string restore;
@@ -155,6 +156,16 @@ std::string advertised(const std::string& bound) {
     return bound;
 }
 
+// Returns the value of --job-files.
+Result<std::uint64_t> job_files_bytes(const std::string& text) {
+    constexpr std::uint64_t kMost = 1u << 30;
+    if (text == "0") return std::uint64_t{0};
+    ROLL_TRY(const std::uint64_t bytes, spec::parse_size(text));
+    if (bytes <= kMost) return bytes;
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("--job-files is {}; allowed: at most 1GiB", text));
+}
+
 Result<server::ServerOptions> server_options(const io::StateDirectory& directory,
                                              const Options& options) {
     server::ServerOptions made;
@@ -176,11 +187,13 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     if (!options.no_beacon) made.beacon = shared.beacon();
     made.workers = directory.worker();
     ROLL_TRY(made.cluster, cluster_name(directory));
-    ROLL_TRY(made.policy, server::find_config(options.config, directory.root()));
+    ROLL_TRY(config::Config config, config::find_config(options.config, directory.root()));
+    made.policy = std::move(config.policy);
     made.home = ledger::identity(directory.root());
     made.nonce = random_name();
     made.take_over = options.take_over;
     made.connections_max = options.max_connections;
+    ROLL_TRY(made.job_files_bytes, job_files_bytes(options.job_files));
     made.leases.stillness = std::chrono::milliseconds(static_cast<int>(options.stillness * 1000));
     made.leases.volume_patience =
         std::chrono::milliseconds(static_cast<int>(options.volume_patience * 1000));
@@ -304,7 +317,7 @@ class PidFile {
 Result<void> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     if (options.check_config) {
-        ROLL_TRY_VOID(server::find_config(options.config, directory.root()));
+        ROLL_TRY_VOID(config::find_config(options.config, directory.root()));
         fmt::print("the configuration is valid\n");
         return {};
     }
@@ -333,12 +346,12 @@ Result<void> serve(const Options& options) {
     std::function<void()> reread = [&] {
         hangups.async_wait([&](const boost::system::error_code& error, int) {
             if (error) return;
-            auto policy = server::find_config(options.config, directory.root());
-            if (policy) {
-                server->set_policy(*std::move(policy));
+            auto config = config::find_config(options.config, directory.root());
+            if (config) {
+                server->set_policy(std::move(config->policy));
                 spdlog::info("the configuration was read again and is now in effect");
             } else {
-                spdlog::warn("keeping the previous configuration: {}", policy.error().message);
+                spdlog::warn("keeping the previous configuration: {}", config.error().message);
             }
             reread();
         });
@@ -392,6 +405,9 @@ int run(int argc, char** argv) {
         ->check(CLI::NonNegativeNumber);
     app.add_option("--max-connections", options.max_connections,
                    "Maximum number of connected clients; further clients are refused [20000]");
+    app.add_option("--job-files", options.job_files,
+                   "Maximum size of all files that a job may send with `files`, e.g. 64MiB; 0 "
+                   "refuses such jobs [16MiB]");
     app.add_option("--keep-ended", options.keep_ended,
                    "At each start forget jobs that ended longer ago than this, e.g. 90d [never]");
     auto* house = app.add_option_group("house", "Actions instead of serving");

@@ -108,6 +108,7 @@ Result<int> run_close(const Context& context, const std::string& selector);
 
 Result<int> run_cancel(const Context& context, const std::string& selector,
                        const std::string& reason);
+Result<int> run_requeue(const Context& context, const std::string& selector);
 Result<int> run_hold(const Context& context, const std::string& selector, bool held);
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings);

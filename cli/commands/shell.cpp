@@ -12,6 +12,7 @@
 #include "cli/environment.hpp"
 #include "cli/follow.hpp"
 #include "cli/render.hpp"
+#include "cli/staged_files.hpp"
 #include "cli/terminal_session.hpp"
 #include "common/io/process.hpp"
 #include "common/io/signals.hpp"
@@ -50,7 +51,10 @@ Result<std::uint64_t> submit_holder(const Context& context, Daemon& daemon,
     source.document["name"] = "shell";
     ROLL_TRY_VOID(apply_options(options, source));
     capture_environment(source.document, io::current_environment(), user_name());
+    PieceBytes pieces;
+    ROLL_TRY_VOID(read_files(source.document, source.base, pieces));
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources({source}));
+    ROLL_TRY_VOID(send_files(daemon, {source.document}, pieces));
     const protocol::SubmitArgs args{
         .key = draw_key(), .user = user_name(), .spec = spec::json_of(specs.front())};
     ROLL_TRY(const Json reply, daemon.ask(args));

@@ -1,3 +1,4 @@
+#include <functional>
 #include <optional>
 #include <random>
 
@@ -14,6 +15,7 @@
 #include "cli/output_check.hpp"
 #include "cli/render.hpp"
 #include "cli/slurm/directives.hpp"
+#include "cli/staged_files.hpp"
 #include "common/hash.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/client.hpp"
@@ -118,10 +120,12 @@ Result<void> check_key(const std::string& key) {
 }
 
 Result<int> submit_specs(const Context& context, const SubmitOptions& options,
-                         const std::vector<spec::JobSpec>& specs, const Notes& notes = {}) {
+                         const std::vector<spec::JobSpec>& specs, const Notes& notes = {},
+                         const std::function<Result<void>(Daemon&)>& prepare = {}) {
     ROLL_TRY_VOID(check_key(options.key));
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     if (const auto uid = daemon.runs_as()) ROLL_TRY_VOID(check_outputs(specs, *uid));
+    if (prepare) ROLL_TRY_VOID(prepare(daemon));
     const std::string key = options.key.empty() ? draw_key() : options.key;
     std::vector<std::uint64_t> ids;
     Json replies = Json::array();
@@ -203,6 +207,8 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                             "secret with `rollctl secret set NAME` and add --secret NAME",
                             source.label, fmt::join(left_out, ", ")));
     }
+    PieceBytes pieces;
+    for (Source& source : sources) ROLL_TRY_VOID(read_files(source.document, source.base, pieces));
     ROLL_TRY(const std::vector<Json> layouts, choose_layouts(context, sources));
     for (const Json& layout : layouts) {
         for (std::string& line : layout_lines(layout)) {
@@ -214,7 +220,11 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)
         add_git(specs[i], sources[i].base, specs.size());
     if (options.dry_run) return print_specs(context, specs, notes);
-    return submit_specs(context, options, specs, notes);
+    return submit_specs(context, options, specs, notes, [&](Daemon& daemon) {
+        std::vector<Json> documents;
+        for (const Source& source : sources) documents.push_back(source.document);
+        return send_files(daemon, documents, pieces);
+    });
 }
 
 Result<int> submit_batch(const Context& context, const SubmitOptions& options, SbatchJob job) {

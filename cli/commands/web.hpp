@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "cli/context.hpp"
 
@@ -14,9 +13,7 @@ namespace roll::cli {
 
 struct WebOptions {
     std::string listen;
-    std::vector<std::string> hosts;
-    bool read_only = false, insecure = false;
-    std::string certificate, key;
+    bool read_only = false;
 };
 void add_web_options(CLI::App& command, WebOptions& options);
 // Replaces this process by roll-web. Returns only if roll-web cannot be started.

@@ -2,6 +2,10 @@
 
 #include <cstddef>
 
+#include <fmt/format.h>
+
+#include "common/spec/units.hpp"
+
 namespace roll::protocol {
 namespace {
 
@@ -15,6 +19,12 @@ bool is_utf8(const std::string& bytes) {
 }
 
 }  // namespace
+
+std::string files_too_large(const std::string& name, std::uint64_t bytes, std::uint64_t most) {
+    return fmt::format("the files of {} have {} together; rolld takes at most {} for a job", name,
+                       spec::size_text(static_cast<std::int64_t>(bytes)),
+                       spec::size_text(static_cast<std::int64_t>(most)));
+}
 
 std::string text_of_bytes(const std::string& bytes, bool& latin1) {
     latin1 = !is_utf8(bytes);

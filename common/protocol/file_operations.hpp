@@ -1,9 +1,12 @@
-// The operation that reads the files of jobs, for clients that do not see the volume of the jobs.
+// The operations on the files of jobs, for clients and nodes that do not see the volume of the
+// jobs: `job_file` reads logs and metrics; `pieces_missing` and `piece_put` send the inputs that
+// the key `files` of a job file names (common/spec/staged_files.hpp).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/protocol/arguments.hpp"
 
@@ -34,6 +37,33 @@ struct JobFileReply {
     bool latin1 = false;
 };
 
+struct PiecesMissingArgs {
+    static constexpr Operation kOperation{"pieces_missing", Access::Submit, Answering::AtOnce,
+                                          "roll.pieces_missing/1",
+                                          "Tells which pieces of a job's files rolld lacks."};
+    std::vector<std::string> pieces{};
+};
+struct PiecesMissingReply {
+    std::vector<std::string> missing{};
+    std::uint64_t job_bytes_max = 0;
+};
+
+struct PiecePutArgs {
+    static constexpr Operation kOperation{"piece_put", Access::Submit, Answering::AtOnce,
+                                          "roll.piece_put/1",
+                                          "Stores a piece of a job's files before the job is "
+                                          "submitted."};
+    std::string data{};
+};
+struct PiecePutReply {
+    std::string piece{};
+};
+
+// The message and the hint if the files of a job have more bytes than rolld takes
+std::string files_too_large(const std::string& name, std::uint64_t bytes, std::uint64_t most);
+inline constexpr const char* kFilesTooLargeHint =
+    "put large inputs on a volume that the nodes see; the operator may raise `rolld --job-files`";
+
 // Returns a file's bytes as text for JSON. If the bytes are not UTF-8, sets `latin1` and makes each
 // byte the character with the same code.
 std::string text_of_bytes(const std::string& bytes, bool& latin1);
@@ -58,6 +88,19 @@ template <class V> void fields(V& v, JobFileReply& r) {
     v("written", r.written, "time of the last change of the file, in ms since 1970");
     v("text", r.text, "the bytes of the file");
     v("latin1", r.latin1, "true if the bytes are not UTF-8: each character of the text stands for one byte");
+}
+template <class V> void fields(V& v, PiecesMissingArgs& a) {
+    v.needs("pieces", a.pieces, "SHA-256 of each piece, in lower-case hex digits");
+}
+template <class V> void fields(V& v, PiecesMissingReply& r) {
+    v("missing", r.missing, "pieces that must be sent with `piece_put`; rolld keeps the others for an hour at least");
+    v("job_bytes_max", r.job_bytes_max, "maximum size of all files of a job");
+}
+template <class V> void fields(V& v, PiecePutArgs& a) {
+    v.needs("data", a.data, "the bytes in base64; 1 to 262144 bytes");
+}
+template <class V> void fields(V& v, PiecePutReply& r) {
+    v("piece", r.piece, "SHA-256 of the bytes, for `files` of a job file");
 }
 // clang-format on
 

@@ -35,6 +35,11 @@ struct ReleaseArgs : Selection {
     static constexpr Operation kOperation{"release", Access::Change, Answering::Later,
                                           "roll.held/1", "Lets held jobs start."};
 };
+struct RequeueArgs : Selection {
+    static constexpr Operation kOperation{"requeue", Access::Change, Answering::Later,
+                                          "roll.requeued/1",
+                                          "Stops running jobs and queues them again."};
+};
 struct UpdateArgs : Selection {
     static constexpr Operation kOperation{"update", Access::Change, Answering::Later,
                                           "roll.updated/1",
@@ -47,7 +52,7 @@ struct CancelReply {
     JobNumbers cancelled{};
     JobNumbers over{};
 };
-struct ChangedReply {  // the reply of close, hold, release and update
+struct ChangedReply {  // the reply of close, hold, release, requeue and update
     JobNumbers jobs{};
     JobNumbers over{};
 };
@@ -84,6 +89,7 @@ template <class V> void fields(V& v, CancelArgs& a) { selection_fields(v, a); v(
 template <class V> void fields(V& v, CloseArgs& a) { selection_fields(v, a); }
 template <class V> void fields(V& v, HoldArgs& a) { selection_fields(v, a); }
 template <class V> void fields(V& v, ReleaseArgs& a) { selection_fields(v, a); }
+template <class V> void fields(V& v, RequeueArgs& a) { selection_fields(v, a); }
 template <class V> void fields(V& v, UpdateArgs& a) {
     selection_fields(v, a);
     v("priority", a.priority, "new priority");

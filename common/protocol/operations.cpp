@@ -40,6 +40,7 @@ constexpr std::array kOperations = {
     info<CloseArgs, ChangedReply>(),
     info<HoldArgs, ChangedReply>(),
     info<ReleaseArgs, ChangedReply>(),
+    info<RequeueArgs, ChangedReply>(),
     info<UpdateArgs, ChangedReply>(),
     info<ProgressArgs, ProgressReply>(),
     info<CheckpointArgs, CheckpointReply>(),
@@ -72,6 +73,8 @@ constexpr std::array kOperations = {
     info<WithTokenArgs>(),
     info<WhoamiArgs, WhoamiReply>(),
     info<JobFileArgs, JobFileReply>(),
+    info<PiecesMissingArgs, PiecesMissingReply>(),
+    info<PiecePutArgs, PiecePutReply>(),
 };
 
 }  // namespace

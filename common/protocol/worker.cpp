@@ -133,6 +133,7 @@ static JsonText text_of(const StartOrder& order) {
     if (order.cpus > 0) text.add("cpus", order.cpus);
     if (order.tasks_per_node > 0) text.add("tasks_per_node", order.tasks_per_node);
     if (!order.hosts.empty()) text.add("hosts", order.hosts);
+    if (order.files) text.add("files", true);
     if (!order.refused.empty()) text.add("refused", order.refused);
     return text;
 }
@@ -171,6 +172,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.cpus = r.get_or("cpus", 0);
     order.tasks_per_node = r.get_or("tasks_per_node", 0);
     order.hosts = r.get_or("hosts", std::vector<std::string>{});
+    order.files = r.get_or("files", false);
     order.refused = r.get_or("refused", std::string{});
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
@@ -275,6 +277,8 @@ std::string encode(const Heartbeat& heartbeat) {
     if (heartbeat.cpus > 0) text.add("cpus", heartbeat.cpus);
     if (!heartbeat.limits.empty()) text.add("limits", heartbeat.limits);
     if (!heartbeat.wall.empty()) text.add("wall", heartbeat.wall);
+    if (!heartbeat.home.empty()) text.add("home", heartbeat.home);
+    if (!heartbeat.process.empty()) text.add("process", heartbeat.process);
     if (!heartbeat.features.empty()) text.add("features", heartbeat.features);
     if (heartbeat.pilot) text.add("pilot", text_of(*heartbeat.pilot));
     return text.text();
@@ -302,6 +306,8 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.cpus = r.get_or("cpus", 0);
     heartbeat.limits = r.get_or("limits", std::string{});
     heartbeat.wall = r.get_or("wall", std::string{});
+    heartbeat.home = r.get_or("home", std::string{});
+    heartbeat.process = r.get_or("process", std::string{});
     heartbeat.features = r.get_or("features", std::vector<std::string>{});
     const Json& pilot = r.raw("pilot");
     const Json& running = r.raw("running");
@@ -352,6 +358,7 @@ std::string encode(const Answer& answer) {
         .add("recorded", texts_of(answer.recorded))
         .add("fenced", texts_of(answer.fenced));
     if (!answer.save.empty()) text.add("save", texts_of(answer.save));
+    if (!answer.refused.empty()) text.add("refused", answer.refused);
     return text.text();
 }
 
@@ -365,6 +372,7 @@ Result<Answer> decode_answer(std::string_view frame) {
     answer.counted = r.get<std::int64_t>("counted");
     answer.counter = r.get<std::uint64_t>("counter");
     answer.beacon = r.get<std::string>("beacon");
+    answer.refused = r.get_or("refused", std::string{});
     const Json& keep = r.raw("keep");
     const Json& start = r.raw("start");
     const Json& stop = r.raw("stop");

@@ -50,6 +50,11 @@ struct Heartbeat {
     std::string limits{};  // how the worker enforces the limits of jobs, for people
     // means to end all processes of an attempt: "cgroup", "namespace" or "marks"
     std::string wall{};
+    // Identifies the run directory and its host; empty if unknown. A roll-worker ends the processes
+    // that an earlier one with the same `home` left, so it may take the earlier one's place at
+    // once.
+    std::string home{};
+    std::string process{};  // host and process id of the worker, for people
     std::optional<PilotNote> pilot{};
     std::vector<std::string> features{};  // features of the worker's release, from spec::features()
     std::vector<RunningAttempt> running{};
@@ -81,6 +86,7 @@ struct StartOrder {
     int cpus = 0;                      // CPUs that the attempt may use on this node; 0: no limit
     int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
     std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
+    bool files = false;     // the worker fetches the files that the document names before the start
     std::string refused{};  // reason why the worker fails the attempt at once; empty: it does not
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
@@ -115,6 +121,8 @@ struct Answer {
     std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
     std::uint64_t counter = 0;   // beacon's counter when rolld began to count the silence
     std::string beacon{};        // path of the beacon file; empty: no beacon
+    // if not empty: why rolld does not take the worker; the answer then has no orders
+    std::string refused{};
     std::vector<AttemptKey> keep{};
     std::vector<StartOrder> start{};
     std::vector<StopOrder> stop{};

@@ -13,10 +13,11 @@ constexpr const char* kLogNames = "log_names";  // for jobs with a key stdout or
 constexpr const char* kSlotsPerRank = "slots_per_rank";
 constexpr const char* kBatch = "sbatch";         // for jobs with the key sbatch
 constexpr const char* kContainer = "container";  // for jobs with the key container
+constexpr const char* kFiles = "files";          // for jobs with the key files
 constexpr const char* kShell = "shell";          // for `rollctl shell`; no job needs it
 
 inline std::vector<std::string> features() {
-    return {kGangs, kScripts, kLogNames, kSlotsPerRank, kBatch, kContainer, kShell};
+    return {kGangs, kScripts, kLogNames, kSlotsPerRank, kBatch, kContainer, kFiles, kShell};
 }
 
 }  // namespace roll::spec

@@ -9,6 +9,7 @@
 #include "common/spec/log_name.hpp"
 #include "common/spec/schema.hpp"
 #include "common/spec/sizes.hpp"
+#include "common/spec/staged_files.hpp"
 #include "common/spec/sweep.hpp"
 #include "common/spec/train.hpp"
 #include "common/spec/units.hpp"
@@ -255,6 +256,7 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (threads) needs.emplace_back(kSlotsPerRank);
     if (has("sbatch")) needs.emplace_back(kBatch);
     if (has("container")) needs.emplace_back(kContainer);
+    if (has("files")) needs.emplace_back(kFiles);
     return needs;
 }
 
@@ -423,6 +425,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
     if (parsed.ok()) append(parsed.problems, check_secrets(*json));
     if (parsed.ok()) append(parsed.problems, check_container(*json));
+    if (parsed.ok()) append(parsed.problems, check_files(*json));
     if (parsed.ok()) append(parsed.problems, check_resources((*json)["resources"]));
     if (parsed.ok()) append(parsed.problems, check_processes(*json));
     if (parsed.ok()) append(parsed.problems, check_log_names(*json));

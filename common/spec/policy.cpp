@@ -89,7 +89,7 @@ Policy read_policy(const Json& document) {
 
 }  // namespace
 
-ParsedPolicy parse_policy(std::string_view json_document) {
+ParsedPolicy parse_policy(std::string_view json_document, const std::string& base_directory) {
     ParsedPolicy parsed;
     auto json = parse_json(json_document);
     if (!json) {
@@ -101,8 +101,11 @@ ParsedPolicy parse_policy(std::string_view json_document) {
     parsed.problems = check(schema, *json);
     if (!parsed.problems.empty()) return parsed;
     fill_defaults(schema, *json);
+    make_paths_absolute(schema, *json, base_directory);
     parsed.policy = read_policy(*json);
     check_parents(parsed.policy, parsed.problems);
+    parsed.http = read_http(json->value("http", Json::object()));
+    for (Problem& problem : check_http(parsed.http)) parsed.problems.push_back(std::move(problem));
     return parsed;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/spec/http.hpp"
 #include "common/spec/job.hpp"
 
 namespace roll::spec {
@@ -66,14 +67,16 @@ struct Policy {
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-// The result of parsing a policy: the policy, or all problems of its document.
+// The result of parsing rolld.yaml: its content, or all problems of its document.
 struct ParsedPolicy {
     Policy policy;
     std::vector<Problem> problems;
+    HttpConfig http{};
 };
 
-// Parses the document of rolld.yaml and checks it against schemas/rolld.schema.json.
-ParsedPolicy parse_policy(std::string_view json_document);
+// Parses the document of rolld.yaml and checks it against schemas/rolld.schema.json. Relative paths
+// start from `base_directory`.
+ParsedPolicy parse_policy(std::string_view json_document, const std::string& base_directory = "/");
 
 // Returns the account to charge for a user's job that names no account; empty if there is none.
 std::string default_account(const Policy& policy, const std::string& user);

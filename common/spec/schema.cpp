@@ -11,6 +11,7 @@
 #include "common/spec/chain.hpp"
 #include "common/spec/instead.hpp"
 #include "common/spec/nearest.hpp"
+#include "common/spec/staged_files.hpp"
 #include "common/spec/string_format.hpp"
 
 namespace roll::spec {
@@ -380,10 +381,11 @@ void fill_from(const OrderedJson& properties, Json& value) {
     }
 }
 
-// Returns whether the string is a path. Special words of the key and references to earlier jobs of
-// a chain ("{NAME.output}") are not paths.
+// Returns whether the string is a path. The key's special words, references to earlier jobs of a
+// chain ("{NAME.output}") and paths below "{files}" are not paths of this machine.
 bool is_path(const OrderedJson& rule, const Json& text) {
     if (!rule.contains("x-path") || is_reference(word(text))) return false;
+    if (word(text).starts_with(kFilesDirectory)) return false;
     if (!rule.contains("x-words")) return true;
     const auto words = words_of(rule["x-words"]);
     return std::find(words.begin(), words.end(), word(text)) == words.end();

@@ -7,6 +7,7 @@
 
 #include "common/protocol/view_operations.hpp"
 #include "daemon/api/outputs.hpp"
+#include "daemon/files/pieces.hpp"
 #include "daemon/gateway/authenticator.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/query/query.hpp"
@@ -33,6 +34,7 @@ struct Context {
     secrets::Store& secrets;
     tokens::Store& tokens;
     Outputs& outputs;
+    files::Pieces& pieces;
     const slurm::Site& site;
     const std::string& cluster;   // id of the ledger
     const std::string& endpoint;  // address that rolld binds

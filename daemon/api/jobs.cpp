@@ -87,6 +87,27 @@ Result<Plan> release(const Context& context, const Caller& who, const protocol::
                   });
 }
 
+// Stops the selected jobs that run. Fails with Refused if none of them runs, or if one of them may
+// not be queued again.
+Result<Plan> requeue(const Context& context, const Caller& who, const protocol::RequeueArgs& args) {
+    ROLL_TRY(Selected selected, select_own(context, who, args));
+    std::erase_if(selected.open,
+                  [&](JobId id) { return !context.state.jobs.at(id).attempt.has_value(); });
+    if (selected.open.empty())
+        return fail(ErrorCode::Refused,
+                    "none of the selected jobs runs; requeue stops running jobs and queues them "
+                    "again",
+                    selected.over.empty() ? "rollctl jobs" : "rollctl resubmit JOB");
+    for (const JobId id : selected.open)
+        if (const auto refused = core::decide(context.state, core::Requeue{id, who.user}, {});
+            !refused)
+            return tl::unexpected(refused.error());
+    return change(who, std::move(selected), args,
+                  [by = who.user](JobId id, std::vector<core::Input>& inputs) {
+                      inputs.emplace_back(core::Requeue{id, by});
+                  });
+}
+
 Result<Plan> update(const Context& context, const Caller& who, const protocol::UpdateArgs& args) {
     ROLL_TRY(Selected selected, select_own(context, who, args));
     std::optional<int> priority = args.priority;
@@ -127,13 +148,11 @@ Result<Plan> checkpoint(const Context& context, const Caller& who,
 }  // namespace
 
 std::span<const ServedOperation> job_operations() {
-    static constexpr std::array kOperations = {served<protocol::CancelArgs, cancel>(),
-                                               served<protocol::CloseArgs, close>(),
-                                               served<protocol::HoldArgs, hold>(),
-                                               served<protocol::ReleaseArgs, release>(),
-                                               served<protocol::UpdateArgs, update>(),
-                                               served<protocol::ProgressArgs, progress>(),
-                                               served<protocol::CheckpointArgs, checkpoint>()};
+    static constexpr std::array kOperations = {
+        served<protocol::CancelArgs, cancel>(),     served<protocol::CloseArgs, close>(),
+        served<protocol::HoldArgs, hold>(),         served<protocol::ReleaseArgs, release>(),
+        served<protocol::RequeueArgs, requeue>(),   served<protocol::UpdateArgs, update>(),
+        served<protocol::ProgressArgs, progress>(), served<protocol::CheckpointArgs, checkpoint>()};
     return kOperations;
 }
 

@@ -1,12 +1,15 @@
 // The operations `submit` and `forecast`.
 #include <array>
+#include <chrono>
 
 #include <fmt/format.h>
 
 #include "common/protocol/client.hpp"
+#include "common/protocol/file_operations.hpp"
 #include "common/protocol/submit_operations.hpp"
 #include "common/spec/document.hpp"
 #include "common/spec/job_json.hpp"
+#include "common/spec/staged_files.hpp"
 #include "common/spec/sweep.hpp"
 #include "daemon/api/allocations.hpp"
 #include "daemon/api/operations.hpp"
@@ -14,12 +17,35 @@
 namespace roll::api {
 namespace {
 
+// Fails with InvalidArgument if a training job leaves a choice to rollctl, which makes it before it
+// sends the job.
+Result<void> refuse_auto(const spec::JobSpec& spec) {
+    for (const spec::JobSpec& next : spec.then) ROLL_TRY_VOID(refuse_auto(next));
+    if (!spec.trains() || spec.document.text().find("\"auto\"") == std::string::npos) return {};
+    ROLL_TRY(const Json document, spec::read_document(spec.document.text()));
+    for (const auto& [path, name] :
+         {std::pair("/parallel/layout", "parallel.layout"),
+          std::pair("/train/micro_batch_size", "train.micro_batch_size")}) {
+        const Json::json_pointer key(path);
+        if (!document.contains(key) || document.at(key) != "auto") continue;
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("{} of {} is auto, which only rollctl can replace", name, spec.name),
+            "submit the job with rollctl, or give the sizes that `rollctl plan` chooses");
+    }
+    return {};
+}
+
 // Reads the job of a submission: `spec` is what rollctl sends, `job` is the content of a job file.
 Result<spec::JobSpec> read_job(const auto& args) {
     const std::string hint = "docs/web.md, section Operations";
     if (args.spec.is_null() == args.job.is_null())
         return fail(ErrorCode::InvalidArgument, "submit needs either `job` or `spec`", hint);
-    if (args.job.is_null()) return from_request(spec::job_spec_of(args.spec));
+    if (args.job.is_null()) {
+        ROLL_TRY(spec::JobSpec spec, from_request(spec::job_spec_of(args.spec)));
+        ROLL_TRY_VOID(refuse_auto(spec));
+        return spec;
+    }
     if (!args.base.starts_with('/'))
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("base is \"{}\"; give the absolute directory from which relative "
@@ -28,7 +54,10 @@ Result<spec::JobSpec> read_job(const auto& args) {
                     hint);
     spec::ParsedJob parsed{.spec = {}, .problems = spec::undeliverable(args.job)};
     if (parsed.ok()) parsed = spec::parse_job(args.job.dump(), args.base);
-    if (parsed.ok()) return std::move(parsed.spec);
+    if (parsed.ok()) {
+        ROLL_TRY_VOID(refuse_auto(parsed.spec));
+        return std::move(parsed.spec);
+    }
     std::string problems;
     for (const spec::Problem& problem : parsed.problems)
         problems += (problems.empty() ? "" : "; ") + problem.path +
@@ -67,6 +96,34 @@ Json submitted(const core::State& state, JobId id, std::size_t jobs, bool change
     return protocol::reply_json(reply, protocol::SubmitArgs::kOperation.reply);
 }
 
+// Returns the pieces of the files that the submission names. Fails with Refused if the files of a
+// job are too large together, or if rolld lacks a piece.
+Result<std::vector<std::string>> pieces_of(const Context& context, const spec::JobSpec& spec) {
+    std::vector<std::string> pieces;
+    for (const spec::JobSpec& next : spec.then) {
+        ROLL_TRY(const std::vector<std::string> more, pieces_of(context, next));
+        pieces.insert(pieces.end(), more.begin(), more.end());
+    }
+    if (!spec::has_files(spec)) return pieces;
+    ROLL_TRY(const Json document, spec::read_document(spec.document.text()));
+    std::uint64_t bytes = 0;
+    for (const spec::StagedFile& file : spec::staged_files(document)) {
+        bytes += file.bytes;
+        pieces.insert(pieces.end(), file.pieces.begin(), file.pieces.end());
+    }
+    const std::uint64_t most = context.pieces.job_bytes_max();
+    if (bytes > most)
+        return fail(ErrorCode::Refused, protocol::files_too_large(spec.name, bytes, most),
+                    protocol::kFilesTooLargeHint);
+    if (const auto missing = context.pieces.missing(pieces, std::chrono::steady_clock::now());
+        !missing.empty())
+        return fail(ErrorCode::Refused,
+                    fmt::format("rolld lacks {} of the {} pieces of the files of {}",
+                                missing.size(), pieces.size(), spec.name),
+                    "submit the job again with rollctl, which sends the files");
+    return pieces;
+}
+
 Result<Plan> submit(const Context& context, const Caller& who, const protocol::SubmitArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));
     if (submit.key.empty() || submit.key.size() > protocol::kKeyBytesMax) {
@@ -80,11 +137,13 @@ Result<Plan> submit(const Context& context, const Caller& who, const protocol::S
     if (known == context.state.keys.end() || !known->second.contains(key))
         ROLL_TRY_VOID(context.outputs.check(context.state, submit.spec, user + " " + key));
     const std::size_t jobs = count_jobs(submit.spec);
+    ROLL_TRY(std::vector<std::string> pieces, pieces_of(context, submit.spec));
     RunTurn plan;
     plan.inputs.emplace_back(std::move(submit));
-    plan.reply = [&outputs = context.outputs, user, key, jobs](const core::State& state,
-                                                               bool changed) {
+    plan.reply = [&outputs = context.outputs, &stored = context.pieces, pieces = std::move(pieces),
+                  user, key, jobs](const core::State& state, bool changed) {
         const JobId id = state.keys.at(user).at(key);
+        stored.name(pieces);
         for (std::size_t task = 0; changed && task < jobs; ++task) {
             const JobId one{id.value + task};
             outputs.note(one, state.jobs.at(one));

@@ -7,6 +7,7 @@
 
 #include "common/hash.hpp"
 #include "common/spec/document.hpp"
+#include "common/spec/staged_files.hpp"
 #include "daemon/core/decide/attempt.hpp"
 #include "daemon/core/facts/save_margin.hpp"
 
@@ -70,6 +71,7 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     order.cpus = place->cpus;
     order.tasks_per_node = job.resources().tasks_per_node;
     if (order.tasks_per_node > 0) order.hosts = hosts_of(state, job);
+    order.files = spec::has_files(job.spec);
     order.gpu_percent = place->gpu_percent;
     order.slots = place->slots;
     order.gpus = place->gpus;

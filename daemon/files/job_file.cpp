@@ -19,9 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Placeholders in an expanded log name for the values of specifiers: a number, and any other text.
+// Placeholders in an expanded log name for the value of a specifier: a number, or a node's name.
 constexpr char kNumber = '\1';
-constexpr char kText = '\2';
+constexpr char kNode = '\2';
+constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kNodeCharacters =
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._";
 
 tl::unexpected<Error> cannot_read(const fs::path& path, int number) {
     const bool missing = number == ENOENT;
@@ -74,7 +77,7 @@ Result<OpenFile> open_regular(const io::Descriptor& directory, const fs::path& p
                              std::chrono::nanoseconds(status.st_mtim.tv_nsec);
         if (S_ISREG(status.st_mode))
             return OpenFile{std::move(file), static_cast<std::uint64_t>(status.st_size),
-                            Time(std::chrono::floor<Time::duration>(written))};
+                            Time(std::chrono::floor<Time::duration>(written)), status.st_ino};
     }
     return fail(ErrorCode::Refused, path.string() + " is not a regular file");
 }
@@ -94,10 +97,10 @@ std::optional<fs::path> link_target(const fs::path& root, const fs::path& relati
     return fs::path(std::string(text.data(), static_cast<std::size_t>(size)));
 }
 
-// Returns whether `text` is `pattern` with a number for each kNumber, and a text without a slash
-// for each kText.
+// Returns whether `text` is `pattern` with a number for each kNumber, and the name of a node for
+// each kNode.
 bool fits(std::string_view text, std::string_view pattern) {
-    const auto is_plain = [](char c) { return c != kNumber && c != kText; };
+    const auto is_plain = [](char c) { return c != kNumber && c != kNode; };
     while (!pattern.empty() && is_plain(pattern.front())) {
         if (text.empty() || text.front() != pattern.front()) return false;
         text.remove_prefix(1);
@@ -106,22 +109,24 @@ bool fits(std::string_view text, std::string_view pattern) {
     if (pattern.empty()) return text.empty();
     const bool number = pattern.front() == kNumber;
     pattern.remove_prefix(1);
-    const std::size_t end = number ? text.find_first_not_of("0123456789") : text.find_first_of('/');
-    for (std::size_t size = number ? 1 : 0; size <= std::min(end, text.size()); ++size)
+    const std::size_t end = text.find_first_not_of(number ? kDigits : kNodeCharacters);
+    for (std::size_t size = 1; size <= std::min(end, text.size()); ++size)
         if (fits(text.substr(size), pattern)) return true;
     return false;
 }
 
 // Returns whether roll-worker may have made a link to `target` for this job.
 bool is_named(const JobPlaces& places, const fs::path& target) {
-    constexpr std::ptrdiff_t kTextsMax = 8;  // fits() tries all lengths of each value
+    constexpr std::ptrdiff_t kValuesMax = 8;  // fits() tries all lengths of each value
     if (places.log_name.empty()) return false;
     spec::LogNameValues any;
     for (const char letter : std::string_view("AaJjnrt")) any[letter] = kNumber;
-    for (const char letter : std::string_view("Nsux")) any[letter] = kText;
+    any['N'] = kNode;
+    any['s'] = "batch";
+    any['x'] = places.job_name;
     const std::string name = spec::expand_log_name(places.log_name, any, true);
-    if (std::ranges::count_if(name, [](char c) { return c == kNumber || c == kText; }) > kTextsMax)
-        return false;
+    const auto is_value = [](char c) { return c == kNumber || c == kNode; };
+    if (std::ranges::count_if(name, is_value) > kValuesMax) return false;
     const fs::path base = places.workdir.empty() ? places.output : fs::path(places.workdir);
     return fits(target.native(), (base / name).lexically_normal().native());
 }
@@ -166,11 +171,14 @@ void drop_incomplete_character(std::string& bytes) {
 }  // namespace
 
 JobPlaces places_of(const fs::path& output, const Json& document) {
-    const auto text = [&](const char* key) {
-        const Json value = document.is_object() ? document.value(key, Json()) : Json();
+    const auto text = [](const Json& json, const char* key) {
+        const Json value = json.is_object() ? json.value(key, Json()) : Json();
         return value.is_string() ? value.get<std::string>() : std::string();
     };
-    return {output, text("stdout"), text("workdir")};
+    const Json batch = document.is_object() ? document.value("sbatch", Json()) : Json();
+    const std::string name = text(batch, "name");
+    return {output, text(document, "stdout"), text(document, "workdir"),
+            name.empty() ? text(document, "name") : name};
 }
 
 Result<OpenFile> open_log(const JobPlaces& places, std::uint32_t attempt, std::uint32_t rank,

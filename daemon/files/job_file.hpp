@@ -24,8 +24,8 @@ constexpr std::size_t kPieceBytesMax = 256u << 10;  // maximum size of a piece
 struct JobPlaces {
     std::filesystem::path output;  // absolute path of the output directory
     std::string log_name{};        // `stdout` of the job file; empty: the job does not name its log
-    std::string
-        workdir{};  // `workdir` of the job file; a `log_name` starts from it or from `output`
+    std::string workdir{};  // `workdir` of the job file; `log_name` starts from it or from `output`
+    std::string job_name{};  // value of %x in `log_name`
 };
 
 // Returns the places of a job with this output directory. `document` is its job file.
@@ -35,6 +35,7 @@ struct OpenFile {
     io::Descriptor descriptor;
     std::uint64_t size = 0;
     Time written{};  // time of the last change
+    std::uint64_t inode = 0;
 };
 
 // Opens the log of a rank, OUTPUT/logs/attempt-N/rank-R.log. The log may be a link, which

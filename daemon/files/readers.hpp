@@ -1,6 +1,7 @@
 // Runs functions that read files on threads of its own, because a volume that hangs must not block
 // rolld's loop. The number of threads, the number of waiting functions and the time until an answer
-// are limited.
+// are limited. Each volume has limits of its own, so that a volume that hangs does not delay the
+// reads of the others.
 //
 // All members are called on the thread of the context.
 #pragma once
@@ -22,10 +23,16 @@
 namespace roll::files {
 
 struct ReadersLimits {
-    std::size_t threads = 4;
+    std::size_t threads = 16;
     std::size_t waiting = 64;
+    std::size_t threads_of_volume = 4;
+    std::size_t waiting_of_volume = 32;
     std::chrono::milliseconds patience{4'000};
 };
+
+// Returns the mount point of the volume that holds `path`, without access to the volume. Does not
+// follow links.
+std::string volume_of(const std::string& path);
 
 class Readers {
   public:
@@ -40,12 +47,13 @@ class Readers {
 
     // Calls `read` on a thread, and then `answer` with the result on the context. Calls `answer`
     // with an error if there is no result in time, or at once if too many reads wait. `what` is the
-    // path for the error's message.
+    // path that is read.
     void start(std::string what, Read read, Answer answer);
 
   private:
     struct Waiting {
         std::string what;
+        std::string volume;
         Answer answer;
         std::chrono::steady_clock::time_point until;
     };

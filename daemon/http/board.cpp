@@ -37,8 +37,8 @@ Result<std::shared_ptr<const Answer>> Board::look(const std::string& op, const J
         return found == nullptr ? std::nullopt : std::optional(*found);
     };
     if (auto found = kept()) return *std::move(found);
-    const std::lock_guard asking(asking_);
-    // While this thread waited for `asking_`, another thread may have stored the answer.
+    const std::lock_guard asking(lane_of(key));
+    // Another thread may have stored the answer while this thread waited for the lane.
     if (auto found = kept()) return *std::move(found);
     Kept answer = put_question(op, args);
     keep(key, answer);
@@ -46,7 +46,7 @@ Result<std::shared_ptr<const Answer>> Board::look(const std::string& op, const J
 }
 
 Result<std::shared_ptr<const Answer>> Board::change(const std::string& op, const Json& args) {
-    const std::lock_guard asking(asking_);
+    const std::lock_guard asking(lane_of(op + ' ' + dump(args)));
     Kept answer = put_question(op, args);
     const std::lock_guard lock(mutex_);
     entries_.clear();

@@ -10,16 +10,17 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/error.hpp"
+#include "common/hash.hpp"
 #include "common/json.hpp"
 
 namespace roll::http {
 
 using Instant = std::chrono::steady_clock::time_point;
 
-// Sends an operation and its arguments to rolld, and returns the answer. Only one thread calls it
-// at a time.
+// Sends an operation and its arguments to rolld, and returns the answer.
 using Ask = std::function<Result<Json>(const std::string& op, const Json& args)>;
 
 // An answer as JSON and as the text that clients get. Shared, because many replies may send it.
@@ -34,8 +35,12 @@ class Board {
     static constexpr auto kFresh = std::chrono::seconds(1);
     static constexpr std::size_t kAnswersMax = 256;
 
-    explicit Board(Ask ask, std::function<Instant()> now = std::chrono::steady_clock::now)
-        : ask_(std::move(ask)),
+    // At most `at_once` threads call `ask` at the same time, and only one of them with the same
+    // arguments.
+    explicit Board(Ask ask, std::size_t at_once = 1,
+                   std::function<Instant()> now = std::chrono::steady_clock::now)
+        : asking_(at_once),
+          ask_(std::move(ask)),
           now_(std::move(now)) {}
 
     // Returns the answer to a request. The answer is at most kFresh old. Errors are kept, too, so
@@ -55,8 +60,10 @@ class Board {
     const Kept* fresh(const std::string& key);
     void keep(const std::string& key, const Kept& answer);
 
-    std::mutex asking_;  // held while this object asks rolld
-    std::mutex mutex_;   // guards entries_
+    std::mutex& lane_of(const std::string& key) { return asking_[hash64(key) % asking_.size()]; }
+
+    std::vector<std::mutex> asking_;  // one of them is held during a call of ask_
+    std::mutex mutex_;                // guards entries_
     Ask ask_;
     std::function<Instant()> now_;
     std::map<std::string, Entry> entries_;  // answers by operation and arguments

@@ -18,7 +18,7 @@ constexpr auto kLook = std::chrono::seconds(1);
 
 tl::unexpected<Error> unusable(const std::filesystem::path& file, const char* why) {
     return fail(ErrorCode::InvalidArgument, fmt::format("{} {}", file.string(), why),
-                "give files in PEM with --certificate and --key");
+                "http.tls in rolld.yaml names files in PEM");
 }
 
 Result<void> check_time(const std::filesystem::path& file, const ssl::context& context) {
@@ -66,8 +66,9 @@ std::string Certificate::stamp() const {
     for (const auto& file : {certificate_, key_}) {
         struct stat status {};
         if (::stat(file.c_str(), &status) != 0) continue;
-        text += fmt::format("{} {} {} {} ", status.st_ino, status.st_size, status.st_mtim.tv_sec,
-                            status.st_mtim.tv_nsec);
+        // A change of the permissions changes only st_ctim.
+        text += fmt::format("{} {} {} {} ", status.st_ino, status.st_size, status.st_ctim.tv_sec,
+                            status.st_ctim.tv_nsec);
     }
     return text;
 }

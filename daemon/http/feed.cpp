@@ -1,5 +1,8 @@
 #include "daemon/http/feed.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include <boost/asio/co_spawn.hpp>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -49,7 +52,11 @@ io::Task<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
     for (const std::string& target : targets) key += '\n' + target;
     const auto found = channels_.find(key);
     std::shared_ptr<Channel> channel = found == channels_.end() ? nullptr : found->second.lock();
-    if (channel || channels_.size() >= kChannelsMax) co_return channel;
+    const auto of_token = std::ranges::count_if(channels_, [&](const auto& one) {
+        return one.first.starts_with(request.authorization + '\n');
+    });
+    if (channel || channels_.size() >= kChannelsMax || of_token >= std::ptrdiff_t{kChannelsOfToken})
+        co_return channel;
     channel = std::make_shared<Channel>(io_, request, targets);
     channels_[key] = channel;
     co_await refresh(channel);
@@ -57,6 +64,7 @@ io::Task<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
 }
 
 io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {
+    if (std::exchange(channel->is_refreshing, true)) co_return;
     auto work = [this, channel]() -> io::Task<std::vector<Reply>> {
         std::vector<Reply> replies;
         Request request = channel->request;
@@ -68,6 +76,7 @@ io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {
     };
     std::vector<Reply> replies =
         co_await boost::asio::co_spawn(threads_, work, boost::asio::use_awaitable);
+    channel->is_refreshing = false;
     take(*channel, std::move(replies));
 }
 
@@ -102,7 +111,9 @@ io::Task<void> Feed::run() {
         std::vector<std::shared_ptr<Channel>> watched;
         for (const auto& [key, channel] : channels_)
             if (auto live = channel.lock()) watched.push_back(std::move(live));
-        for (std::shared_ptr<Channel>& channel : watched) co_await refresh(std::move(channel));
+        // A channel whose answers take long does not delay the others.
+        for (std::shared_ptr<Channel>& channel : watched)
+            io::spawn(io_, refresh(std::move(channel)));
     }
 }
 

@@ -30,6 +30,7 @@ class Feed {
   public:
     // Maximum number of channels. Viewers of further channels get an empty stream.
     static constexpr std::size_t kChannelsMax = 1024;
+    static constexpr std::size_t kChannelsOfToken = 64;  // maximum number with the same token
     static constexpr auto kTick = std::chrono::seconds(1);
     static constexpr auto kPatience = std::chrono::seconds(30);  // longest time to send an event
 
@@ -61,6 +62,7 @@ class Feed {
         std::vector<Text> events;             // each answer as a server-sent event
         std::vector<std::uint64_t> versions;  // 0: no answer yet
         bool is_refused = false;              // true if the token is no longer valid
+        bool is_refreshing = false;           // true while its answers are computed
         std::uint64_t round = 0;              // grows when viewers have something to send
         boost::asio::steady_timer woken;      // viewers wait for it; never expires
         int quiet_ticks = 0;

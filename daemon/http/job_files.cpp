@@ -51,6 +51,13 @@ Result<Json> read_log(const files::OpenFile& file, const Json& from) {
                 {"text", piece.bytes}};
 }
 
+Result<Json> read_metrics_part(const files::OpenFile& file, const Json& from) {
+    ROLL_TRY(Json part, read_log(file, from));
+    part["inode"] = file.inode;
+    part["written"] = file.written.time_since_epoch().count();
+    return part;
+}
+
 Result<Json> read_metrics(const files::JobPlaces& places, int points) {
     points = std::clamp(points, 2, kPointsMax);
     Json rows = Json::array();
@@ -83,7 +90,7 @@ Result<Json> read_job_file(const std::string& op, const Json& args,
     if (op == "metrics") return read_metrics(places, args.value("points", kPointsMax));
     if (op == "metrics_part") {
         ROLL_TRY(const files::OpenFile metrics, files::open_metrics(places));
-        return read_log(metrics, args.value("from", Json()));
+        return read_metrics_part(metrics, args.value("from", Json()));
     }
     ROLL_TRY(const files::OpenFile log,
              files::open_log(places, args.value("attempt", 1u), args.value("rank", 0u), state));

@@ -1,12 +1,10 @@
 // roll-web: serves the dashboard, a JSON interface and Prometheus metrics of one rolld over HTTP.
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <functional>
 #include <optional>
 
 #include <CLI/CLI.hpp>
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -17,6 +15,7 @@
 #include "common/io/client.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/last_resort.hpp"
+#include "daemon/config/config.hpp"
 #include "daemon/http/job_files.hpp"
 #include "daemon/http/listener.hpp"
 #include "daemon/http/patient.hpp"
@@ -29,45 +28,27 @@ constexpr auto kFilePatience = std::chrono::seconds(4);  // longest wait for a f
 
 struct Options {
     std::string dir;
-    std::string listen = "127.0.0.1:8410";
-    std::vector<std::string> hosts;
+    std::string config;
+    std::string listen;
     bool read_only = false;
-    bool insecure = false;
-    std::string certificate, key;
 };
 
-struct Address {
-    std::string ip;
-    std::uint16_t port = 0;
-};
-
-Result<Address> address_of(const Options& options) {
-    const std::size_t colon = options.listen.rfind(':');
-    Address address{options.listen.substr(0, colon), 0};
-    const std::string port = colon == std::string::npos ? "" : options.listen.substr(colon + 1);
-    const char* end = port.data() + port.size();
-    boost::system::error_code error;
-    const auto ip = boost::asio::ip::make_address(address.ip, error);
-    const auto parsed = std::from_chars(port.data(), end, address.port);
-    if (error || port.empty() || parsed.ec != std::errc() || parsed.ptr != end)
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("--listen is {}; allowed: ADDRESS:PORT, for example 127.0.0.1:8410",
-                                options.listen));
-    if (!ip.is_loopback() && !options.insecure && options.certificate.empty())
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("--listen is {}: other machines could read the token, because "
-                                "there is no encryption",
-                                options.listen),
-                    "add --certificate FILE --key FILE, listen on 127.0.0.1 behind an SSH tunnel, "
-                    "or add --insecure");
-    return address;
+// Returns the section `http` of rolld.yaml, with the options of the command line.
+Result<spec::HttpConfig> settings_of(const Options& options, const io::StateDirectory& directory) {
+    ROLL_TRY(config::Config config, config::find_config(options.config, directory.root()));
+    spec::HttpConfig http = std::move(config.http);
+    http.read_only |= options.read_only;
+    if (options.listen.empty()) return http;
+    http.listen = options.listen;
+    const auto problems = spec::check_http(http);
+    if (problems.empty()) return http;
+    return fail(ErrorCode::InvalidArgument, "--listen " + problems.front().message,
+                "docs/rolld-yaml.md, section http");
 }
 
-Result<std::optional<Certificate>> read_certificate(const Options& options) {
-    if (options.certificate.empty() != options.key.empty())
-        return fail(ErrorCode::InvalidArgument, "TLS needs both --certificate FILE and --key FILE");
-    if (options.certificate.empty()) return std::optional<Certificate>();
-    ROLL_TRY(Certificate certificate, Certificate::read(options.certificate, options.key));
+Result<std::optional<Certificate>> read_certificate(const spec::HttpConfig& http) {
+    if (http.certificate.empty()) return std::optional<Certificate>();
+    ROLL_TRY(Certificate certificate, Certificate::read(http.certificate, http.key));
     return std::optional(std::move(certificate));
 }
 
@@ -125,14 +106,15 @@ void say_where(const std::string& scheme, const std::string& address,
 }
 
 Result<int> serve(const Options& options) {
-    ROLL_TRY(const Address address, address_of(options));
-    ROLL_TRY(std::optional<Certificate> certificate, read_certificate(options));
-    const bool tls = certificate.has_value();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
+    ROLL_TRY(const spec::HttpConfig http, settings_of(options, directory));
+    ROLL_TRY(const spec::ListenAddress address, spec::parse_listen(http.listen));
+    ROLL_TRY(std::optional<Certificate> certificate, read_certificate(http));
+    const bool tls = certificate.has_value();
     ROLL_TRY_VOID(directory.read_endpoint());
     ROLL_TRY(const std::string token, read_token(directory));
     boost::asio::io_context io;
-    SiteOptions site_options{token, {}, options.read_only, tls};
+    SiteOptions site_options{token, {}, http.read_only, tls};
     const auto files = [state = directory.root()](const std::string& op, const Json& args) {
         return read_job_file(op, args, state);
     };
@@ -140,7 +122,7 @@ Result<int> serve(const Options& options) {
     Listener listener(io, site, std::move(certificate));
     ROLL_TRY_VOID(listener.listen(address.ip, address.port));
     const std::string port = std::to_string(listener.port());
-    for (const std::string& host : options.hosts) {
+    for (const std::string& host : http.hosts) {
         site.accept_host(host);
         site.accept_host(host + ":" + port);
     }
@@ -173,16 +155,13 @@ int run(int argc, char** argv) {
     CLI::App app{"roll-web: serves the dashboard and the metrics of a rolld over HTTP"};
     Options options;
     app.add_option("--dir", options.dir, "State directory of rolld");
-    app.add_option("--listen", options.listen, "Address and port; port 0: any free port")
-        ->capture_default_str();
-    app.add_option("--host", options.hosts,
-                   "Also serve requests for this host name, for example that of a proxy");
+    app.add_option("--config", options.config,
+                   "Configuration file with the section `http` [DIR/rolld.yaml, or "
+                   "/etc/roll/rolld.yaml for /var/lib/roll]");
+    app.add_option("--listen", options.listen,
+                   "Address and port instead of http.listen; port 0: any free port "
+                   "[127.0.0.1:8410]");
     app.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
-    app.add_flag("--insecure", options.insecure,
-                 "Listen on an address that other machines can reach, without encryption");
-    app.add_option("--certificate", options.certificate,
-                   "Serve TLS with this certificate and its chain, in PEM");
-    app.add_option("--key", options.key, "Private key of the certificate, in PEM");
     CLI11_PARSE(app, argc, argv);
     spdlog::set_default_logger(spdlog::stderr_logger_mt("roll-web"));
     const auto status = serve(options);

@@ -388,7 +388,7 @@ Result<Reply> Site::job_file(const Visitor& visitor, const Target& target,
         ROLL_TRY(const auto attempt, number<std::uint32_t>(target, "attempt"));
         ROLL_TRY(const auto from, number<std::uint64_t>(target, "from"));
         const Json document = job.value("spec", Json());
-        for (const char* key : {"stdout", "workdir"})
+        for (const char* key : {"stdout", "workdir", "name", "sbatch"})
             if (document.is_object() && document.contains(key)) args[key] = document[key];
         args["attempt"] = attempt.value_or(job.value("attempt", std::uint32_t{1}));
         args["rank"] = rank.value_or(0);

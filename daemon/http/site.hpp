@@ -46,12 +46,15 @@ struct SiteOptions {
 // The class is thread-safe.
 class Site {
   public:
+    // Maximum number of files that are read at the same time
+    static constexpr std::size_t kFilesAtOnce = 16;
+
     // `rolld` sends requests to rolld. `files` is read_job_file() and `plan` is run_plan(), except
     // in tests.
     Site(SiteOptions options, Ask rolld, Ask files, Pipelines::Run plan = run_plan)
         : options_(std::move(options)),
           rolld_(std::move(rolld)),
-          files_(std::move(files)),
+          files_(std::move(files), kFilesAtOnce),
           pipelines_(std::move(plan)) {}
 
     // Adds an accepted value of the header Host. Call it before the first request.

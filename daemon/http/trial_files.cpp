@@ -21,6 +21,22 @@ std::size_t take_lines(std::string_view text, const std::string& metric, bool ma
 
 }  // namespace
 
+// Returns whether `part` belongs to the file of the earlier parts. It does not if the file became
+// shorter, if another file has its name, or if it changed and did not grow.
+bool TrialFiles::continues(const Json& part, const Position& position) {
+    if (part.value("from", std::uint64_t{0}) != position.next) return false;
+    if (position.next == 0) return true;
+    return part.value("inode", std::uint64_t{0}) == position.inode &&
+           (part.value("size", std::uint64_t{0}) != position.size ||
+            part.value("written", std::int64_t{0}) == position.written);
+}
+
+void TrialFiles::note(const Json& part, Position& position) {
+    position.inode = part.value("inode", std::uint64_t{0});
+    position.size = part.value("size", std::uint64_t{0});
+    position.written = part.value("written", std::int64_t{0});
+}
+
 TrialMetric TrialFiles::read(const std::string& output, const std::string& metric, bool maximize,
                              const ReadPart& read_part) {
     const std::lock_guard lock(mutex_);
@@ -29,13 +45,13 @@ TrialMetric TrialFiles::read(const std::string& output, const std::string& metri
     for (int part = 0; part < kPartsMax; ++part) {
         const auto read = read_part(output, position.next);
         if (!read) break;
-        // A file that became shorter begins again.
-        if (read->value("from", std::uint64_t{0}) != position.next) {
+        if (!continues(*read, position)) {
             const bool again = position.next > 0;
             position = {};
             if (again) continue;
             break;
         }
+        note(*read, position);
         const std::string text = read->value("text", "");
         const bool is_end = position.next + text.size() >= read->value("size", std::uint64_t{0});
         const std::size_t taken = take_lines(text, metric, maximize, position.seen);

@@ -14,8 +14,8 @@
 
 namespace roll::http {
 
-// Returns roll.log/1 {from, size, text} of the metrics.jsonl in an output directory from byte
-// `from` on; fails if the file cannot be read (read_log()).
+// Returns roll.log/1 {from, size, text, inode, written} of the metrics.jsonl in an output directory
+// from byte `from` on; fails if the file cannot be read (read_metrics_part()).
 using ReadPart = std::function<Result<Json>(const std::string& output, std::uint64_t from)>;
 
 // The class is thread-safe.
@@ -32,7 +32,13 @@ class TrialFiles {
     struct Position {
         TrialMetric seen{};
         std::uint64_t next = 0;  // first byte that was not read
+        // the file that was read, its size and the time of its last change
+        std::uint64_t inode = 0, size = 0;
+        std::int64_t written = 0;
     };
+    static bool continues(const Json& part, const Position& position);
+    static void note(const Json& part, Position& position);
+
     std::mutex mutex_;
     std::map<std::tuple<std::string, std::string, bool>, Position> files_;
 };

@@ -33,6 +33,7 @@ struct ServerOptions {
     double requests_per_second = 5000;  // maximum rate of requests per user; 0: no limit
     double request_burst = 20000;
     std::size_t connections_max = 20'000;
+    std::uint64_t job_files_bytes = 16u << 20;  // maximum size of the files of a job
     slurm::Site site;  // paths and environment for allocation requests to Slurm
     pilots::DeskRules pilots;
 };

@@ -91,6 +91,7 @@ api::Context Server::context() {
             .secrets = secrets_,
             .tokens = tokens_,
             .outputs = outputs_,
+            .pieces = pieces_.stored(),
             .site = options_.site,
             .cluster = options_.cluster,
             .endpoint = options_.endpoint,

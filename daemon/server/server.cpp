@@ -10,8 +10,10 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "common/protocol/pieces.hpp"
 #include "daemon/dispatch/dispatch.hpp"
 #include "daemon/gateway/ended_workers.hpp"
+#include "daemon/gateway/rivals.hpp"
 #include "daemon/server/take_over.hpp"
 
 namespace roll::server {
@@ -46,6 +48,17 @@ engine::Engine make_engine(core::State state, ledger::Ledger* ledger,
     return {std::move(state), std::move(durable)};
 }
 
+// Returns the answer to the heartbeat of a worker that rolld does not take.
+std::string refusal(const protocol::Heartbeat& heartbeat, std::uint64_t incarnation,
+                    std::string why) {
+    protocol::Answer answer;
+    answer.version = heartbeat.version;
+    answer.incarnation = incarnation;
+    answer.sequence = heartbeat.sequence;
+    answer.refused = std::move(why);
+    return protocol::encode(answer);
+}
+
 }  // namespace
 
 pilots::Instant steady_ms() {
@@ -57,6 +70,8 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
     auto ledger = std::make_unique<ledger::Ledger>(std::move(opened));
     ROLL_TRY(core::State state, ledger->load());
     ROLL_TRY(const core::Started started, claim_beacon(options, state));
+    ROLL_TRY(files::Pieces pieces, files::Pieces::open(options.secrets, named_pieces(state),
+                                                       options.job_files_bytes, steady_now()));
     auto context = std::make_unique<io::ZmqContext>();
     io::ZmqSocket socket(*context, io::ZmqType::Router);
     socket.set_curve_server(options.keys, kZapDomain);
@@ -76,7 +91,8 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
     // the first peer.
     auto server = std::unique_ptr<Server>(
         new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
-                   std::move(times), std::move(engine), std::move(secrets), std::move(tokens)));
+                   std::move(times), std::move(engine), std::move(secrets), std::move(tokens),
+                   std::move(pieces)));
     ROLL_TRY_VOID(server->reader_.bind(server->options_.endpoint));
     if (!server->options_.local.empty()) ROLL_TRY_VOID(server->door_.bind(server->options_.local));
     return server;
@@ -85,7 +101,7 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
 Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
                std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
                std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets,
-               tokens::Store tokens)
+               tokens::Store tokens, files::Pieces pieces)
     : io_(io),
       options_(std::move(options)),
       context_(std::move(context)),
@@ -100,6 +116,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       sessions_(options_.leases, options_.cluster),
       secrets_(std::move(secrets)),
       tokens_(std::move(tokens)),
+      pieces_(std::move(pieces)),
       rate_(options_.requests_per_second, options_.request_burst),
       desk_(options_.cluster, options_.pilots, steady_ms()),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
@@ -171,7 +188,7 @@ std::chrono::milliseconds Server::until_next() const {
     if (const auto wakeup = core::next_wakeup(engine_.state(), now))
         next = std::min(next, *wakeup - now);
     next = std::min(next, until_errand());
-    if (!bulk_.empty()) next = 0ms;
+    if (!bulk_.empty() || pieces_.is_wanted()) next = 0ms;
     for (const WaitingForEvents& waiting : waiting_) {
         const auto left =
             std::chrono::ceil<std::chrono::milliseconds>(waiting.until - steady_now());
@@ -222,6 +239,7 @@ void Server::take(const gateway::LocalFrame& message) {
 
 void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
     if (protocol::is_about_terminal(frame)) return take_terminal_news(peer, frame);
+    if (protocol::is_about_piece(frame)) return pieces_.take(peer, frame);
     const core::State& state = engine_.state();
     auto claims = sessions_.hear_again(state, peer, frame, beacon_.published(), steady_now());
     if (!claims) {
@@ -230,6 +248,9 @@ void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
             spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
             return;
         }
+        if (std::string why = gateway::refusal_of(state, sessions_, *heartbeat, steady_now());
+            !why.empty())
+            return send(peer, refusal(*heartbeat, state.incarnation, std::move(why)));
         claims = sessions_.hear(state, peer, *std::move(heartbeat), beacon_.published(),
                                 steady_now(), frame);
     }
@@ -296,6 +317,7 @@ void Server::turn() {
     answer_workers(*turned);
     answer_events(turned->committed > 0);
     tend_terminals();
+    for (auto& [peer, frame] : pieces_.next_frames()) send(peer, std::move(frame));
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());
     sweeps_.note_new();
     inputs_.assign(1, core::Tick{});

@@ -37,6 +37,7 @@
 #include "daemon/secrets/store.hpp"
 #include "daemon/server/options.hpp"
 #include "daemon/server/pending.hpp"
+#include "daemon/server/pieces.hpp"
 #include "daemon/server/turn_times.hpp"
 #include "daemon/sweeps/watch.hpp"
 
@@ -69,7 +70,7 @@ class Server {
     Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
            std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
            std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets,
-           tokens::Store tokens);
+           tokens::Store tokens, files::Pieces pieces);
 
     io::Task<void> listen();
     io::Task<void> tick();
@@ -123,6 +124,7 @@ class Server {
     Sessions sessions_;
     secrets::Store secrets_;
     tokens::Store tokens_;
+    PieceSender pieces_;
     gateway::RateLimit rate_;
     pilots::Desk desk_;
     pilots::Runner runner_;
@@ -136,8 +138,7 @@ class Server {
     api::BulkQueue bulk_;
     api::Outputs outputs_{};
     std::list<WaitingForEvents> waiting_{};
-    // Orders for each worker in the last turn, from which changed orders are
-    // recognized.
+    // Orders for each worker in the last turn, to find the workers whose orders have changed
     std::map<WorkerId, protocol::Answer> orders_{};
     Time started_at_{};
     bool stopping_ = false;

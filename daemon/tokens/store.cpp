@@ -8,6 +8,7 @@
 
 #include "common/check.hpp"
 #include "common/files.hpp"
+#include "common/io/sha256.hpp"
 #include "common/json.hpp"
 
 namespace roll::tokens {
@@ -30,14 +31,6 @@ std::string draw_hex(std::size_t size) {
     std::array<unsigned char, kSecretBytes> bytes{};
     randombytes_buf(bytes.data(), size);
     return hex_of(bytes.data(), size);
-}
-
-// The secret has 256 random bits, so a slow hash would not protect it any better than this one.
-std::string sha256_of(std::string_view secret) {
-    std::array<unsigned char, crypto_hash_sha256_BYTES> hash{};
-    crypto_hash_sha256(hash.data(), reinterpret_cast<const unsigned char*>(secret.data()),
-                       secret.size());
-    return hex_of(hash.data(), hash.size());
 }
 
 Result<std::pair<std::string, ApiToken>> read_token(const Json& json) {
@@ -120,7 +113,8 @@ Result<std::string> Store::create(ApiToken token, Time now) {
                     "rollctl token revoke ID");
     const std::string id = draw_hex(kIdBytes), secret = draw_hex(kSecretBytes);
     token.created = now;
-    token.sha256 = sha256_of(secret);
+    // The secret has 256 random bits, so a plain hash protects it as well as a slow hash would.
+    token.sha256 = io::sha256(secret);
     tokens[id] = std::move(token);
     ROLL_TRY_VOID(keep(std::move(tokens)));
     return fmt::format("{}{}_{}", kPrefix, id, secret);
@@ -136,7 +130,7 @@ Result<void> Store::revoke(const std::string& id) {
 const ApiToken* Store::find(std::string_view text, Time now) const {
     const auto found = tokens_.find(id_of(text));
     if (found == tokens_.end() || found->second.expires <= now) return nullptr;
-    const std::string given = sha256_of(text.substr(text.rfind('_') + 1));
+    const std::string given = io::sha256(text.substr(text.rfind('_') + 1));
     const std::string& kept = found->second.sha256;
     const bool same =
         given.size() == kept.size() && sodium_memcmp(given.data(), kept.data(), kept.size()) == 0;

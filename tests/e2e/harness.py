@@ -268,6 +268,10 @@ class TwoWorkers(RollTest):
     """A rolld with a second roll-worker, `other`, on this host."""
     SLOTS = 2
 
+    def words_before_other(self):
+        """Returns the words that start the command of the other roll-worker."""
+        return []
+
     def setUp(self):
         super().setUp()
         if ORACLE:
@@ -277,8 +281,9 @@ class TwoWorkers(RollTest):
         with open(ours, encoding='ascii') as file:
             self.pid = file.read()
         with open(os.path.join(self.top, 'other.log'), 'wb') as log:
-            self.other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
-                                           '--slots', str(self.SLOTS)], env=self.env, stdout=log, stderr=log)
+            words = [os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
+                     '--slots', str(self.SLOTS)]
+            self.other = subprocess.Popen([*self.words_before_other(), *words], env=self.env, stdout=log, stderr=log)
         self.addCleanup(lambda: (self.other.kill(), self.other.wait()))
         wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
 

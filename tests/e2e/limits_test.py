@@ -163,6 +163,29 @@ class Limits(RollTest):
         self.assertEqual(wasted['failed']['slot_hours'], 0)
         self.assertEqual(len(self.ctl('report', '--csv').stdout.splitlines()), 2)
 
+    def test_a_running_job_is_queued_again_under_its_number(self):
+        self.up(slots=1)
+        job = self.submit('--', 'sleep', '60')
+        waits = self.submit('--', 'true')
+        wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
+        refused = self.ctl('requeue', waits, check=False)
+        self.assertEqual(refused.returncode, 4)
+        self.assertIn('none of the selected jobs runs', refused.stderr)
+        self.ctl('hold', job)
+        self.assertEqual(self.ctl('requeue', f'{job}-{waits}').stdout, f'job {job} queued again\n')
+        self.wait_done(waits)
+        shown = self.show(job)
+        self.assertEqual((shown['state'], shown['attempt']), ('queued', 1))
+        self.assertIn('queued again by ', shown['attempts'][0]['reason'])
+        self.ctl('release', job)
+        wait_until(lambda: self.show(job)['attempt'] == 2 and self.show(job)['state'] == 'running', 'the next attempt')
+        self.ctl('cancel', job)
+        once = self.submit('--set', 'retry.preempted=0', '--', 'sleep', '60')
+        wait_until(lambda: self.show(once)['state'] == 'running', 'the job to run')
+        refused = self.ctl('requeue', once, check=False)
+        self.assertEqual(refused.returncode, 4)
+        self.assertIn(f'job {once} may not be queued again: retry.preempted is 0', refused.stderr)
+
 
 if __name__ == '__main__':
     unittest.main()

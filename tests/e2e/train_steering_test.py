@@ -27,6 +27,11 @@ class TrainSteering(RollTest):
         self.ctl('diff', again['directory'], 'early', '--cast')
         self.assertIn('model.safetensors', os.listdir(os.path.join(self.work, 'early')))
         self.assertEqual((self.show(job)['state'], self.show(job)['attempt']), ('running', 1))
+        self.ctl('requeue', job)
+        wait_until(lambda: self.show(job)['attempt'] == 2 and self.show(job)['state'] == 'running', 'the next attempt')
+        saved = self.show(job)['checkpoints'][-1]['step']
+        self.assertGreater(saved, again['step'], 'a checkpoint was saved before the attempt ended')
+        self.wait_step(job, saved + 1)
         self.ctl('cancel', job)
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         refused = self.ctl('checkpoint', job, check=False)

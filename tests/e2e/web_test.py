@@ -33,9 +33,14 @@ class Web(RollTest):
             web.communicate()
         super().tearDown()
 
+    def configure(self, **http):
+        """Writes the section `http` of rolld.yaml."""
+        with open(os.path.join(self.state, 'rolld.yaml'), 'w', encoding='utf-8') as file:
+            json.dump({'http': http}, file)  # valid YAML too
+
     def serve(self, *options):
         """Starts roll-web and returns its process; self.port and self.token are its own."""
-        listen = [] if '--listen' in options else ['--listen', '127.0.0.1:0']
+        listen = [] if os.path.exists(os.path.join(self.state, 'rolld.yaml')) else ['--listen', '127.0.0.1:0']
         command = [os.path.join(BIN, 'roll-web'), '--dir', self.state, *listen, *options]
         web = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=self.env)
@@ -44,6 +49,10 @@ class Web(RollTest):
         with open(os.path.join(self.state, 'web.token'), encoding='utf-8') as file:
             self.token = file.read().strip()
         return web
+
+    def check_config(self):
+        return subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, '--check-config'], env=self.env,
+                              capture_output=True, text=True, check=False)
 
     def ask(self, path, method='GET', token=None, body=None, **headers):
         """(status, body) of one request."""
@@ -247,7 +256,8 @@ class Web(RollTest):
         self.up()
         authority = Authority(os.path.join(self.top, 'ca'))
         certificate, key = authority.sign('web', 'IP:127.0.0.1')
-        web = self.serve('--listen', '0.0.0.0:0', '--host', '127.0.0.1', '--certificate', certificate, '--key', key)
+        self.configure(listen='0.0.0.0:0', hosts=['127.0.0.1'], tls={'certificate': certificate, 'key': key})
+        web = self.serve()
         request = (f'GET /api/v1/version HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nConnection: close\r\n'
                    f'Authorization: Bearer {self.token}\r\n%s\r\n')
         answers = []
@@ -276,14 +286,14 @@ class Web(RollTest):
         self.up()
         authority = Authority(os.path.join(self.top, 'ca'))
         good, old, = authority.sign('good', 'IP:127.0.0.1'), authority.sign('old', 'IP:127.0.0.1', -1)
-        for words, status, says in (
-                (('--certificate', good[0]), 2, 'TLS needs both --certificate FILE and --key FILE'),
-                (('--certificate', good[0], '--key', old[1]), 2, 'or the key of another certificate'),
-                (('--certificate', old[0], '--key', old[1]), 2, 'is a certificate that has expired'),
-                (('--certificate', good[1], '--key', good[1]), 2, 'has no certificate that OpenSSL can read'),
-                (('--certificate', '/no', '--key', good[1]), 3, '/no'),
-                (('--certificate', good[0], '--key', good[0]), 4, 'is accessible to other users')):
-            done = self.ctl('web', '--listen', '127.0.0.1:0', *words, check=False)
+        for certificate, key, status, says in (
+                (good[0], old[1], 2, 'or the key of another certificate'),
+                (old[0], old[1], 2, 'is a certificate that has expired'),
+                (good[1], good[1], 2, 'has no certificate that OpenSSL can read'),
+                ('/no', good[1], 3, '/no'),
+                (good[0], good[0], 4, 'is accessible to other users')):
+            self.configure(listen='127.0.0.1:0', tls={'certificate': certificate, 'key': key})
+            done = self.ctl('web', check=False)
             self.assertEqual((done.returncode, done.stdout), (status, ''), done.stderr)
             self.assertIn(says, done.stderr)
 
@@ -294,6 +304,17 @@ class Web(RollTest):
             done = self.ctl('web', '--listen', given, check=False)
             self.assertEqual(done.returncode, 2, given)
             self.assertIn(words, done.stderr)
+        for http, words in (({'listen': '0.0.0.0:8410'}, 'http.listen is 0.0.0.0:8410: other machines could read the'),
+                            ({'listen': '::'}, 'http.listen is ::; allowed: ADDRESS:PORT'),
+                            ({'tls': {'certificate': 'a.pem'}}, 'http.tls.key is missing'),
+                            ({'tsl': {}}, 'http.tsl is an unknown key')):
+            self.configure(**http)
+            for done in (self.ctl('web', check=False), self.check_config()):
+                self.assertEqual((done.returncode, done.stdout), (2, ''), done.stderr)
+                self.assertIn(words, done.stderr)
+        self.configure(listen='0.0.0.0:0', insecure=True)
+        self.assertEqual(self.check_config().returncode, 0)
+        os.unlink(os.path.join(self.state, 'rolld.yaml'))
         self.serve()
         done = self.ctl('web', '--listen', f'127.0.0.1:{self.port}', check=False)
         self.assertEqual(done.returncode, 4)

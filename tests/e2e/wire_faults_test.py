@@ -60,6 +60,12 @@ class WireFaults(RollTest):
             try:
                 job = self.submit('--', 'true')
                 self.wait_done(job)
+                second = subprocess.run([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'n2'],
+                                        env=self.env, capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual(second.returncode, 4)
+                self.assertRegex(second.stderr,
+                                 rf'node n2 already runs a roll-worker \(host .*, process {worker.pid}\)')
+                self.wait_done(self.submit('--', 'true'))
                 self.assertEqual(self.show(job)['attempts'][-1]['nodes'], ['n2'])
                 self.ctl('keys', 'revoke', 'worker-n2')
                 wait_until(lambda: self.json('nodes')['nodes'][0]['silent'], 'the revoked worker is silent')

@@ -203,6 +203,7 @@ void Auditor::check_backfill(const Waiting& first, Time now) const {
 // Checks a preemption: it is for a waiting job, after the victim has run for min_run. The victim
 // has a lower priority, or borrows quota that belongs to the waiting job.
 void Auditor::check_preemption(const core::AttemptStopping& e) const {
+    if (e.reason.starts_with("queued again")) return;  // a user requested it
     const Job& victim = jobs_.at(e.attempt.job);
     ROLL_CHECK(!stopped_ && !adopting_ && policy_.preempt && victim.run->started);
     ROLL_CHECK(victim.run->since + policy_.min_run <= now_);

@@ -232,6 +232,7 @@ void World::meddle() {
             break;
         case 18:
         case 19: inbox_.push_back({core::AskCheckpoint{job}}); break;
+        case 35: inbox_.push_back({core::Requeue{job}}); break;
         case 31:
         case 32: cancel_starting(); break;
         case 34: close_open(); break;

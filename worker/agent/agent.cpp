@@ -24,6 +24,9 @@ constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
 // longest wait for rolld's acknowledgement of the last attempts' ends
 constexpr Millis kFarewell{3000};
+// Time for which rolld must refuse this roll-worker before it ends. An earlier roll-worker of the
+// node that was killed counts as silent before.
+constexpr Millis kRefusedFor{6000};
 
 std::string label(const AttemptKey& key) {
     return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
@@ -31,12 +34,14 @@ std::string label(const AttemptKey& key) {
 
 }  // namespace
 
-void Agent::run() {
+Result<void> Agent::run() {
     while (!over()) {
         turn();
         wait();
     }
     if (parts_.core.idle()) parts_.supervisor.dismiss_reaper();
+    if (refused_.empty()) return {};
+    return fail(ErrorCode::Refused, refused_);
 }
 
 void Agent::turn() {
@@ -44,6 +49,7 @@ void Agent::turn() {
     take_signals();
     connect();
     hear();
+    fetch_files();
     mind_allocation();
     for (const VolumeEvent& event : volume_.collect()) take(event);
     for (const ProcessEvent& event : parts_.supervisor.collect()) take(event);
@@ -56,6 +62,7 @@ void Agent::turn() {
     // Sending may have consumed the input event, which is edge-triggered, so read answers again.
     hear();
     carry_out();
+    fetch_files();
     if (end_signals_ == 0) parts_.supervisor.stand_by();
 }
 
@@ -82,12 +89,24 @@ void Agent::take_signals() {
 }
 
 void Agent::hear() {
-    while (const auto answer = parts_.link.receive(now_)) {
+    while (auto answer = parts_.link.receive(now_)) {
+        refused_ = answer->refused;
+        if (refused_.empty()) refused_since_.reset();
+        if (!refused_.empty() && !refused_since_) refused_since_ = now_;
+        if (!refused_.empty()) continue;
+        parts_.files.hold_back(*answer);
         parts_.core.on_answer(*answer, now_);
         answered_at_ = now_;
     }
     for (protocol::TerminalOrder& order : parts_.link.take_terminal_orders())
         terminals_.take(std::move(order), parts_.supervisor, now_);
+    for (const protocol::Piece& piece : parts_.link.take_pieces()) parts_.files.take(piece);
+}
+
+// Passes on what has arrived of the files of jobs, and asks rolld for the next piece.
+void Agent::fetch_files() {
+    if (parts_.files.take_news()) request_heartbeat(Millis{0});
+    if (const auto request = parts_.files.request(now_)) parts_.link.send(*request);
 }
 
 // Drains a pilot (a roll-worker in a Slurm allocation) before the allocation ends. Also drains an
@@ -110,6 +129,7 @@ void Agent::mind_allocation() {
 // signals before SIGKILL. When this process ends, the guards (the attempts' parent processes) kill
 // all remaining processes.
 bool Agent::over() const {
+    if (refused_since_ && now_ - *refused_since_ >= kRefusedFor) return true;
     if (end_signals_ == 0) return false;
     const bool unheard = parts_.last_word && !answered_at_;
     const bool insisted = end_signals_ > 1 && !parts_.pilot.note;
@@ -198,7 +218,10 @@ void Agent::carry_out() {
                             [&](const Kill& e) { supervisor.kill(e.attempt); },
                             [&](const Publish& e) { volume_.publish(e); },
                             [&](const Remember& e) { remember(e.entry); },
-                            [&](const Forget& e) { parts_.run_directory.forget(e.attempt); },
+                            [&](const Forget& e) {
+                                parts_.run_directory.forget(e.attempt);
+                                parts_.files.remove(e.attempt);
+                            },
                             [&](const HeartbeatNow&) { request_heartbeat(Millis{0}); },
                             [&](const HeartbeatSoon&) { request_heartbeat(kSoon); },
                             [&](const Note& e) { parts_.log.info("{}", e.text); }},

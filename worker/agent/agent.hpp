@@ -12,6 +12,7 @@
 #include "common/log.hpp"
 #include "worker/agent/core/agent_core.hpp"
 #include "worker/agent/host/gpu_watch.hpp"
+#include "worker/agent/job_files.hpp"
 #include "worker/agent/link.hpp"
 #include "worker/agent/process/supervisor.hpp"
 #include "worker/agent/process/terminals.hpp"
@@ -31,6 +32,7 @@ struct AgentParts {
     Link link;
     Supervisor supervisor;
     RunDirectory& run_directory;
+    JobFiles files{};
     io::Descriptor signals;
     Log log;
     PilotRules pilot{};
@@ -48,13 +50,15 @@ class Agent {
     // Runs the loop until a signal has asked roll-worker to end and the end of every attempt has
     // been reported to rolld. A second signal makes run() return at once, unless this roll-worker
     // is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process that it
-    // started is left.
-    void run();
+    // started is left. Fails with Refused if rolld does not take this roll-worker, because another
+    // one runs as its node.
+    Result<void> run();
 
   private:
     void turn();
     void wait();
     void hear();
+    void fetch_files();
     void take_signals();
     void mind_allocation();
     void take(const ProcessEvent& event);
@@ -77,6 +81,8 @@ class Agent {
     // time until which the agent waits for rolld to acknowledge the last reports of ended attempts
     std::optional<Instant> give_up_at_{};
     std::optional<Instant> answered_at_{};
+    std::string refused_{};  // why rolld does not take this roll-worker; empty: rolld takes it
+    std::optional<Instant> refused_since_{};
     std::string last_trouble_{};
 };
 

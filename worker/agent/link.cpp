@@ -34,6 +34,10 @@ void Link::send(const protocol::TerminalNews& news) {
     if (socket_) socket_->send({protocol::encode(news)});
 }
 
+void Link::send(const protocol::PieceRequest& request) {
+    if (socket_) socket_->send({protocol::encode(request)});
+}
+
 std::optional<protocol::Answer> Link::receive(Instant now) {
     while (socket_) {
         const auto message = socket_->receive();
@@ -42,6 +46,11 @@ std::optional<protocol::Answer> Link::receive(Instant now) {
         if (protocol::is_about_terminal(message->frames.back())) {
             auto order = protocol::decode_terminal_order(message->frames.back());
             if (order) terminal_orders_.push_back(*std::move(order));
+            continue;
+        }
+        if (protocol::is_about_piece(message->frames.back())) {
+            auto piece = protocol::decode_piece(message->frames.back());
+            if (piece) pieces_.push_back(*std::move(piece));
             continue;
         }
         auto answer = protocol::decode_answer(message->frames.back());

@@ -11,6 +11,7 @@
 #include "common/error.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/io/zmq_socket.hpp"
+#include "common/protocol/pieces.hpp"
 #include "common/protocol/terminal.hpp"
 #include "common/protocol/worker.hpp"
 #include "worker/agent/core/lease.hpp"
@@ -31,6 +32,7 @@ class Link {
     void send(const protocol::Heartbeat& heartbeat);
 
     void send(const protocol::TerminalNews& news);
+    void send(const protocol::PieceRequest& request);
 
     // Returns the next answer; nullopt if there is none. Skips messages that are not answers.
     std::optional<protocol::Answer> receive(Instant now);
@@ -39,6 +41,9 @@ class Link {
     std::vector<protocol::TerminalOrder> take_terminal_orders() {
         return std::exchange(terminal_orders_, {});
     }
+
+    // Returns the pieces of jobs' files that receive() has read.
+    std::vector<protocol::Piece> take_pieces() { return std::exchange(pieces_, {}); }
 
     // Returns the descriptor to wait for; -1 without a connection. The descriptor is
     // edge-triggered: before waiting, call receive() until it returns nullopt.
@@ -51,6 +56,7 @@ class Link {
     std::string endpoint_{};
     std::string server_key_{};
     std::vector<protocol::TerminalOrder> terminal_orders_{};
+    std::vector<protocol::Piece> pieces_{};
     Instant checked_{-Millis{1 << 20}};
     Instant answered_{-Millis{1 << 20}};
 };

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -282,6 +283,11 @@ std::vector<std::string> reaper_arguments(std::vector<std::string> words,
     return words;
 }
 
+void say_error(const Error& error) {
+    std::fprintf(stderr, "roll-worker: %s\n", error.message.c_str());
+    if (!error.hint.empty()) std::fprintf(stderr, "  %s\n", error.hint.c_str());
+}
+
 Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     io::Descriptor signals = queue_end_signals();
     io::become_subreaper();
@@ -291,10 +297,14 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     ROLL_TRY(RunDirectory run_directory,
              RunDirectory::open(directory.worker() / self.node, self.session));
     ROLL_TRY(self.generation, run_directory.next_generation());
+    ROLL_TRY(const std::string identity, run_directory.identity());
+    self.home = identity + "@" + host_name();
+    self.process = fmt::format("host {}, process {}", host_name(), ::getpid());
     const std::string program = file_name(directory, self);
     ROLL_TRY_VOID(write_file_atomically(directory.pid(program), std::to_string(::getpid()) + "\n"));
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-worker@" + self.node));
     LaunchSite site = site_of(flags, self);
+    site.files = (directory.worker() / self.node / "files").string();
     site.address = flags.address.empty() ? address_towards(directory.read_endpoint().value_or(""))
                                          : flags.address;
     log.info("roll-worker {} with {} slots, {} GPUs and {} {} CPUs", ROLL_VERSION, self.slots,
@@ -318,17 +328,19 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
              Supervisor({io::own_program(), "--guard"}, site, run_directory, std::move(wall),
                         std::move(limiter), Reaper(reaper_arguments(words, self.generation + 1))),
          .run_directory = run_directory,
+         .files = JobFiles(site.files),
          .signals = std::move(signals),
          .log = log,
          .pilot = {self.pilot, std::chrono::seconds(flags.handover), seconds(flags.unwanted)},
          .gpus = GpuWatch(gpu_meter(gpu_names(self.gpus)))});
-    agent.run();
-    log.info("roll-worker ends");
+    const Result<void> ended = agent.run();
+    log.info("roll-worker ends{}", ended ? "" : ": " + ended.error().message);
     std::error_code error;
     std::filesystem::remove(directory.pid(program), error);
     if (self.pilot) run_directory.remove();
+    if (!ended) say_error(ended.error());
     // exit without joining threads, because a thread that reads the beacon may hang with its volume
-    ::_exit(0);
+    ::_exit(ended ? 0 : exit_code(ended.error().code));
 }
 
 // Reports the attempts that a killed roll-worker left. Only the reaper calls this function, because
@@ -351,7 +363,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
                  .pilot = {std::nullopt, {}, {}},
                  .last_word = true});
     ::raise(SIGTERM);  // makes run() return as soon as rolld has answered
-    agent.run();
+    static_cast<void>(agent.run());
     // exit without joining threads, because an undelivered message must not block the exit
     ::_exit(0);
 }
@@ -401,8 +413,7 @@ int run(int argc, char** argv) {
                         : flags.needs.directory.empty() ? work(flags, words)
                                                         : check_node(flags.needs);
     if (worked) return 0;
-    std::fprintf(stderr, "roll-worker: %s\n", worked.error().message.c_str());
-    if (!worked.error().hint.empty()) std::fprintf(stderr, "  %s\n", worked.error().hint.c_str());
+    say_error(worked.error());
     return exit_code(worked.error().code);
 }
 

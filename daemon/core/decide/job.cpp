@@ -58,6 +58,24 @@ Result<Events> on(const State& s, const Hold& in, Time) {
     return Events{JobHeld{in.job, in.held, in.by}};
 }
 
+// Stops the attempt as a preemption does: a training job saves a checkpoint first, and the attempt
+// counts for retry.preempted.
+Result<Events> on(const State& s, const Requeue& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    const std::string number = std::to_string(in.job.value);
+    if (job->preemptions >= job->spec.retry.preempted)
+        return fail(ErrorCode::Refused,
+                    "job " + number + " may not be queued again: retry.preempted is " +
+                        std::to_string(job->spec.retry.preempted),
+                    "rollctl resubmit " + number);
+    const bool stops = !job->attempt || job->attempt->phase == AttemptPhase::Stopping ||
+                       std::ranges::all_of(job->attempt->places, &Place::ended);
+    if (stops || job->cancel_requested) return Events{};
+    const std::string reason = "queued again" + (in.by.empty() ? "" : " by " + in.by);
+    return Events{AttemptStopping{{in.job, job->attempt->token}, reason, true}};
+}
+
 Result<Events> on(const State& s, const SetPriority& in, Time) {
     const Job* job = find(s.jobs, in.job);
     if (job == nullptr) return no_such_job(in.job);

@@ -9,6 +9,7 @@ namespace roll::core {
 Result<Events> on(const State& s, const Cancel& in, Time now);
 Result<Events> on(const State& s, const Close& in, Time now);
 Result<Events> on(const State& s, const Hold& in, Time now);
+Result<Events> on(const State& s, const Requeue& in, Time now);
 Result<Events> on(const State& s, const SetPriority& in, Time now);
 Result<Events> on(const State& s, const SetBegin& in, Time now);
 Result<Events> on(const State& s, const AskCheckpoint& in, Time now);

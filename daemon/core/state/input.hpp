@@ -22,6 +22,7 @@ struct SetSecrets { SecretNames names; };              // names of all existing 
 struct Cancel { JobId job; std::string reason; std::string by{}; };
 struct Close { JobId job; std::string by{}; };                           // closes a job group
 struct Hold { JobId job; bool held = true; std::string by{}; };
+struct Requeue { JobId job; std::string by{}; };                         // stops the job's attempt and queues the job again
 struct SetPriority { JobId job; int priority = 0; std::string by{}; };
 struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // sets the begin time, and ends a back-off
 struct AskCheckpoint { JobId job; std::string by{}; };                   // asks for a checkpoint at the next step boundary
@@ -68,7 +69,7 @@ struct Tick { std::chrono::milliseconds stepped{}; };                   // time 
 // clang-format on
 
 using Input =
-    std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
+    std::variant<Started, Submit, SetPolicy, Cancel, Hold, Requeue, SetPriority, SetBegin, Drain,
                  WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
                  CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue, PauseQueue,
                  RemoveQueue, OrderAnswered, OrderSeen, OrderMissing, AskCheckpoint, WorkerHeard,

@@ -92,10 +92,10 @@ void is_strict(const std::string& frame, const std::set<std::string>& optional, 
 
 TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
     is_strict(encode(sample_heartbeat()),
-              {"pilot", "generation", "beat_ms", "segment", "gpu_numa", "features", "memory",
-               "cpus", "limits"},
+              {"pilot", "generation", "beat_ms", "segment", "gpu_numa", "features", "home",
+               "process", "memory", "cpus", "limits"},
               decode_heartbeat);
-    is_strict(encode(sample_answer()), {"save"}, decode_answer);
+    is_strict(encode(sample_answer()), {"save", "refused"}, decode_answer);
     is_strict(encode(sample_launch()), {"allow_faults"}, decode_launch);
     is_strict(encode(Request{7, "x", Json::object()}), {"args"}, decode_request);
 }

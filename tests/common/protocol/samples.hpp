@@ -45,6 +45,8 @@ inline Heartbeat sample_heartbeat() {
     heartbeat.limits = "cgroup v2";
     heartbeat.gpu_numa = {0, 0, 1, 1};
     heartbeat.features = {"gangs"};
+    heartbeat.home = "12ab@host";
+    heartbeat.process = "host a, process 7";
     heartbeat.pilot = PilotNote{"c1.3.7", "4711", 1795284960};
     heartbeat.running = {ended, running};
     return heartbeat;
@@ -69,6 +71,7 @@ inline Answer sample_answer() {
     start.time_limit_seconds = 90;
     start.hang_after_seconds = 600;
     start.secrets = {{"TOKEN", "x \"y\""}};
+    start.files = true;
     start.refused = "bob has no secret TOKEN any more";
     Answer answer;
     answer.incarnation = 3;
@@ -76,6 +79,7 @@ inline Answer sample_answer() {
     answer.counted = 4;
     answer.counter = 99;
     answer.beacon = "/state/beacon";
+    answer.refused = "node a already runs a roll-worker";
     answer.keep = {sample_key()};
     answer.start = {start};
     answer.stop = {

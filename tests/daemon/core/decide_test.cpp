@@ -75,6 +75,32 @@ TEST(Commands, SaidTwiceChangeNothing) {
     }
 }
 
+TEST(Requeue, StopsTheAttemptAsAPreemptionAndQueuesTheJobAgain) {
+    Desk desk;
+    const WorkerId worker = desk.join("n", 1);
+    spec::JobSpec spec = wants(1, 1);
+    spec.retry.preempted = 1;
+    const JobId id = desk.submit(spec);
+    const JobId waits = desk.submit(wants(1, 1));
+    EXPECT_TRUE(desk.tell(Requeue{waits, "ann"}).empty()) << "it is queued already";
+    const AttemptKey key{id, desk.attempt(id).token};
+    const Events events = desk.tell(Requeue{id, "ann"});
+    ASSERT_FALSE(events.empty());
+    const auto* const stopping = std::get_if<AttemptStopping>(&events.front());
+    ASSERT_NE(stopping, nullptr);
+    EXPECT_EQ(stopping->reason, "queued again by ann");
+    EXPECT_TRUE(stopping->preempted);
+    EXPECT_TRUE(desk.tell(Requeue{id, "ann"}).empty()) << "said twice";
+    desk.tell(MemberExited{worker, key, Outcome::Stopped, 143, "", {}});
+    EXPECT_EQ(desk.job(id).preemptions, 1);
+    EXPECT_FALSE(is_over(desk.job(id).phase));
+    EXPECT_EQ(desk.refusal(Requeue{id, "ann"}).message,
+              "job 1 may not be queued again: retry.preempted is 1");
+    EXPECT_EQ(desk.refusal(Requeue{JobId{9}, "ann"}).code, ErrorCode::NotFound);
+    desk.tell(Cancel{waits, ""});
+    EXPECT_TRUE(desk.tell(Requeue{waits, "ann"}).empty());
+}
+
 TEST(Worker, ThatWasRestartedLosesWhatItRan) {
     Desk desk;
     desk.join("n", 2);

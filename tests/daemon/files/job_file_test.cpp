@@ -35,7 +35,7 @@ class JobFile : public ::testing::Test {
     }
     // Returns the text of the log, or the error's code and message.
     std::string read(const std::string& log_name = {}, const std::string& workdir = {}) const {
-        const auto file = open_log({output(), log_name, workdir}, 1, 0, state());
+        const auto file = open_log({output(), log_name, workdir, "train"}, 1, 0, state());
         if (!file) return std::string(name_of(file.error().code)) + ": " + file.error().message;
         return read_at(*file, 0, file->size).value();
     }
@@ -79,11 +79,24 @@ TEST_F(JobFile, ALinkToTheLogThatTheJobFileNamesIsFollowed) {
     EXPECT_EQ(read("train-%j-%r.out", work), "hello\n");
     EXPECT_EQ(read("../work/%x-%4A-0.out", work), "hello\n");
     EXPECT_EQ(read((top / "work/train-%j-%t.out").string()), "hello\n");
-    for (const char* other : {"train-%j.log", "%j", "/%j/train-%j-%r.out", "../train-%j-%r.out"})
+    for (const char* other : {"%N-%j-%r.out", "%N%N-%j-%r.out"})
+        EXPECT_EQ(read(other, work), "hello\n") << other;
+    for (const char* other : {"%x", "%x%x-%r.out", "%s-%j-%r.out", "%u-%j-%r.out", "train-%j.log",
+                              "%j", "/%j/train-%j-%r.out", "../train-%j-%r.out"})
         EXPECT_NE(read(other, work), "hello\n") << other;
     fs::rename(top / "work", top / "home");
     fs::create_directory_symlink(top / "home", top / "work");
     EXPECT_EQ(read("train-%j-%r.out", work), "hello\n") << "the user's directory may be a link";
+}
+
+TEST_F(JobFile, TheNameOfTheJobInALogsNameIsTheJobsOwn) {
+    write(top / "work/private", "SECRET");
+    link_log(top / "work/private");
+    EXPECT_NE(read("%x", top / "work"), "SECRET");
+    EXPECT_NE(read("%u", top / "work"), "SECRET");
+    EXPECT_NE(read((top / "%x" / "%x").string()), "SECRET");
+    EXPECT_EQ(places_of("/out", {{"name", "a"}, {"sbatch", {{"name", "b c"}}}}).job_name, "b c");
+    EXPECT_EQ(places_of("/out", {{"name", "a"}, {"sbatch", Json::object()}}).job_name, "a");
 }
 
 TEST_F(JobFile, ANamedLogIsNoWayToOtherFiles) {

@@ -89,7 +89,8 @@ TEST(Readers, AVolumeThatHangsIsAnsweredInTimeAndOthersAreServed) {
         readers.start("/y", says("b"), answers.add());
         EXPECT_EQ(answers.texts,
                   (std::vector<std::string>{"/y was not read, because rolld already reads 4 files "
-                                            "for clients; a volume may not answer"}));
+                                            "for clients, 4 of them on this volume; a volume may "
+                                            "not answer"}));
         io.run();
         EXPECT_EQ(answers.texts.size(), 5);
     }
@@ -97,6 +98,29 @@ TEST(Readers, AVolumeThatHangsIsAnsweredInTimeAndOthersAreServed) {
     io.restart();
     io.run();
     EXPECT_EQ(answers.texts.size(), 5) << "a late result is dropped";
+}
+
+TEST(Readers, AVolumeThatHangsLeavesThreadsForOtherVolumes) {
+    EXPECT_EQ(volume_of("/proc/self/x"), "/proc");
+    EXPECT_EQ(volume_of("/process"), "/");
+    boost::asio::io_context io;
+    Volume volume;
+    Answers answers;
+    Readers readers(io, {.threads = 3,
+                         .waiting = 64,
+                         .threads_of_volume = 2,
+                         .waiting_of_volume = 4,
+                         .patience = 1000ms});
+    for (int i = 0; i < 4; ++i) readers.start("/proc/hangs", volume.hang(), answers.add());
+    volume.await_hanging(2);
+    readers.start("/proc/more", says("none"), answers.add());
+    ASSERT_EQ(answers.texts.size(), 1);
+    EXPECT_TRUE(answers.texts[0].starts_with("/proc/more was not read")) << answers.texts[0];
+    readers.start("/x", says("a"), answers.add());
+    io.run();
+    ASSERT_EQ(answers.texts.size(), 6);
+    EXPECT_EQ(answers.texts[1], "a") << "read before the time of the others was over";
+    volume.release();
 }
 
 TEST(Readers, ThreadsGoOnAfterTheVolumeAnswersAgain) {

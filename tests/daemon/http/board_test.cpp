@@ -1,5 +1,7 @@
 #include "daemon/http/board.hpp"
 
+#include <atomic>
+#include <future>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -19,7 +21,7 @@ class Asked : public ::testing::Test {
     int asked = 0;
     bool fails = false;
     Instant now{};
-    Board board{[this](const std::string& op, const Json& args) { return answer(op, args); },
+    Board board{[this](const std::string& op, const Json& args) { return answer(op, args); }, 1,
                 [this] { return now; }};
     int number(const char* op, const Json& args = Json::object()) {
         return board.look(op, args).value()->json.at("number").get<int>();
@@ -61,6 +63,31 @@ TEST_F(Asked, TheNumberOfAnswersIsLimited) {
     EXPECT_EQ(asked, before) << "the newest answer is kept";
     EXPECT_TRUE(board.look("show", {{"id", 0}}));
     EXPECT_EQ(asked, before + 1) << "the oldest answer is forgotten";
+}
+
+TEST(Board, AFileThatHangsDoesNotDelayOthers) {
+    std::promise<void> hangs, released;
+    const auto until = released.get_future().share();
+    Board board{[&](const std::string&, const Json& args) -> Result<Json> {
+                    if (args.at("output") != "/hangs") return Json("read");
+                    hangs.set_value();
+                    until.wait();
+                    return Json("late");
+                },
+                16};
+    std::jthread waiting([&] { EXPECT_TRUE(board.look("metrics", {{"output", "/hangs"}})); });
+    hangs.get_future().wait();
+    // Some of these share a lane with the file that hangs, but not all.
+    std::atomic<int> read = 0;
+    std::vector<std::jthread> others;
+    for (int i = 0; i < 64; ++i)
+        others.emplace_back([&, i] {
+            if (board.look("metrics", {{"output", std::to_string(i)}})) ++read;
+        });
+    for (int i = 0; i < 10'000 && read < 32; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_GE(read, 32);
+    released.set_value();
 }
 
 TEST_F(Asked, ThreadsThatAskTheSameAtOnceAskRolldOnce) {

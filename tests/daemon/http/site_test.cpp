@@ -320,6 +320,29 @@ TEST(TrialFiles, ReadsEachPartOfAGrowingFileOnce) {
     EXPECT_EQ(trials.read("/out", "loss", false, read).best, 9) << "the file began again";
 }
 
+TEST(TrialFiles, AFileThatWasReplacedByOneOfEqualSizeIsReadAgain) {
+    std::string file = "{\"step\":1,\"loss\":3}\n";
+    std::uint64_t inode = 5;
+    std::int64_t written = 100;
+    TrialFiles trials;
+    const ReadPart read = [&](const std::string&, std::uint64_t from) -> Result<Json> {
+        return Json{{"from", from},
+                    {"size", file.size()},
+                    {"text", file.substr(from)},
+                    {"inode", inode},
+                    {"written", written}};
+    };
+    const auto best = [&] { return trials.read("/out", "loss", false, read).best; };
+    EXPECT_EQ(best(), 3);
+    file = "{\"step\":1,\"loss\":9}\n";
+    EXPECT_EQ(best(), 3) << "nothing shows that it changed";
+    written = 101;
+    EXPECT_EQ(best(), 9) << "it was written again";
+    file = "{\"step\":1,\"loss\":7}\n{\"step\":2,\"loss\":8}\n";
+    inode = 6;
+    EXPECT_EQ(best(), 7) << "another file has its name";
+}
+
 TEST_F(SiteTest, AReadOnlySiteChangesNothing) {
     Site reader{{.token = "secret-of-the-test", .hosts = {"127.0.0.1:8410"}, .read_only = true},
                 [this](const std::string& op, const Json& args) { return rolld(op, args); },

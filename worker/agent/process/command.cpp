@@ -5,6 +5,7 @@
 
 #include "common/spec/job.hpp"
 #include "common/spec/log_name.hpp"
+#include "common/spec/staged_files.hpp"
 #include "worker/agent/core/attempt.hpp"
 
 namespace roll::agent {
@@ -60,7 +61,18 @@ Result<BatchScript> read_batch(const Json& json) {
     return batch;
 }
 
+// Replaces each "{files}" in `text` by the directory `files`.
+void name_files(std::string& text, const std::string& files) {
+    const std::string_view name = spec::kFilesDirectory;
+    for (auto at = text.find(name); at != text.npos; at = text.find(name, at + files.size()))
+        text.replace(at, name.size(), files);
+}
+
 }  // namespace
+
+std::filesystem::path files_directory(const std::filesystem::path& files, const AttemptKey& key) {
+    return files / (std::to_string(key.job.value) + "-" + to_string(key.token));
+}
 
 const std::string& name_of(const CommandDocument& document) {
     const bool other = document.batch && !document.batch->name.empty();
@@ -80,7 +92,7 @@ std::optional<ArrayPlace> array_place(const protocol::StartOrder& order,
     return found;
 }
 
-Result<CommandDocument> read_command(const Json& document) {
+Result<CommandDocument> read_command(const Json& document, const std::string& files) {
     JsonReader r(document, "job");
     CommandDocument result;
     result.command = r.get<std::vector<std::string>>("command");
@@ -108,6 +120,9 @@ Result<CommandDocument> read_command(const Json& document) {
     }
     if (result.command.empty() || result.command[0].empty())
         return fail(ErrorCode::InvalidArgument, "the job's command is empty");
+    if (files.empty()) return result;
+    for (std::string& word : result.command) name_files(word, files);
+    if (result.workdir.starts_with(spec::kFilesDirectory)) name_files(result.workdir, files);
     return result;
 }
 

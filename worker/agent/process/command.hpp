@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -53,6 +54,9 @@ struct CommandDocument {
     std::optional<Container> container{};
 };
 
+// Returns the directory with the attempt's files (key `files`) below LaunchSite::files.
+std::filesystem::path files_directory(const std::filesystem::path& files, const AttemptKey& key);
+
 // Returns the name of the job as the submitter wrote it.
 const std::string& name_of(const CommandDocument& document);
 
@@ -67,8 +71,9 @@ std::optional<ArrayPlace> array_place(const protocol::StartOrder& order,
                                       const CommandDocument& document);
 
 // Reads the fields of a job's document that a command needs. The document was checked at
-// submission.
-Result<CommandDocument> read_command(const Json& document);
+// submission. `files` is the directory of the attempt's files; "{files}" in the command's words and
+// at the begin of `workdir` is replaced by it.
+Result<CommandDocument> read_command(const Json& document, const std::string& files);
 
 // Returns the program and arguments to start: the command, in a shell if the job has `setup`,
 // `cleanup` or `modules`. `forwards_sigterm`: only the shell gets SIGTERM, not the whole process

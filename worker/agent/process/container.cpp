@@ -52,10 +52,10 @@ Bind bind_of(const std::string& text) {
 
 // Returns all binds. A bind of the job file replaces the default bind at the same target.
 std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
-    // sorted by target, so that a directory comes before what is inside it
-    std::map<std::string, Bind> binds;
-    for (const std::string& given : {place.output, place.directory}) {
+    std::map<std::string, Bind> binds;  // by target: a directory comes before what is inside
+    for (const std::string& given : {place.output, place.directory, place.files}) {
         const std::string directory = without_slash(given);
+        if (directory.empty()) continue;
         binds[directory] = {directory, directory};
     }
     for (const std::string& text : container.binds) {

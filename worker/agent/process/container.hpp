@@ -33,7 +33,8 @@ struct ContainerPlace {
     std::string name;       // name of the container, unique on the node
     std::string output;     // output directory of the job
     std::string directory;  // working directory of the job
-    bool gpus = false;      // true: the attempt has GPUs
+    std::string files;      // directory of the attempt's files; empty: none
+    bool gpus = false;      // the attempt has GPUs
 };
 
 // Makes the program that was added to the plan last run in the container, with the variables

@@ -220,7 +220,10 @@ Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& s
                                      to_string(order.attempt.token) + "-" +
                                      std::to_string(order.node_rank * programs_of(order) + i) +
                                      "-" + site.session;
-            const ContainerPlace place = {name, order.output, directory, !order.gpus.empty()};
+            const ContainerPlace place = {
+                name, order.output, directory,
+                environment.contains("ROLL_FILES") ? environment.at("ROLL_FILES") : "",
+                !order.gpus.empty()};
             ROLL_TRY_VOID(enclose(*document.container, place, own, site, plan));
         }
     }
@@ -329,7 +332,10 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
     Environment environment = common;
     for (const auto& [name, value] : order.secrets) environment[name] = value;
     if (order.kind == "command") {
-        ROLL_TRY(CommandDocument command, read_command(document));
+        const std::string files =
+            order.files ? files_directory(site.files, order.attempt).string() : "";
+        if (order.files) environment["ROLL_FILES"] = files;
+        ROLL_TRY(CommandDocument command, read_command(document, files));
         ROLL_TRY_VOID(plan_command(order, site, std::move(command), environment, plan));
     } else {
         plan_programs(order, site, document, environment, plan);

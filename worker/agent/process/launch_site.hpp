@@ -25,6 +25,7 @@ struct LaunchSite {
     std::vector<std::int64_t> gpu_used_bytes{};
     // CPUs to which the programs of each slot are bound; empty: no binding
     std::vector<std::vector<int>> slot_cpus{};
+    std::string files{};  // directory with the files of each attempt (files_directory())
     std::vector<std::string> environment;  // roll-worker's environment, "NAME=value"
     // Command of the check that the site runs before every attempt; empty: none
     std::vector<std::string> check{};

@@ -101,6 +101,13 @@ Result<std::uint64_t> RunDirectory::next_generation() {
     return next;
 }
 
+Result<std::string> RunDirectory::identity() const {
+    const auto file = path_ / "id";
+    if (const auto text = read_file(file); text && !text->empty()) return *text;
+    ROLL_TRY_VOID(write_file_atomically(file, session_));
+    return session_;
+}
+
 void RunDirectory::remove() {
     std::error_code error;
     if (records_.empty()) std::filesystem::remove_all(path_, error);

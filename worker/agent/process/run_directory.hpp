@@ -51,6 +51,9 @@ class RunDirectory {
     // clock. The number after it belongs to this roll-worker's reaper.
     Result<std::uint64_t> next_generation();
 
+    // Returns the random id of this directory. The first call makes it.
+    Result<std::string> identity() const;
+
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the
     // attempts' last reports. The attempts' records stay until forget(). If a cgroup or namespace
     // confines the processes, waits as long as the kernel takes to end them, and calls `tell` from

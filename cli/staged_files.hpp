@@ -1,0 +1,28 @@
+// Sends the files that a job names (key `files`) to rolld before the job is submitted.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/daemon.hpp"
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+// The bytes of pieces, by their SHA-256.
+using PieceBytes = std::map<std::string, std::string>;
+
+// Replaces each path in `files` of the document, and of the later jobs of its chain, by the name,
+// the size and the pieces of the file, and adds the pieces to `pieces`. Relative paths start from
+// `base`. Leaves `files` unchanged where the schema's check will report it. Fails with
+// InvalidArgument if a file cannot be read or may not be sent.
+Result<void> read_files(Json& document, const std::string& base, PieceBytes& pieces);
+
+// Sends the pieces that rolld lacks. Fails with Refused if the files of a job of `documents` are
+// too large together.
+Result<void> send_files(Daemon& daemon, const std::vector<Json>& documents,
+                        const PieceBytes& pieces);
+
+}  // namespace roll::cli

@@ -1,0 +1,106 @@
+#include "daemon/files/pieces.hpp"
+
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "common/files.hpp"
+#include "common/io/sha256.hpp"
+#include "common/spec/staged_files.hpp"
+#include "common/spec/units.hpp"
+
+namespace roll::files {
+namespace {
+
+// Size of the pieces that may wait for their job, in jobs with as many files as allowed
+constexpr std::uint64_t kJobsWaiting = 16;
+
+}  // namespace
+
+Result<Pieces> Pieces::open(const std::filesystem::path& directory,
+                            const std::set<std::string>& named, std::uint64_t job_bytes_max,
+                            Instant now) {
+    Pieces pieces(directory / "files", job_bytes_max);
+    std::error_code error;
+    for (std::filesystem::directory_iterator file(pieces.directory_, error), end; file != end;
+         file.increment(error)) {
+        if (error) break;
+        const std::string name = file->path().filename();
+        std::error_code kept;
+        const auto age =
+            std::filesystem::file_time_type::clock::now() - file->last_write_time(kept);
+        const bool is_new = spec::is_sha256(name) && age < kUnnamedFor;
+        if (!named.contains(name) && !is_new) {
+            std::filesystem::remove(file->path(), kept);
+            continue;
+        }
+        pieces.stored_.insert(name);
+        if (named.contains(name)) continue;
+        const Unnamed unnamed{file->file_size(kept), now + kUnnamedFor};
+        pieces.unnamed_bytes_ += unnamed.bytes;
+        pieces.unnamed_[name] = unnamed;
+    }
+    return pieces;
+}
+
+// Removes the pieces whose job did not come.
+void Pieces::forget_old(Instant now) {
+    std::erase_if(unnamed_, [&](const auto& item) {
+        const auto& [piece, unnamed] = item;
+        if (now < unnamed.until) return false;
+        std::error_code error;
+        std::filesystem::remove(directory_ / piece, error);
+        stored_.erase(piece);
+        unnamed_bytes_ -= unnamed.bytes;
+        return true;
+    });
+}
+
+std::vector<std::string> Pieces::missing(const std::vector<std::string>& pieces, Instant now) {
+    std::vector<std::string> missing;
+    for (const std::string& piece : pieces) {
+        if (!stored_.contains(piece)) missing.push_back(piece);
+        const auto unnamed = unnamed_.find(piece);
+        if (unnamed != unnamed_.end()) unnamed->second.until = now + kUnnamedFor;
+    }
+    return missing;
+}
+
+Result<std::string> Pieces::put(std::string_view bytes, Instant now) {
+    if (bytes.empty() || bytes.size() > spec::kPieceBytes)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("the piece has {} bytes; allowed: 1 to {}", bytes.size(),
+                                spec::kPieceBytes));
+    std::string piece = io::sha256(bytes);
+    forget_old(now);
+    if (missing({piece}, now).empty()) return piece;
+    if (unnamed_bytes_ + bytes.size() > kJobsWaiting * job_bytes_max_)
+        return fail(ErrorCode::Refused,
+                    fmt::format("{} of files wait for the jobs that name them; rolld takes no more "
+                                "files until these jobs are submitted or {} min have passed",
+                                spec::size_text(static_cast<std::int64_t>(unnamed_bytes_)),
+                                std::chrono::minutes(kUnnamedFor).count()));
+    ROLL_TRY_VOID(make_directories(directory_));
+    ROLL_TRY_VOID(write_file_atomically(directory_ / piece, bytes));
+    stored_.insert(piece);
+    unnamed_[piece] = {bytes.size(), now + kUnnamedFor};
+    unnamed_bytes_ += bytes.size();
+    return piece;
+}
+
+void Pieces::name(const std::vector<std::string>& pieces) {
+    for (const std::string& piece : pieces) {
+        const auto unnamed = unnamed_.find(piece);
+        if (unnamed == unnamed_.end()) continue;
+        unnamed_bytes_ -= unnamed->second.bytes;
+        unnamed_.erase(unnamed);
+    }
+}
+
+Result<std::string> Pieces::read(const std::string& piece) const {
+    if (!stored_.contains(piece))
+        return fail(ErrorCode::NotFound, fmt::format("rolld has no piece {}", piece.substr(0, 64)));
+    return read_file(directory_ / piece);
+}
+
+}  // namespace roll::files

@@ -1,0 +1,65 @@
+// Stores the pieces of jobs' files (key `files`), each once, by its SHA-256.
+//
+//   DIRECTORY/files/SHA256  a piece; it is written under another name and then renamed
+//
+// A piece that a job of the ledger names is kept as long as the ledger has the job. A piece that no
+// job names was sent for a job that was not submitted: it is kept for an hour. The functions block
+// on the local disk of the state directory.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+
+namespace roll::files {
+
+constexpr std::chrono::hours kUnnamedFor{1};
+
+class Pieces {
+  public:
+    using Instant = std::chrono::steady_clock::time_point;
+
+    // Opens the store below the state directory `directory`. Removes the pieces that are older than
+    // an hour and not in `named`. `job_bytes_max` is the maximum size of the files of a job.
+    static Result<Pieces> open(const std::filesystem::path& directory,
+                               const std::set<std::string>& named, std::uint64_t job_bytes_max,
+                               Instant now);
+
+    std::uint64_t job_bytes_max() const { return job_bytes_max_; }
+
+    // Returns the pieces that the store lacks. Keeps the others for an hour from `now` on.
+    std::vector<std::string> missing(const std::vector<std::string>& pieces, Instant now);
+    // Stores a piece durably and returns its SHA-256. Fails with InvalidArgument if the size is
+    // wrong, and with Refused if too many pieces wait for their job, or if the disk is full.
+    Result<std::string> put(std::string_view bytes, Instant now);
+    // Keeps pieces for good, because a job names them. Call it once the job is in the ledger.
+    void name(const std::vector<std::string>& pieces);
+
+    // Returns a piece's bytes. Fails with NotFound if the store lacks the piece.
+    Result<std::string> read(const std::string& piece) const;
+
+  private:
+    struct Unnamed {
+        std::uint64_t bytes = 0;
+        Instant until{};
+    };
+    Pieces(std::filesystem::path directory, std::uint64_t job_bytes_max)
+        : directory_(std::move(directory)),
+          job_bytes_max_(job_bytes_max) {}
+    void forget_old(Instant now);
+
+    std::filesystem::path directory_;
+    std::uint64_t job_bytes_max_;
+    std::set<std::string, std::less<>> stored_{};
+    std::map<std::string, Unnamed> unnamed_{};
+    std::uint64_t unnamed_bytes_ = 0;
+};
+
+}  // namespace roll::files

@@ -1,0 +1,44 @@
+#include "common/spec/staged_files.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/common/spec/job_files.hpp"
+
+namespace roll::spec {
+namespace {
+
+class StagedFiles : public JobFiles {};
+
+TEST_F(StagedFiles, HaveNamesBelowTheirDirectoryAndPieces) {
+    const std::string piece(64, 'a');
+    const auto file = [&](const char* name, int bytes = 3) {
+        return Json{{"name", name}, {"bytes", bytes}, {"pieces", {piece}}};
+    };
+    Json job = {{"name", "x"}, {"kind", "command"}, {"command", {"true"}}};
+    job["files"] = {file("a"), file("b/c d")};
+    job["workdir"] = "{files}/b";
+    EXPECT_EQ(problems(job), "");
+    EXPECT_EQ(parse(job).spec.needs, std::vector<std::string>{"files"});
+    for (const char* name : {"", "/a", "../a", "a/../b", "./a", "a/", "a//b", ".", "..", "a\nb"}) {
+        job["files"] = {file(name)};
+        EXPECT_NE(problems(job).find("files[0].name "), std::string::npos) << name;
+    }
+    job["files"] = {file("a", 0)};
+    EXPECT_NE(problems(job).find("files[0].bytes is 0 with 1 pieces"), std::string::npos);
+    job["files"] = {file("a", 300'000)};
+    EXPECT_NE(problems(job).find("files[0].bytes is 300000 with 1 pieces"), std::string::npos);
+    job["files"] = {"a.txt"};
+    EXPECT_NE(problems(job).find("files[0] is the path a.txt"), std::string::npos);
+    job["files"] = {file("a")};
+    job["stdout"] = "log";
+    EXPECT_NE(problems(job).find("stdout is log, below a `workdir`"), std::string::npos);
+    job.erase("files");
+    EXPECT_NE(problems(job).find("workdir is {files}/b, but the job has no `files`"),
+              std::string::npos);
+    Json train = train_file();
+    train["files"] = {file("a")};
+    EXPECT_NE(problems(train), "");
+}
+
+}  // namespace
+}  // namespace roll::spec
