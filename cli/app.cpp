@@ -479,9 +479,7 @@ class Parser {
     std::vector<std::string> words_;
     std::string reason_;
     std::string timeout_ = "10m";
-    bool now_ = false;
-    bool failed_ = false;
-    bool all_ = false;
+    bool now_ = false, failed_ = false, all_ = false;
     bool slurm_ = false;
     WebOptions web_;
     bool submits_ = false;

@@ -59,17 +59,14 @@ Result<int> run_resubmit(const Context& context, const std::string& selector, bo
 // "convert" or "merge".
 Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
                                   const SubmitOptions& options);
-// Checks the job documents and submits them. With --dry-run, prints them instead of submitting
-// them.
+// Checks the job documents and submits them. With --dry-run, prints them instead.
 Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                            std::vector<Source> sources);
 
 struct JobsOptions {
     std::string selector;
     bool all = false;
-    std::string state;
-    std::string user;
-    std::string format;
+    std::string state, user, format;
     std::string since;                  // leave out jobs that ended before this time
     std::optional<std::size_t> newest;  // maximum number of jobs to list; lists the newest
     bool expand = false;                // print one row for each task of an array
@@ -137,15 +134,13 @@ Result<int> run_completion(const std::string& shell, const Commands& commands);
 Result<int> run_version(const Context& context);
 
 // Replaces each word such as "job:12" or "job:last" by the directory of that job's newest
-// checkpoint. If the job has no checkpoint, uses the directory of the model that the job exported.
-// Replaces a Hub's name in words[1] by the model's directory in HuggingFace's cache. Fails with
-// NotFound if a job has neither checkpoint nor export.
+// checkpoint or else of its export, and a Hub's name in words[1] by the model's directory in
+// HuggingFace's cache. Fails with NotFound if a job has neither checkpoint nor export.
 Result<void> replace_models(const Context& context, std::vector<std::string>& words);
 
-// Replaces selectors in `after` ("ok:last", "any:NAME") and `into` ("last", "NAME") of a job
-// document by numbers of jobs. A selector must select one job. In `after`, a task of an array means
-// the whole array; in `into`, a job of a group means its group. Connects to rolld only if there is
-// a selector.
+// Replaces selectors in `after` ("ok:last") and `into` ("NAME") of a job document by numbers of
+// jobs. A selector must select one job. A task stands for its array, and a job of a group for its
+// group.
 Result<void> replace_selectors(const Context& context, Json& document);
 
 // Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the

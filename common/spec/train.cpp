@@ -95,9 +95,8 @@ Result<ModelSource> read_model(const Json& json) {
     model.adapters = reader.get_or("adapters", model.adapters);
     model.optimizer = reader.get_or("optimizer", model.optimizer);
     ROLL_TRY_VOID(reader.finish_lenient());
-    Json sizes = json;
+    Json sizes = model.from.empty() ? json : dropouts_of(json);
     for (const char* key : {"family", "from", "freeze", "adapters", "optimizer"}) sizes.erase(key);
-    if (!model.from.empty()) sizes = dropouts_of(json);
     model.hf_config = sizes.dump();
     return model;
 }
@@ -468,10 +467,9 @@ Result<TrainSpec> train_spec(std::string_view document) {
     spec.name = reader.get_or<std::string>("name", "train");
     spec.tokenizer = reader.get_or<std::string>("tokenizer", spec.tokenizer);
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (kind != "train" && kind != "resume") {
+    if (kind != "train" && kind != "resume")
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the document is of kind {}, not train or resume", kind));
-    }
     ROLL_TRY(spec.model, read_model(reader.raw("model")));
     ROLL_TRY(spec.data, read_data(reader.raw("data")));
     ROLL_TRY_VOID(read_objective(json, spec));
@@ -480,9 +478,8 @@ Result<TrainSpec> train_spec(std::string_view document) {
     ROLL_TRY_VOID(read_training(reader.raw("train"), spec));
     ROLL_TRY_VOID(read_checkpoint(section(reader, "checkpoint"), spec));
     ROLL_TRY_VOID(read_export(section(reader, "export"), spec));
-    if (spec.micro_batch_size < 1) {
+    if (spec.micro_batch_size < 1)
         return fail(ErrorCode::InvalidArgument, "train.micro_batch_size is less than 1");
-    }
     return spec;
 }
 

@@ -4,10 +4,10 @@ import json
 import os
 import shutil
 import signal
-import time
 import socket
 import subprocess
 import threading
+import time
 import unittest
 
 from harness import RollTest, BIN, is_alive, wait_until
@@ -425,9 +425,8 @@ class Queue(RollTest):
         self.up()
         group = self.ctl('open', 'sweep', '--parsable').stdout.strip()
         into = ('submit', '--into', group, '--parsable', '--')
-        first = int(self.ctl(*into, 'true').stdout)
         after = self.command('true', options=('--after', f'ok:{group}'))
-        self.wait_done(first)
+        self.wait_done(int(self.ctl(*into, 'true').stdout))
         self.kill_rolld()
         self.up()
         second = int(self.ctl(*into, 'true').stdout)

@@ -118,8 +118,7 @@ class Trainer {
     // group of the first and the last stage, if this rank is in it and the model is tied
     std::unique_ptr<Communicator> tie_;
     std::optional<TrainStep> step_;
-    // the model in step_ and how it was loaded, until a checkpoint is restored
-    std::string loaded_, loaded_how_;
+    std::string loaded_, loaded_how_;  // model in step_ and how it was loaded, until a restore
     std::optional<PairReferences> references_;   // set if the objective has a reference
     std::optional<TeacherValuesFiles> teacher_;  // set if the objective has a teacher
     bool stopped_ = false;                       // true: told to stop before the first step
@@ -141,7 +140,6 @@ class Trainer {
     double peak_flops_ = 0;     // peak FLOP/s, summed over all ranks; 0 until measured
     bool peak_beaten_ = false;  // a step beat the measured peak; set on the rank that writes
     int skipped_in_a_row_ = 0;
-    // the last thing that the rank did, for messages
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};
     LossHistory history_;  // filled only on the rank that writes
