@@ -9,7 +9,7 @@
 
 namespace roll::train {
 
-at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options) {
+at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options, Pages pages) {
     if (!options.device().is_cpu() || size == 0) return at::zeros({size}, options);
     const std::size_t bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
     constexpr std::size_t kHugePage = std::size_t{2} << 20U;
@@ -22,7 +22,7 @@ at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options) {
     std::size_t room = mapped;
     std::align(kHugePage, bytes, begin, room);
     // Ignore an error, which means that the kernel has no huge pages
-    ::madvise(begin, bytes, MADV_HUGEPAGE);
+    ::madvise(begin, bytes, pages == Pages::Huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     const auto unmap = [memory, mapped](void*) { ::munmap(memory, mapped); };
     return at::from_blob(begin, {size}, unmap, options);
 }
