@@ -168,8 +168,9 @@ class Parser {
             ->check(CLI::PositiveNumber);
         up->add_option("--gpus", up_.gpus, "GPUs of the worker [all]")
             ->check(CLI::NonNegativeNumber);
-        up->add_option("--memory", up_.memory,
-                       "Memory that the worker offers, e.g. 60GiB [the machine's]");
+        up->add_option(
+            "--memory", up_.memory,
+            "Memory that the worker offers, e.g. 60GiB; default: the memory of the machine");
         up->add_option("--cpus", up_.cpus, "CPUs that the worker offers [all]");
         up->add_option("--endpoint", up_.endpoint, "rolld's address, e.g. tcp://0.0.0.0:7070");
         up->add_option("--shared", up_.shared, "Directory that all Slurm nodes mount, for pilots");
@@ -276,7 +277,8 @@ class Parser {
         CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
                                  [this] { return run_show(context_, word_, diff_); });
         show->add_option("JOB", word_, "Id (7), `last` or a name")->required();
-        show->add_flag("--diff", diff_, "Print the job's `git diff` at its submission");
+        show->add_flag("--diff", diff_,
+                       "Print the `git diff` that was saved when the job was submitted");
         CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
         explain->add_option("JOB", word_, "Id (7), `last` or a name")->required();
@@ -381,7 +383,7 @@ class Parser {
         add_job_options(*prove, submit_.job);
         for (CLI::App* sub : {plan, prove}) sub->add_option("FILE", word_)->required();
         command_of(app_.add_subcommand("data", "Look at training data"), "preview",
-                   "Show the tokens of the first documents, and which are learned",
+                   "Show the tokens of the first documents, and mark those that count in the loss",
                    [this] { return run_preview(context_, preview_); });
         add_preview_options(*app_.get_subcommand("data")->get_subcommand("preview"), preview_);
         add_conversion("convert", "Convert a checkpoint: SRC DST [--to FORMAT] ...");

@@ -202,8 +202,9 @@ Json lora_targets(const Config& config, const char* key, Json usual) {
     return names;
 }
 
-// Sets the form of the frozen weights: 4 or 8 bits, as in bitsandbytes. `type` names the key with
-// the 4-bit table. `nested` names the key that also quantizes the scales.
+// Sets the form of the frozen weights: 4 or 8 bits, as in bitsandbytes. `type`: name of the key
+// that selects the 4-bit table. `nested`: name of the key that says whether the scales are
+// quantized.
 void set_base(const Config& config, int bits, const char* type, const char* nested,
               bool nested_by_default) {
     if (bits == 8) return config.set("train.lora.base", "int8");

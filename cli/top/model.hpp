@@ -54,7 +54,7 @@ struct Data {
     OpenLog log;
     std::string trouble;        // reason why rolld does not answer; empty if rolld answers
     std::string answer;         // the result of the last change
-    std::uint64_t answers = 0;  // number of changes that have a result
+    std::uint64_t answers = 0;  // number of answers to changes of jobs
 };
 
 enum class Page { Jobs, Nodes, Allocations };
@@ -78,7 +78,7 @@ struct Ui {
     bool finished = false;  // also list jobs that have ended
     bool expand = false;    // show one row for each task of an array
     std::string filter{};   // show only rows that contain this text
-    bool typing = false;    // keys that are pressed change the filter
+    bool typing = false;    // true: the keyboard edits the filter
     Sort sort = Sort::State;
     bool reversed = false;
     // The key of the selected row on each page. An index would select another row when rows come

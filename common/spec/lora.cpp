@@ -189,14 +189,15 @@ std::vector<Problem> lora_target_problems(const LoraSpec& lora,
     for (const std::string& name : lora.modules_to_save) {
         if (name != "embed_tokens" && (exists("score") ? name == "lm_head" : name == "score"))
             return {{"train.lora.modules_to_save",
-                     fmt::format("has {}, but {}; remove it", name,
+                     fmt::format("has {0}, but {1}; remove {0}", name,
                                  name == "score" ? "only a reward model has a score"
                                                  : "a reward model has no output layer")}};
         if (!exists("lm_head") && !exists("score"))
-            return {{"train.lora.modules_to_save",
-                     fmt::format("has {}, but this model ties its embedding and its output layer, "
-                                 "and a PEFT adapter cannot hold a tied weight; remove it",
-                                 name)}};
+            return {
+                {"train.lora.modules_to_save",
+                 fmt::format("has {0}; remove {0}, because this model ties its embedding and its "
+                             "output layer, and a PEFT adapter cannot hold a tied weight",
+                             name)}};
     }
     return {};
 }

@@ -112,7 +112,7 @@ Result<Reply> stream_reply(const Target& target) {
         const std::size_t end = rest.find(' ');
         const std::string_view one = rest.substr(0, end);
         if (one.starts_with("stream"))
-            return fail(ErrorCode::InvalidArgument, "a stream cannot watch a stream");
+            return fail(ErrorCode::InvalidArgument, "a stream cannot contain another stream");
         // Computing one of these answers takes long, and would delay all other answers of the
         // stream.
         for (const char* part : {"/log", "/metrics", "/pipeline"})
@@ -328,7 +328,7 @@ Result<Reply> Site::pipeline(const Visitor& visitor, std::uint64_t id) {
     return Reply{200, "application/json", std::move(text)};
 }
 
-// Returns roll.sweep/1 of the sweep that the job is a trial of.
+// Returns the document roll.sweep/1 of the sweep to which the job belongs.
 Result<Reply> Site::sweep(const Visitor& visitor, std::uint64_t id) {
     ROLL_TRY(const auto trial, ask(visitor, protocol::ShowArgs{.id = id}));
     const Json array = trial->json.at("job").value("array", Json());

@@ -154,12 +154,13 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int
                         "resume {0}; to change the queue: rollctl alloc remove {0}, then alloc add",
                         name));
     if (queue.spec.min_percent > 0 && alive < core::most_alive(queue, alive))
-        return hold(fmt::format("allocation queue {} requests only allocations that jobs fill to "
-                                "at least {} %; the waiting jobs would fill less",
-                                name, queue.spec.min_percent),
-                    fmt::format("submit more jobs, or rollctl alloc remove {0} and add it with a "
-                                "lower --min-utilization",
-                                name));
+        return hold(
+            fmt::format("allocation queue {} requests only allocations that jobs fill to "
+                        "at least {} %; the waiting jobs would fill less",
+                        name, queue.spec.min_percent),
+            fmt::format("submit more jobs; or remove the queue (rollctl alloc remove {}) and add "
+                        "it again with a lower --min-utilization",
+                        name));
     return hold(fmt::format("allocation queue {} is at its limits", name),
                 "rolld requests allocations again by itself once the queue's limits allow more; "
                 "to watch: rollctl alloc list");

@@ -204,7 +204,7 @@ class FamilyParser {
     void check_kind(const std::string& layers, const std::string& path, const Family& family) {
         const std::string kind = layers.starts_with('!') ? layers.substr(1) : layers;
         if (!kind.empty() && !family.layer_kinds.contains(kind))
-            note(path + ".layers", "must be a kind of \"layers\", not " + kind);
+            note(path + ".layers", "must be one of the kinds that \"layers\" lists, not " + kind);
     }
 
     void parse_packed(const Json& rules, Family& family) {

@@ -61,12 +61,14 @@ Result<void> check_strands(const NativeTensor& tensor) {
         for (const Run& run : runs) {
             if (run.begin > next) break;
             if (run.begin < next)
-                return wrong_strand(tensor, source,
-                                    "two strands contain row " + std::to_string(run.begin));
+                return wrong_strand(
+                    tensor, source,
+                    "two parts of the tensor contain row " + std::to_string(run.begin));
             next = run.end;
         }
         if (next != tensor.sources[source].shape[0])
-            return wrong_strand(tensor, source, "no strand contains row " + std::to_string(next));
+            return wrong_strand(tensor, source,
+                                "no part of the tensor contains row " + std::to_string(next));
     }
     return {};
 }

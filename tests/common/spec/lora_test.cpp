@@ -88,10 +88,10 @@ TEST(LoraSpec, ATargetThatTheModelLacksIsRefusedWithTheNamesThatItHas) {
     const auto tied = lora_target_problems(
         lora_spec({{"targets", "o_proj"}, {"modules_to_save", "embed_tokens"}}), fused);
     ASSERT_EQ(tied.size(), 1U);
-    EXPECT_EQ(
-        tied[0].message,
-        "has embed_tokens, but this model ties its embedding and its output layer, and a PEFT "
-        "adapter cannot hold a tied weight; remove it");
+    EXPECT_EQ(tied[0].message,
+              "has embed_tokens; remove embed_tokens, because this model ties its embedding and "
+              "its output "
+              "layer, and a PEFT adapter cannot hold a tied weight");
     const auto message_of = [](const char* saved, const char* head) {
         const auto found = lora_target_problems(
             lora_spec({{"targets", "o_proj"}, {"modules_to_save", saved}}), {"o_proj", head});
@@ -100,9 +100,9 @@ TEST(LoraSpec, ATargetThatTheModelLacksIsRefusedWithTheNamesThatItHas) {
     EXPECT_EQ(message_of("score", "score"), "");
     EXPECT_EQ(message_of("embed_tokens", "score"), "");
     EXPECT_EQ(message_of("score", "lm_head"),
-              "has score, but only a reward model has a score; remove it");
+              "has score, but only a reward model has a score; remove score");
     EXPECT_EQ(message_of("lm_head", "score"),
-              "has lm_head, but a reward model has no output layer; remove it");
+              "has lm_head, but a reward model has no output layer; remove lm_head");
 }
 
 }  // namespace

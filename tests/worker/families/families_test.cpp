@@ -304,9 +304,9 @@ TEST(Families, CheckFindsRowsThatNoStrandTakes) {
     const std::string silent = strand([](Json& json) { json.erase("step"); });
     EXPECT_NE(silent.find("step is missing: with `times`, give"), std::string::npos) << silent;
     const std::string twice = strand([](Json& json) { json["step"] = "kv_channels"; });
-    EXPECT_NE(twice.find("two strands contain row 6 of"), std::string::npos) << twice;
+    EXPECT_NE(twice.find("two parts of the tensor contain row 6 of"), std::string::npos) << twice;
     const std::string none = strand([](Json& json) { json["rows"] = "kv_channels / 2"; });
-    EXPECT_NE(none.find("no strand contains row 3 of"), std::string::npos) << none;
+    EXPECT_NE(none.find("no part of the tensor contains row 3 of"), std::string::npos) << none;
 }
 
 // A conversion does not run check_family(), so check_strands() must also refuse rows that are left
@@ -321,10 +321,10 @@ TEST(Families, ATensorOfWhichRowsAreLeftOutIsRefused) {
     // rows 0 to 2 are used twice and 3 to 5 never, although the count is right
     tensor.strands[0].step = 0;
     EXPECT_EQ(check_strands(tensor).error().message,
-              "fused: two strands contain row 0 of hf, which has 24 rows");
+              "fused: two parts of the tensor contain row 0 of hf, which has 24 rows");
     tensor.strands[0] = {0, 1, 3, 2, 3, 12};
     EXPECT_EQ(check_strands(tensor).error().message,
-              "fused: no strand contains row 0 of hf, which has 24 rows");
+              "fused: no part of the tensor contains row 0 of hf, which has 24 rows");
     tensor.strands[0] = {0, 0, std::int64_t{1} << 40U, std::int64_t{1} << 40U, 3, 12};
     EXPECT_FALSE(check_strands(tensor)) << "no size overflows";
 }

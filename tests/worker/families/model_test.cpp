@@ -142,7 +142,7 @@ TEST(Model, StrandsTakeEveryRowOnceOrAreRefused) {
     EXPECT_EQ((*made)[1].shape[0], 36);
     EXPECT_EQ((*made)[1].strands[1].begin, 3);
     json["weights"][1]["strands"][2]["rows"] = "5";
-    EXPECT_NE(tensors().error().message.find("no strand contains row 10 of h.0.k"),
+    EXPECT_NE(tensors().error().message.find("no part of the tensor contains row 10 of h.0.k"),
               std::string::npos);
     json["weights"][1]["strands"][2]["rows"] = "7";
     EXPECT_NE(tensors().error().message.find("ends at row 14"), std::string::npos);

@@ -117,7 +117,7 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    // Only the first answer to a heartbeat may lower the attempts' bounds. Answers that rolld sends
+    // Only the first answer to a heartbeat may move the ends of leases. Answers that rolld sends
     // without a heartbeat repeat an old sequence number.
     const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
     if (sent != sent_.end() && first) {

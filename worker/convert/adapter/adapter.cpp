@@ -141,7 +141,7 @@ class Converter {
             return fail(ErrorCode::InvalidArgument,
                         "the adapter changes " +
                             (modules_.empty() ? whole_.begin()->first : modules_.begin()->first) +
-                            ", which no tensor of the model contains");
+                            ", which is in the name of no tensor of the model");
         return std::move(result_);
     }
 

@@ -267,7 +267,8 @@ class Parser {
              "Count the output layer as a layer");
         flag(sub, "--moe-grouped-gemm", request_.grouped_experts,
              "Write experts under the tensor names of Megatron's grouped GEMM");
-        sub.add_option("--transformer-impl", implementation_, "Names of the norms")
+        sub.add_option("--transformer-impl", implementation_,
+                       "Norms get the names that this implementation uses in Megatron")
             ->check(CLI::IsMember({"local", "transformer_engine"}));
         size(sub, "--make-vocab-size-divisible-by", request_.vocab_divisor, "Pad the vocabulary");
         sub.add_option("--checkpoint-version", request_.megatron_version,
@@ -337,7 +338,8 @@ class Parser {
         if (is_roll_ && request_.target.empty()) request_.target = "./output";
         if (request_.source.empty() || request_.target.empty())
             return invalid(
-                "a source and a target directory are needed; one is missing or is empty");
+                "give a source and a target directory; one of these arguments is missing or is an "
+                "empty text");
         if (int{dtype_.has_value()} + int{bf16_} + int{fp16_} > 1)
             return invalid("--dtype, --bf16 and --fp16 exclude each other");
         if (dtype_) request_.dtype = *dtype_;

@@ -32,8 +32,8 @@ struct Input : OpenOptions {
 };
 
 // Opens a checkpoint and maps all its files. Fails with Corrupt or InvalidArgument if a tensor is
-// missing, if a tensor's shape differs from the config, or if no rule names a tensor. The message
-// names the tensor and the file.
+// missing, has another shape than the config says, or is not named by any rule. The message names
+// the tensor and the file.
 Result<Source> open_source(const std::filesystem::path& directory,
                            const families::Families& families, const OpenOptions& options = {});
 

@@ -19,7 +19,8 @@ void set_magnitudes(const Parameters& parameters, const Adapter& adapter,
 at::Tensor dora_factors(const Parameters& parameters, const Adapter& adapter,
                         const at::Tensor& length_O);
 
-// Returns the outputs of all modules, W x + (c - 1) W x' + c s B A x'. The bias is not added.
+// Returns the outputs of all modules of the layer without the bias: W x + (c - 1) W x' + c s B A
+// x'. c is factor_O, s the adapter's scale, and x' is x after the adapter's dropout.
 at::Tensor dora_forward(const Parameters& parameters, const Adapter& adapter,
                         const at::Tensor& w_OI, const at::Tensor& x_MI, const at::Tensor& factor_O);
 
@@ -28,7 +29,7 @@ at::Tensor dora_backward_input(const Parameters& parameters, const Adapter& adap
                                const at::Tensor& w_OI, const at::Tensor& dy_MO,
                                const at::Tensor& factor_O);
 
-// Passes functions that compute the gradients of the factors and of m to `contribute`.
+// Calls `contribute` with the functions that compute the gradients of A, B and the magnitudes.
 void owe_dora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& w_OI,
               const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& length_O,
               const Contribute& contribute);

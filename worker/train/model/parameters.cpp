@@ -257,8 +257,7 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.grad.resize(p.specs.size());
         return;
     }
-    // Frozen parameters leave gaps, which are never used.
-    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);
+    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);  // never touched
     p.flat_grad = lazy_zeros(numel(p.specs), main, has_gaps ? Pages::Small : Pages::Huge);
     p.grad = views_of(p.specs, p.flat_grad);
     for (std::size_t i = 0; i < p.specs.size(); ++i)

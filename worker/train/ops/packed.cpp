@@ -82,7 +82,7 @@ float largest(const float* values, std::int64_t count) {
 // The packed scales of one row, as a row of the form stores them.
 struct PackedScales {
     float offset = 0;
-    std::uint32_t phase = 0;  // number of the first scale in its group
+    std::uint32_t phase = 0;  // position of the row's first scale within its group of scales
     std::vector<float> groups;
     std::vector<std::uint8_t> codes;
 };

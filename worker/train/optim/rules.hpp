@@ -46,8 +46,8 @@ inline constexpr std::string_view kEma = ".ema";  // the average of the weights,
 struct StateForm {
     std::string_view ending;
     bool is_coded = false;  // true: codes of one byte each; false: elements of main_type()
-    // Shape of a state that each rank of the parameter holds whole, in every layout. Empty: the
-    // state has the parameter's shape, and each rank has the state of its own rows.
+    // Shape of a state that is not divided: each rank with rows of the parameter holds the whole
+    // state. Empty: the state has the parameter's shape, and each rank has the state of its rows.
     std::vector<std::int64_t> whole = {};
 };
 

@@ -52,7 +52,7 @@ struct TrainOptions {
     // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they share
     // weights, too (ZeRO-3).
     int zero = 0;
-    plan::Recomputed recompute = {};  // for each layer of the model; empty: all values are saved
+    plan::Recomputed recompute = {};  // what each layer recomputes in backward; empty: nothing
     std::int64_t bucket_numel = 0;    // elements per gradient bucket; 0: plan::default_bucket_numel
 };
 

@@ -107,8 +107,8 @@ void read_factor(const tensor::SafetensorsFile& file, const std::string& name, P
     if (view == nullptr || !(view->info == expected))
         throw RankFailure(2, "the checkpoint's adapter has no " + name + " of shape " +
                                  tensor::to_string(expected.shape) +
-                                 " and of the job's precision; continue it with the train.lora of "
-                                 "the job that wrote it");
+                                 " and of the job's precision; use the train.lora of the job that "
+                                 "wrote the adapter");
     std::memcpy(whole.data_ptr(), view->bytes.data(), view->bytes.size());
     const at::Tensor own = main_to_write(p, i);
     copy_from_whole(spec, whole, own);
