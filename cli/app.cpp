@@ -277,8 +277,7 @@ class Parser {
         CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
                                  [this] { return run_show(context_, word_, diff_); });
         show->add_option("JOB", word_, "Id (7), `last` or a name")->required();
-        show->add_flag("--diff", diff_,
-                       "Print the `git diff` that was saved when the job was submitted");
+        show->add_flag("--diff", diff_, "Print the `git diff` saved at the submission");
         CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
         explain->add_option("JOB", word_, "Id (7), `last` or a name")->required();
