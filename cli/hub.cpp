@@ -61,13 +61,14 @@ std::vector<std::string> data_files(const fs::path& directory) {
 }
 
 // Returns the files that a name of a data set (OWNER/NAME), or of a file in it (OWNER/NAME/FILE),
-// stands for; empty if the cache does not have it.
-std::vector<std::string> cached_files(const std::string& text) {
+// stands for; empty if the cache does not have it. A data set stands for its training files, so
+// only data.train (`whole`) may name one.
+std::vector<std::string> cached_files(const std::string& text, bool whole) {
     if (parts_of(text) < 2) return {};
     const std::size_t end = text.find('/', text.find('/') + 1);
     const auto snapshot = cached_snapshot(text.substr(0, end), HubKind::Dataset);
     if (!snapshot) return {};
-    if (end == std::string::npos) return data_files(*snapshot);
+    if (end == std::string::npos) return whole ? data_files(*snapshot) : std::vector<std::string>();
     const std::string file = *snapshot + text.substr(end);
     if (!exists("/", file)) return {};
     return {file};
@@ -87,16 +88,16 @@ void use_model(Json& value, const char* key, const std::string& base,
 }
 
 // Replaces the data sets in a text or in a list of texts.
-void use_data(Json& value, const std::string& base, std::vector<std::string>& notes) {
+void use_data(Json& value, bool whole, const std::string& base, std::vector<std::string>& notes) {
     if (value.is_object())
-        for (Json& one : value) use_data(one, base, notes);
+        for (Json& one : value) use_data(one, whole, base, notes);
     if (!value.is_string() && !value.is_array()) return;
     Json files = Json::array();
     bool replaced = false;
     for (const Json& one : value.is_array() ? value : Json::array({value})) {
         const auto name = one.is_string() ? one.get<std::string>() : std::string();
         const std::vector<std::string> found =
-            exists(base, name) ? std::vector<std::string>() : cached_files(name);
+            exists(base, name) ? std::vector<std::string>() : cached_files(name, whole);
         for (const std::string& file : found) {
             notes.push_back(fmt::format("data: {} has the file {}", name, file));
             files.push_back(file);
@@ -145,7 +146,8 @@ void use_hub_cache(Json& document, const std::string& base, std::vector<std::str
     for (const char* const key : kModelKeys)
         if (const Pointer at(key); document.contains(at)) use_model(document[at], key, base, notes);
     for (const char* const key : kDataKeys)
-        if (const Pointer at(key); document.contains(at)) use_data(document[at], base, notes);
+        if (const Pointer at(key); document.contains(at))
+            use_data(document[at], key == kDataKeys[0], base, notes);
     if (const auto then = document.find("then"); then != document.end() && then->is_array())
         for (Json& job : *then) use_hub_cache(job, base, notes);
 }

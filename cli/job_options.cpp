@@ -168,12 +168,16 @@ static Result<void> set_variables(const std::vector<std::string>& words, Json& d
 static Result<void> add_files(const std::vector<std::string>& words, Json& document) {
     for (const std::string& word : words) {
         std::error_code error;
-        const auto absolute = std::filesystem::absolute(word, error);
+        const std::size_t colon = word.rfind(':');
+        const auto absolute = std::filesystem::absolute(word.substr(0, colon), error);
+        const std::string name =
+            colon == word.npos ? absolute.filename().string() : word.substr(colon + 1);
         if (word.empty() || error)
             return fail(ErrorCode::InvalidArgument,
                         fmt::format("--file is \"{}\"; allowed: PATH or PATH:NAME", word));
         if (!document.contains("files")) document["files"] = Json::array();
-        if (document["files"].is_array()) document["files"].push_back(absolute.string());
+        if (document["files"].is_array())
+            document["files"].push_back(absolute.string() + ":" + name);
     }
     return {};
 }

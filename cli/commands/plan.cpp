@@ -8,6 +8,7 @@
 
 #include "cli/commands/data.hpp"
 #include "cli/layout_choice.hpp"
+#include "cli/staged_files.hpp"
 
 namespace roll::cli {
 
@@ -30,6 +31,8 @@ Result<std::string> one_document(const std::string& file, const std::string& com
     ROLL_TRY(std::vector<Source> sources, read_job_file(file));
     for (Source& source : sources) {
         ROLL_TRY_VOID(apply_options(options, source));
+        PieceBytes unsent;
+        ROLL_TRY_VOID(read_files(source.document, source.base, unsent));
         for (const std::string& note : notes_of(source)) say(note);
     }
     if (prepare) ROLL_TRY_VOID(prepare(sources));

@@ -93,8 +93,10 @@ std::vector<Problem> blend_problems(const Json& document) {
         problems.push_back({"data.weigh",
                             "is tokens; allowed only with data.order roll and either data.weights "
                             "or data.curriculum"});
-    const std::string objective = objective_name(at(document, "/objective"));
-    if (at(document, "/data/packing") == "best_fit" && objective != "sft")
+    const Json given = at(document, "/objective");
+    const std::string objective = objective_name(given);
+    if (at(document, "/data/packing") == "best_fit" && objective != "sft" &&
+        !learns_completions(given))
         problems.push_back({"data.packing", fmt::format("is best_fit; allowed: `in_order` with "
                                                         "objective \"{}\"",
                                                         objective)});

@@ -25,7 +25,8 @@ void check_continued(const Json& document, std::vector<Problem>& problems) {
     };
     if (model.contains("adapters")) refuse("model.adapters");
     if (document.contains(Json::json_pointer("/train/lora"))) refuse("train.lora");
-    const Json kind = document.value(Json::json_pointer("/train/optimizer/kind"), Json("adamw"));
+    const Json::json_pointer at("/train/optimizer/kind");
+    const Json kind = document.contains(at) ? document.at(at) : Json("adamw");
     if (kind != "adamw" && kind != "adam" && kind != "sgd")
         problems.push_back(
             {"model.optimizer", fmt::format("is true, but train.optimizer.kind is {}; allowed: the "

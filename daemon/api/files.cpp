@@ -45,10 +45,12 @@ Result<Plan> pieces_missing(const Context& context, const Caller&,
     return ReplyNow{protocol::reply_json(reply, protocol::PiecesMissingArgs::kOperation.reply)};
 }
 
-Result<Plan> piece_put(const Context& context, const Caller&, const protocol::PiecePutArgs& args) {
+Result<Plan> piece_put(const Context& context, const Caller& who,
+                       const protocol::PiecePutArgs& args) {
     const auto bytes = from_base64(args.data);
     if (!bytes) return fail(ErrorCode::InvalidArgument, "the data of the piece is not base64");
-    ROLL_TRY(std::string piece, context.pieces.put(*bytes, std::chrono::steady_clock::now()));
+    ROLL_TRY(std::string piece,
+             context.pieces.put(*bytes, std::chrono::steady_clock::now(), who.user));
     return ReplyNow{protocol::reply_json(protocol::PiecePutReply{std::move(piece)},
                                          protocol::PiecePutArgs::kOperation.reply)};
 }

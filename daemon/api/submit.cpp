@@ -96,18 +96,41 @@ Json submitted(const core::State& state, JobId id, std::size_t jobs, bool change
     return protocol::reply_json(reply, protocol::SubmitArgs::kOperation.reply);
 }
 
-// Returns the pieces of the files that the submission names. Fails with Refused if the files of a
-// job are too large together, or if rolld lacks a piece.
-Result<std::vector<std::string>> pieces_of(const Context& context, const spec::JobSpec& spec) {
-    std::vector<std::string> pieces;
-    for (const spec::JobSpec& next : spec.then) {
-        ROLL_TRY(const std::vector<std::string> more, pieces_of(context, next));
-        pieces.insert(pieces.end(), more.begin(), more.end());
+// Checks what only a client other than rollctl gets wrong: trials of a sweep that set `files`, too
+// many files, and sizes that are not those of the pieces. Requires that rolld has all pieces.
+Result<void> check_files(const Context& context, const Json& document,
+                         const std::vector<spec::StagedFile>& files) {
+    const Json sweep = document.value("sweep", Json());
+    const Json trials = sweep.is_object() ? sweep.value("trials", Json()) : Json();
+    for (const Json& trial : trials)
+        for (const auto& [path, value] : trial.items())
+            if (path.starts_with("files"))
+                return fail(ErrorCode::InvalidArgument,
+                            "a trial of the sweep sets files; give `files` to the whole job");
+    if (files.size() > spec::kFilesMax)
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("files has {} files; allowed: at most {}", files.size(), spec::kFilesMax));
+    for (const spec::StagedFile& file : files) {
+        if (const std::string why = spec::wrong_file_name(file.name); !why.empty())
+            return fail(ErrorCode::InvalidArgument, "the name of a file " + why);
+        std::uint64_t bytes = 0;
+        for (const std::string& piece : file.pieces) bytes += context.pieces.size_of(piece);
+        if (bytes != file.bytes)
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("file {} is said to have {} bytes, but its pieces have {}",
+                                    file.name, file.bytes, bytes));
     }
-    if (!spec::has_files(spec)) return pieces;
+    return {};
+}
+
+// Returns the pieces of the files that this job names, without those of later jobs of its chain.
+Result<std::vector<std::string>> own_pieces(const Context& context, const spec::JobSpec& spec) {
+    std::vector<std::string> pieces;
     ROLL_TRY(const Json document, spec::read_document(spec.document.text()));
+    const std::vector<spec::StagedFile> files = spec::staged_files(document);
     std::uint64_t bytes = 0;
-    for (const spec::StagedFile& file : spec::staged_files(document)) {
+    for (const spec::StagedFile& file : files) {
         bytes += file.bytes;
         pieces.insert(pieces.end(), file.pieces.begin(), file.pieces.end());
     }
@@ -121,6 +144,26 @@ Result<std::vector<std::string>> pieces_of(const Context& context, const spec::J
                     fmt::format("rolld lacks {} of the {} pieces of the files of {}",
                                 missing.size(), pieces.size(), spec.name),
                     "submit the job again with rollctl, which sends the files");
+    ROLL_TRY_VOID(check_files(context, document, files));
+    return pieces;
+}
+
+// Returns the pieces of the files that the submission names. Fails with Refused if the files of a
+// job are too large together, or if rolld lacks a piece.
+Result<std::vector<std::string>> pieces_of(const Context& context, const spec::JobSpec& spec) {
+    std::vector<std::string> pieces;
+    for (const spec::JobSpec& next : spec.then) {
+        ROLL_TRY(const std::vector<std::string> more, pieces_of(context, next));
+        pieces.insert(pieces.end(), more.begin(), more.end());
+    }
+    if (!spec::has_files(spec)) return pieces;
+    try {
+        ROLL_TRY(const std::vector<std::string> own, own_pieces(context, spec));
+        pieces.insert(pieces.end(), own.begin(), own.end());
+    } catch (const Json::exception& error) {  // a document that rollctl did not make
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("the key files of {} is malformed: {}", spec.name, error.what()));
+    }
     return pieces;
 }
 

@@ -34,11 +34,9 @@ Result<Pieces> Pieces::open(const std::filesystem::path& directory,
             std::filesystem::remove(file->path(), kept);
             continue;
         }
-        pieces.stored_.insert(name);
+        pieces.stored_[name] = file->file_size(kept);
         if (named.contains(name)) continue;
-        const Unnamed unnamed{file->file_size(kept), now + kUnnamedFor};
-        pieces.unnamed_bytes_ += unnamed.bytes;
-        pieces.unnamed_[name] = unnamed;
+        pieces.unnamed_[name] = {pieces.stored_[name], now + kUnnamedFor};
     }
     return pieces;
 }
@@ -51,7 +49,6 @@ void Pieces::forget_old(Instant now) {
         std::error_code error;
         std::filesystem::remove(directory_ / piece, error);
         stored_.erase(piece);
-        unnamed_bytes_ -= unnamed.bytes;
         return true;
     });
 }
@@ -66,7 +63,7 @@ std::vector<std::string> Pieces::missing(const std::vector<std::string>& pieces,
     return missing;
 }
 
-Result<std::string> Pieces::put(std::string_view bytes, Instant now) {
+Result<std::string> Pieces::put(std::string_view bytes, Instant now, const std::string& user) {
     if (bytes.empty() || bytes.size() > spec::kPieceBytes)
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the piece has {} bytes; allowed: 1 to {}", bytes.size(),
@@ -74,33 +71,38 @@ Result<std::string> Pieces::put(std::string_view bytes, Instant now) {
     std::string piece = io::sha256(bytes);
     forget_old(now);
     if (missing({piece}, now).empty()) return piece;
-    if (unnamed_bytes_ + bytes.size() > kJobsWaiting * job_bytes_max_)
+    std::uint64_t waiting = 0;
+    for (const auto& [name, one] : unnamed_)
+        if (one.user == user) waiting += one.bytes;
+    if (waiting + bytes.size() > kJobsWaiting * job_bytes_max_)
         return fail(ErrorCode::Refused,
                     fmt::format("{} of files wait for the jobs that name them; rolld takes no more "
                                 "files until these jobs are submitted or {} min have passed",
-                                spec::size_text(static_cast<std::int64_t>(unnamed_bytes_)),
+                                spec::size_text(static_cast<std::int64_t>(waiting)),
                                 std::chrono::minutes(kUnnamedFor).count()));
     ROLL_TRY_VOID(make_directories(directory_));
     ROLL_TRY_VOID(write_file_atomically(directory_ / piece, bytes));
-    stored_.insert(piece);
-    unnamed_[piece] = {bytes.size(), now + kUnnamedFor};
-    unnamed_bytes_ += bytes.size();
+    stored_[piece] = bytes.size();
+    unnamed_[piece] = {bytes.size(), now + kUnnamedFor, user};
     return piece;
 }
 
 void Pieces::name(const std::vector<std::string>& pieces) {
-    for (const std::string& piece : pieces) {
-        const auto unnamed = unnamed_.find(piece);
-        if (unnamed == unnamed_.end()) continue;
-        unnamed_bytes_ -= unnamed->second.bytes;
-        unnamed_.erase(unnamed);
-    }
+    for (const std::string& piece : pieces) unnamed_.erase(piece);
+}
+
+std::uint64_t Pieces::size_of(const std::string& piece) const {
+    const auto found = stored_.find(piece);
+    return found == stored_.end() ? 0 : found->second;
 }
 
 Result<std::string> Pieces::read(const std::string& piece) const {
     if (!stored_.contains(piece))
         return fail(ErrorCode::NotFound, fmt::format("rolld has no piece {}", piece.substr(0, 64)));
-    return read_file(directory_ / piece);
+    ROLL_TRY(std::string bytes, read_file(directory_ / piece));
+    if (io::sha256(bytes) != piece)
+        return fail(ErrorCode::Corrupt, fmt::format("rolld's piece {} is damaged", piece));
+    return bytes;
 }
 
 }  // namespace roll::files

@@ -37,18 +37,24 @@ class Pieces {
     // Returns the pieces that the store lacks. Keeps the others for an hour from `now` on.
     std::vector<std::string> missing(const std::vector<std::string>& pieces, Instant now);
     // Stores a piece durably and returns its SHA-256. Fails with InvalidArgument if the size is
-    // wrong, and with Refused if too many pieces wait for their job, or if the disk is full.
-    Result<std::string> put(std::string_view bytes, Instant now);
+    // wrong, and with Refused if too many pieces of this user wait for their job, or if the disk is
+    // full.
+    Result<std::string> put(std::string_view bytes, Instant now, const std::string& user = "");
     // Keeps pieces for good, because a job names them. Call it once the job is in the ledger.
     void name(const std::vector<std::string>& pieces);
 
-    // Returns a piece's bytes. Fails with NotFound if the store lacks the piece.
+    // Returns the size of a stored piece; 0 if the store lacks it.
+    std::uint64_t size_of(const std::string& piece) const;
+
+    // Returns a piece's bytes. Fails with NotFound if the store lacks the piece, and with Corrupt
+    // if the stored bytes have another SHA-256.
     Result<std::string> read(const std::string& piece) const;
 
   private:
     struct Unnamed {
         std::uint64_t bytes = 0;
         Instant until{};
+        std::string user{};
     };
     Pieces(std::filesystem::path directory, std::uint64_t job_bytes_max)
         : directory_(std::move(directory)),
@@ -57,9 +63,8 @@ class Pieces {
 
     std::filesystem::path directory_;
     std::uint64_t job_bytes_max_;
-    std::set<std::string, std::less<>> stored_{};
+    std::map<std::string, std::uint64_t> stored_{};  // sizes by SHA-256
     std::map<std::string, Unnamed> unnamed_{};
-    std::uint64_t unnamed_bytes_ = 0;
 };
 
 }  // namespace roll::files

@@ -171,7 +171,7 @@ Reply Site::answer(const Request& request) {
     if (std::ranges::find(options_.hosts, request.host) == options_.hosts.end())
         return refusal(
             403, fmt::format("this server does not serve the host {}", request.host.substr(0, 100)),
-            "start roll-web with --host NAME to add a name");
+            "add the name to http.hosts in rolld.yaml, and start roll-web again");
     // Without TLS, a proxy may serve the page over https.
     const bool own = request.origin == "https://" + request.host ||
                      (!options_.tls && request.origin == "http://" + request.host);

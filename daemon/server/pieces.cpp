@@ -14,8 +14,12 @@ std::set<std::string> named_pieces(const core::State& state) {
         if (!spec::has_files(job.spec)) continue;
         const auto document = spec::read_document(job.spec.document.text());
         if (!document) continue;
-        for (spec::StagedFile& file : spec::staged_files(*document))
-            for (std::string& piece : file.pieces) named.insert(std::move(piece));
+        try {
+            for (spec::StagedFile& file : spec::staged_files(*document))
+                for (std::string& piece : file.pieces) named.insert(std::move(piece));
+        } catch (const Json::exception&) {
+            continue;  // a malformed document must not keep rolld from starting
+        }
     }
     return named;
 }

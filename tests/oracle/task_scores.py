@@ -51,9 +51,9 @@ def draw(task, pool, record, generator):
     count, config = task.get('num_fewshot', 0), task.get('fewshot_config', {})
     own = config.get('split', task.get('fewshot_split')) == task.get('test_split')
     if config.get('sampler') == 'first_n':
-        return [one for one in pool if not own or one != record][:count]
+        return [one for one in pool if one != record][:count]
     found = generator.sample(pool, count + 1) if own else generator.sample(pool, count)
-    found = [one for one in found if not own or one != record][:count]
+    found = [one for one in found if one != record][:count]
     return found if len(found) == count else generator.sample([one for one in pool if one != record], count)
 
 

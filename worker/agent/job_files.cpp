@@ -63,7 +63,11 @@ void JobFiles::fetch(const protocol::StartOrder& order) {
     if (waiting_.contains(order.attempt) || settled_.contains(order.attempt)) return;
     const auto document = parse_json(order.document);
     if (!document) return settle(order.attempt, document.error().message);
-    waiting_[order.attempt] = spec::staged_files(*document);
+    try {
+        waiting_[order.attempt] = spec::staged_files(*document);
+    } catch (const Json::exception& error) {
+        return settle(order.attempt, std::string("the job's files are malformed: ") + error.what());
+    }
     lay_out_all();
 }
 
@@ -133,6 +137,15 @@ void JobFiles::give_up(const std::string& piece, const std::string& trouble) {
     });
 }
 
+void JobFiles::forget(const std::vector<spec::StagedFile>& files) {
+    for (const spec::StagedFile& file : files)
+        for (const std::string& piece : file.pieces)
+            if (const auto kept = kept_.find(piece); kept != kept_.end()) {
+                kept_bytes_ -= kept->second.bytes;
+                kept_.erase(kept);
+            }
+}
+
 // Lays out the files of each waiting attempt whose pieces are all here.
 void JobFiles::lay_out_all() {
     std::erase_if(waiting_, [&](const auto& item) {
@@ -143,6 +156,8 @@ void JobFiles::lay_out_all() {
         });
         if (!complete) return false;
         const auto done = lay_out(key, files);
+        if (!done)
+            forget(files);  // a piece may be lost or damaged; the next attempt fetches it again
         settle(key, done ? "" : done.error().message);
         return true;
     });

@@ -58,6 +58,7 @@ class JobFiles {
     void keep(const protocol::Piece& piece);
     void make_room();
     void lay_out_all();
+    void forget(const std::vector<spec::StagedFile>& files);  // forgets the pieces of these files
     Result<void> lay_out(const AttemptKey& key, const std::vector<spec::StagedFile>& files);
     void give_up(const std::string& piece, const std::string& trouble);
 

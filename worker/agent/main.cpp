@@ -351,6 +351,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     io::Descriptor signals = queue_end_signals();
     protocol::Heartbeat self = identify(flags);
     self.generation = flags.reaper;
+    // rolld refuses this report if another roll-worker runs under the node's name.
+    if (const auto identity = run_directory.identity()) self.home = *identity + "@" + host_name();
     AgentCore core = make_core(flags, self);
     for (auto& entry : leftovers) core.add_leftover(std::move(entry));
     const io::ZmqContext context;

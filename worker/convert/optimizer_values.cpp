@@ -46,7 +46,7 @@ Json optimizer_values(const Source& source, const OptimizerStates& states) {
                           {"capturable", false},
                           {"differentiable", false},
                           {"fused", nullptr},
-                          {"decoupled_weight_decay", true},
+                          {"decoupled_weight_decay", rates.value("kind", Json()) != "adam"},
                           {"step", states.updates}});
     return {{"optimizer", {{"param_groups", std::move(groups)}}},
             {"param_state_sharding_type", kFullyReshardable}};

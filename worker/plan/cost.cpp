@@ -240,7 +240,8 @@ std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpe
                             const StagePart& part, std::int64_t count, std::int64_t states) {
     const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
     const std::int64_t trained = parameter_count(model) - part.frozen_of_model;
-    const std::int64_t adapter = part.first ? trained : 0;
+    const std::int64_t copies = spec.optimizer.ema.decay > 0 ? 2 : 1;  // the adapter, its average
+    const std::int64_t adapter = part.first ? copies * trained : 0;
     const std::int64_t weights = model.lora.is_set() ? adapter : count;
     const bool by_rows = spec.parallel.zero > 0 || model.lora.is_set();
     const std::int64_t most = by_rows ? weights + (states + dp - 1) / dp

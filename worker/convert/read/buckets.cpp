@@ -207,8 +207,10 @@ Result<void> read_buckets(Source& source, MappedFiles& files, const formats::Dcp
             for (int chunk = 0; chunk < layout.vpp; ++chunk, ++chunks) {
                 const std::string file = formats::mca_rank_file(layout, {.tp = tp, .pp = pp});
                 std::vector<const Stored*> parameters;
+                // Megatron allocates no output layer on the stage that has the tied embedding.
                 for (const Stored& one : expected)
-                    if (one.file == file && one.section == formats::mca_chunk_key(layout, chunk))
+                    if (!one.optional && one.file == file &&
+                        one.section == formats::mca_chunk_key(layout, chunk))
                         parameters.push_back(&one);
                 const ChunkPlace place{tp + pp * layout.tp, chunk};
                 const auto own = buckets.find(place);

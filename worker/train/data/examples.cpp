@@ -21,7 +21,6 @@ Examples::Examples(std::vector<std::string_view> records, const Options& options
       write_(std::move(write)),
       random_(options.seed),
       written_(records_.size()) {
-    if (!options_.has_question) return;
     for (const std::string_view line : records_) identities_.push_back(identity_of(line));
 }
 
@@ -29,9 +28,8 @@ Examples::Examples(std::vector<std::string_view> records, const Options& options
 std::vector<std::size_t> Examples::others(std::string_view line) const {
     std::vector<std::size_t> all(records_.size());
     std::iota(all.begin(), all.end(), std::size_t{0});
-    if (options_.has_question)
-        std::erase_if(
-            all, [&, own = identity_of(line)](std::size_t i) { return identities_[i] == own; });
+    std::erase_if(all,
+                  [&, own = identity_of(line)](std::size_t i) { return identities_[i] == own; });
     return all;
 }
 
@@ -51,9 +49,8 @@ Result<std::vector<std::size_t>> Examples::chosen(std::string_view line) {
     const std::size_t drawn = options_.count + (options_.has_question ? 1 : 0);
     if (records_.size() < drawn) return too_few(records_.size() - (drawn - options_.count));
     std::vector<std::size_t> found = random_.sample(records_.size(), drawn);
-    if (options_.has_question)
-        std::erase_if(
-            found, [&, own = identity_of(line)](std::size_t i) { return identities_[i] == own; });
+    std::erase_if(found,
+                  [&, own = identity_of(line)](std::size_t i) { return identities_[i] == own; });
     if (found.size() >= options_.count) {
         found.resize(options_.count);
         return found;

@@ -20,7 +20,7 @@ class Examples {
     struct Options {
         std::size_t count = 0;      // examples in front of a question
         bool in_order = false;      // true: the first records (first_n); false: drawn with the seed
-        bool has_question = false;  // true: leave out the question itself
+        bool has_question = false;  // true: the questions are among the records
         std::uint32_t seed = 1234;
     };
     // Returns the text of the example that a record makes.

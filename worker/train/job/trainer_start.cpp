@@ -326,7 +326,7 @@ void Trainer::start_from_given() {
         throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is less than step " +
                                  std::to_string(state_.step) + " of the optimizer in " + from +
                                  ", which the job continues; set more steps");
-    state_.samples = state_.step * spec_.global_batch_size;
+    state_.samples = spec::samples_before(spec_.batch_sizes(), state_.step);
     state_.tokens = state_.samples * spec_.seq_length;
     if (writes())
         std::printf("continuing the optimizer at step %lld from %s\n",

@@ -60,6 +60,11 @@ at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const 
     return own_RN;
 }
 
+// Returns logits in float32 or float64 on every device. wide() widens on CPUs only.
+at::Tensor in_floats(const at::Tensor& l_RV) {
+    return l_RV.scalar_type() == at::kDouble ? l_RV : l_RV.to(at::kFloat);
+}
+
 // The numbers from which the softmax of a block's rows over the whole vocabulary is computed.
 struct RowSums {
     at::Tensor max_R = {};
@@ -132,7 +137,7 @@ void losses_with_teacher(const Head& head, const at::Tensor& logits_RV, const at
     const VocabularyShard shard = shard_of(head);
     const at::Tensor own_RV = logits_RV.narrow(1, 0, shard.count);
     const at::Tensor ignored_R = targets_R.eq(kIgnored);
-    auto [value_R, grad_RV] = divergence(wide(own_RV), teacher, shard);
+    auto [value_R, grad_RV] = divergence(in_floats(own_RV), teacher, shard);
     value_R.masked_fill_(ignored_R, 0);
     teacher.divergence_M.copy_(value_R);
     const double w = teacher.weight, factor = w * teacher.temperature * teacher.temperature;
@@ -259,7 +264,7 @@ TopTokens linear_top_tokens(const at::Tensor& x_MC, const Head& head, std::int64
         const std::int64_t count = std::min(block, rows - begin);
         const at::Tensor l_RV =
             logits(x_MC.narrow(0, begin, count), head).narrow(1, 0, shard.count);
-        const TopTokens best = top_tokens(wide(l_RV), k, temperature, shard);
+        const TopTokens best = top_tokens(in_floats(l_RV), k, temperature, shard);
         all.ids_MK.narrow(0, begin, count).copy_(best.ids_MK);
         all.log_probs_MK.narrow(0, begin, count).copy_(best.log_probs_MK);
     }

@@ -341,8 +341,9 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const std::int64_t frozen = count_frozen(spec.model.freeze, parameters);
     mark_frozen(parameters, spec.model.freeze);
     check_groups(spec.optimizer, parameters);
-    const plan::CheckpointBytes disk =
+    plan::CheckpointBytes disk =
         plan::checkpoint_bytes(model, spec.precision, frozen, state_numel(spec, parameters));
+    if (model.lora.is_set() && spec.optimizer.ema.decay > 0) disk.weights *= 2;  // its average, too
     OrderedJson json;
     json["schema"] = "roll.plan/1";
     json["name"] = spec.name;
@@ -383,7 +384,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const double flop = flops.causal * static_cast<double>(per_step * spec.steps);
     json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
-    if (spec.loss.has_teacher()) json["teacher"] = teacher_json(spec, setup);
+    if (spec.loss.has_teacher()) json["teacher"] = teacher_json(spec, setup, on_gpu);
     return json;
 }
 

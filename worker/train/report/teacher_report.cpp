@@ -11,13 +11,15 @@
 
 namespace roll::train {
 
-OrderedJson teacher_json(const spec::TrainSpec& spec, const ModelSetup& model) {
+OrderedJson teacher_json(const spec::TrainSpec& spec, const ModelSetup& model, bool on_gpu) {
     const spec::ModelConfig config = setup_teacher(spec, model).config;
     std::int64_t elements = 0;  // on the rank with the most
     for (int stage = 0; stage < spec.parallel.pp; ++stage)
         elements = std::max(elements, numel(parameter_specs(
                                           config, teacher_chunk(config, spec.parallel, stage, 0))));
-    const auto size = static_cast<std::int64_t>(c10::elementSize(dtype_of(spec.precision)));
+    // The teacher's parameters have main weights, too.
+    const std::int64_t size =
+        plan::element_bytes(spec.precision) + plan::copy_bytes(spec.precision, on_gpu);
     // an int32 and a float32 for each of the K tokens
     const std::int64_t of_token = spec.teacher.top_k * 8;
     return {{"directory", spec.teacher.from},

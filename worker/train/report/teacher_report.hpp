@@ -11,7 +11,7 @@ namespace roll::train {
 
 // Returns the size of the teacher and of its stored values. `model`: the trained model. Throws
 // RankFailure like setup_teacher().
-OrderedJson teacher_json(const spec::TrainSpec& spec, const ModelSetup& model);
+OrderedJson teacher_json(const spec::TrainSpec& spec, const ModelSetup& model, bool on_gpu);
 
 // Returns the line of the plan about a teacher.
 std::string teacher_text(const OrderedJson& teacher);

@@ -33,7 +33,8 @@ std::string order_of(const spec::TrainSpec& spec) {
     Json phases = Json::array();
     for (const spec::DataPhase& phase : spec.data.phases)
         phases.push_back({phase.step * spec.global_batch_size, phase.weights});
-    return std::string("roll") + (spec.data.weigh_tokens ? " by tokens " : " ") + phases.dump();
+    return std::string("roll") + (spec.data.best_fit ? " best_fit" : "") +
+           (spec.data.weigh_tokens ? " by tokens " : " ") + phases.dump();
 }
 
 // The entry of one data file in checkpoint::State::data: "SAMPLES" or "SAMPLES HASH".

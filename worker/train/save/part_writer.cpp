@@ -5,7 +5,6 @@
 
 #include <ATen/ATen.h>
 
-#include "common/files.hpp"
 #include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/optim/rules.hpp"
@@ -40,7 +39,6 @@ Result<std::string> write_files(const fs::path& staged, int rank, const checkpoi
                                 checkpoint::OptimizerIndex boxes, checkpoint::BytePipe& pipe) {
     checkpoint::Part part{name, {}, std::move(boxes)};
     for (const StreamedFile& file : files) {
-        ROLL_TRY_VOID(make_directories((staged / file.path).parent_path()));
         auto entry = write_streamed(staged, file, pipe);
         if (!entry) {
             pipe.stop();
