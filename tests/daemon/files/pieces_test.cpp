@@ -47,6 +47,10 @@ TEST_F(PiecesTest, APieceIsStoredOnceByItsSha256) {
     const std::string none(64, '0');
     EXPECT_EQ(pieces.missing({piece, none}, now), std::vector{none});
     EXPECT_EQ(pieces.read("../web.token").error().code, ErrorCode::NotFound);
+    EXPECT_EQ(pieces.size_of(piece), 5u);
+    EXPECT_EQ(pieces.size_of(none), 0u);
+    std::ofstream(top / "files" / piece) << "HELLO";
+    EXPECT_EQ(pieces.read(piece).error().code, ErrorCode::Corrupt);
     for (const std::string& wrong : {std::string(), std::string(spec::kPieceBytes + 1, 'x')})
         EXPECT_EQ(pieces.put(wrong, now).error().code, ErrorCode::InvalidArgument);
 }
@@ -80,6 +84,7 @@ TEST_F(PiecesTest, PiecesThatWaitForTheirJobAreLimitedAndAQuestionKeepsThem) {
         put.push_back(pieces.put(std::string(kJobBytes, c), now).value());
     const auto refused = pieces.put("more", now);
     EXPECT_EQ(refused.error().code, ErrorCode::Refused);
+    EXPECT_TRUE(pieces.put("of another user", now, "bob"));
     pieces.name({put[0]});
     EXPECT_TRUE(pieces.put("more", now));
     now += kUnnamedFor - 1s;
