@@ -22,8 +22,8 @@ std::string wrong_file_name(const std::string& name) {
         return "has control characters; allowed: printable characters";
     const std::filesystem::path path(name);
     const bool leaves = std::ranges::any_of(path, [](const auto& part) { return part == ".."; });
-    if (path.is_absolute() || leaves || path.lexically_normal() != path || !path.has_filename() ||
-        path.filename() == ".")
+    if (path.is_absolute() || leaves || path.lexically_normal().native() != name ||
+        !path.has_filename() || path.filename() == ".")
         return fmt::format(
             "is {}; allowed: a path below the job's directory of files, without "
             "`.`, `..` and a slash at its begin or end",

@@ -267,8 +267,8 @@ def build(options, header, file_name, mutation, folder):
     subprocess.run([options.compiler, *flags_of(options), '-include', header, '-c', source, '-o', source + '.o'],
                    check=True)
     subprocess.run([options.compiler, '-fuse-ld=mold', *options.objects.split(';'), source + '.o',
-                    *options.libraries.split(';'), '-lspdlog', '-lfmt', '-lsqlite3', '-lxxhash', '-lzmq', '-ldl',
-                    '-lpthread', '-o', program], check=True)
+                    *options.libraries.split(';'), '-lspdlog', '-lfmt', '-lsqlite3', '-lxxhash', '-lsodium', '-lzmq',
+                    '-ldl', '-lpthread', '-o', program], check=True)
     return program
 
 

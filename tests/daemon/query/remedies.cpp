@@ -48,7 +48,7 @@ void Explain::change_queues(const std::string& remedy) {
         return void(desk.tell(core::PauseQueue{m[1], false}));
     spec::PilotQueue better = queue;
     better.name = "better";
-    if (std::regex_search(remedy, m, std::regex("rollctl alloc remove (\\w+) and add it"))) {
+    if (std::regex_search(remedy, m, std::regex("rollctl alloc remove (\\w+)\\) and add it"))) {
         desk.tell(core::RemoveQueue{m[1]});
         better.name = m[1];
     } else if (!says("(rollctl alloc add)")) {
