@@ -32,7 +32,7 @@ class LoraJob(RollTest):
         # The second job exports the average of the adapter.
         averaged, merged = self.run_to_export(self.lora_job('merged', train__ema={'decay': 0.5}, export={
             'merge': True, 'weights': 'ema', 'dtype': 'fp32'}))
-        average, = glob.glob(os.path.join(averaged['output'], 'checkpoints', '*', 'roll', 'ema'))
+        average = max(glob.glob(os.path.join(averaged['output'], 'checkpoints', '*', 'roll', 'ema')))
         self.ctl('merge', self.base, average, 'by_hand', '--to', 'hf')
         self.ctl('diff', merged, 'by_hand')
         differs = self.ctl('diff', merged, self.base, '--json', check=False)
