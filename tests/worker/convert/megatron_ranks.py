@@ -25,13 +25,16 @@ def on_cpu(make):
     return made
 
 
-for name in ('tensor', 'zeros', 'empty', 'ones', 'full'):
-    setattr(torch, name, on_cpu(getattr(torch, name)))
-type_of = torch.Tensor.type
-# Megatron's optimizers compare a parameter's type with "torch.cuda.FloatTensor".
-torch.Tensor.type = lambda self, *args, **options: type_of(self, *args, **options) if args or options else type_of(
-    self).replace('torch.', 'torch.cuda.')
-torch.cuda.FloatTensor, torch.cuda.IntTensor = torch.FloatTensor, torch.IntTensor
+def let_optimizers_run():
+    """Lets Megatron's optimizers, which want a GPU, run on the CPU."""
+    for name in ('tensor', 'zeros', 'empty', 'ones', 'full'):
+        setattr(torch, name, on_cpu(getattr(torch, name)))
+    type_of = torch.Tensor.type
+    # Megatron's optimizers compare a parameter's type with "torch.cuda.FloatTensor".
+    torch.Tensor.type = lambda self, *args, **options: type_of(
+        self, *args, **options) if args or options else type_of(self).replace('torch.', 'torch.cuda.')
+    torch.cuda.FloatTensor, torch.cuda.IntTensor = torch.FloatTensor, torch.IntTensor
+
 
 try:
     from megatron.core import dist_checkpointing, parallel_state
@@ -118,6 +121,7 @@ def logits(source, sizes, tokens, file, port, **changes):
 
 def with_optimizer(chunks, bucket=None, **options):
     """Returns the chunks with buffers of gradients, and their distributed optimizer. `bucket`: elements of a bucket."""
+    let_optimizers_run()
     ddp = DistributedDataParallelConfig(use_distributed_optimizer=True, grad_reduce_in_fp32=True, bucket_size=bucket,
                                         overlap_grad_reduce=bucket is not None)
     wrapped = [DistributedDataParallel(chunk.config, ddp, chunk, disable_bucketing=bucket is None)
