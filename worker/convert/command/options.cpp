@@ -338,8 +338,7 @@ class Parser {
         if (is_roll_ && request_.target.empty()) request_.target = "./output";
         if (request_.source.empty() || request_.target.empty())
             return invalid(
-                "give a source and a target directory; one of these arguments is missing or is an "
-                "empty text");
+                "give a source and a target directory; one of them is missing or is empty");
         if (int{dtype_.has_value()} + int{bf16_} + int{fp16_} > 1)
             return invalid("--dtype, --bf16 and --fp16 exclude each other");
         if (dtype_) request_.dtype = *dtype_;
