@@ -89,7 +89,7 @@ Value dict(std::vector<Entry> entries, Arena& arena) {
     const auto key_of = [&](std::uint32_t index) { return entries[index].key; };
     std::ranges::stable_sort(sorted, {}, key_of);
     bool doubled = false;
-    // Of entries with equal keys, keep the last value.
+    // If entries have equal keys, keep the last value.
     for (std::size_t i = sorted.size(); i-- > 1;) {
         if (key_of(sorted[i - 1]) != key_of(sorted[i])) continue;
         entries[sorted[i - 1]].value = entries[sorted[i]].value;

@@ -1,7 +1,7 @@
-// What a teacher predicts for the windows of a job (objective distill). The values are computed
-// once and kept in files next to the token files. A record holds the values of one window and is
-// found by the hash of the window's tokens, so other orders, lengths and layouts of a job find the
-// records that they share.
+// The predictions of a teacher for the windows of a job (objective distill). The values are
+// computed once and kept in files next to the token files. A record holds the values of one window
+// and is found by the hash of the window's tokens, so other orders, lengths and layouts of a job
+// find the records that they share.
 //
 // Each attempt of a job appends to a file of its own. A record that an interrupted attempt has not
 // finished is ignored.

@@ -53,8 +53,8 @@ StageSplit stage_split(const spec::ParallelSpec& parallel);
 // divided in this way.
 std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const StageSplit& split);
 
-// What a teacher predicts for the rows of a micro-batch, on the CPU. Rows whose target is ignored
-// have any values. Undefined without a teacher.
+// The predictions of a teacher for the rows of a micro-batch, on the CPU. Rows whose target is
+// ignored have any values. Undefined without a teacher.
 struct TeacherValues {
     at::Tensor ids_MK;        // int64: the teacher's K most probable tokens
     at::Tensor log_probs_MK;  // doubles: their log-probabilities
@@ -89,7 +89,8 @@ struct Microbatch {
 // this needs less memory but delays its result. Later: backward_weight does so.
 enum class WeightHalves { Now, Later };
 
-// What a teacher stores for a target: the `count` most probable tokens at a temperature.
+// Selects the values that are stored for a target: the `count` most probable tokens at a
+// temperature.
 struct TopRule {
     std::int64_t count = 0;
     double temperature = 1;

@@ -1,6 +1,6 @@
 // Distillation: a model is trained to predict what a teacher predicts.
 //
-// Of the teacher's probabilities for a target, only those of the K most probable tokens are known.
+// The teacher's probabilities are known only for the K most probable tokens of each target.
 // All other tokens count as one more class, the rest. Let q be the teacher's probabilities and p =
 // softmax(l / t) those of the model with logits l, both at temperature t. With the sums over the K
 // tokens, q_r = 1 - sum q_k and p_r = 1 - sum p_k, the divergence of a row is
@@ -18,8 +18,8 @@
 
 namespace roll::ops {
 
-// What a teacher predicts for M rows. With these rows, the loss of a row is (1 - weight) times its
-// cross-entropy, plus weight times temperature^2 times its divergence (arXiv:1503.02531).
+// The predictions of a teacher for M rows. With these rows, the loss of a row is (1 - weight) times
+// its cross-entropy, plus weight times temperature^2 times its divergence (arXiv:1503.02531).
 struct TeacherRows {
     at::Tensor ids_MK;        // int64; the K tokens of a row are different
     at::Tensor log_probs_MK;  // doubles: log-probabilities at the temperature

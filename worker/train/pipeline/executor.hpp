@@ -19,7 +19,7 @@ struct RankChunk {
     GradReady ready;  // called after each contribution to a gradient
 };
 
-// What the last stage returns for a micro-batch. Loss: one number. Sequences: a number for each
+// The result of the last stage for a micro-batch. Loss: one number. Sequences: a number for each
 // sequence, as Chunk::log_probs(). Teacher: the loss and the divergence from a teacher. TopTokens:
 // the numbers of Chunk::top_tokens().
 enum class Returned { Loss, Sequences, Teacher, TopTokens };
