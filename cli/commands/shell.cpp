@@ -107,7 +107,7 @@ Result<int> run_interactive(const Context& context, Daemon& daemon, const ShellO
     args.owns = true;
     const auto cancel = [&](Error error) -> Result<int> {
         static_cast<void>(daemon.ask(protocol::CancelArgs{{.selector = fmt::format("{}", args.id)},
-                                                          "its terminal is gone"}));
+                                                          "the terminal of this job is gone"}));
         return tl::unexpected(std::move(error));
     };
     if (auto started = await_start(daemon, args.id, signals); !started)

@@ -382,10 +382,9 @@ TEST_F(Explain, NamesTheMemoryAndTheCpusThatTheNodesLack) {
         return only(desk.submit(wanted)).why;
     };
     desk.join("old", 8);
-    EXPECT_EQ(
-        why(1, 64, 0),
-        "needs 1 node with 1 slot and 64 GiB of memory; no connected node reports its memory; "
-        "install this release of Roll on the nodes");
+    EXPECT_EQ(why(1, 64, 0),
+              "needs 1 node with 1 slot and 64 GiB of memory; no connected node reports its "
+              "memory; update Roll on the nodes to rolld's release");
     core::WorkerHello hello{"n", "n", 8, 0};
     hello.memory = 23 * kGibibyte;
     hello.cpus = 2;
