@@ -83,10 +83,10 @@ FabricOptions fabric_options(const protocol::Launch& launch, int rank,
 void check_is_adapter(const fs::path& directory, bool adapts) {
     if (is_adapter(directory) == adapts) return;
     throw RankFailure(2, directory.string() +
-                             (adapts ? " holds a whole model, but this job has train.lora; start a "
-                                       "new job with model.from set to that directory"
-                                     : " holds an adapter, but this job has no train.lora; set it "
-                                       "as in the job that wrote the checkpoint"));
+                             (adapts ? " contains a whole model, but this job has train.lora; "
+                                       "start a new job with model.from set to that directory"
+                                     : " contains an adapter, but this job has no train.lora; set "
+                                       "train.lora as in the job that wrote the checkpoint"));
 }
 
 // Returns the output directories of the jobs from which this job may continue.
@@ -257,7 +257,7 @@ void Trainer::connect_recorder() {
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
     const auto on_stuck = [this](const std::string& why) {
         link_.report(protocol::Failed{why});
-        if (why.empty()) return std::fprintf(stderr, "the waiting transfer has finished\n");
+        if (why.empty()) return std::fprintf(stderr, "the transfer that was stuck has finished\n");
         return std::fprintf(stderr, "stuck: %s; the latest transfers:\n%s", why.c_str(),
                             recorder_->latest().c_str());
     };
