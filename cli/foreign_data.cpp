@@ -244,7 +244,7 @@ void read_template(const Config& config) {
     const bool last = config.flag("mask_history"), all = config.flag("train_on_prompt");
     if (last && all)
         config.refuse("mask_history",
-                      "cannot be combined with train_on_prompt; allowed: only one of the two");
+                      "cannot be used with train_on_prompt; remove one of these two keys");
     if (last || all) config.set("data.train_on", last ? "last" : "all");
 }
 

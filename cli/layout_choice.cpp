@@ -227,7 +227,8 @@ Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Sou
         if (document.contains("sweep"))
             return refuse({ErrorCode::InvalidArgument,
                            "an automatic layout cannot be chosen for a sweep; run `rollctl plan` "
-                           "on a job without the sweep and write its layout into the file"});
+                           "on a job without the sweep, and write the layout that it chooses into "
+                           "the file of the sweep"});
         auto report = choose(context, source, document);
         if (!report) return refuse(report.error());
         if (!report->is_null()) reports.push_back(*std::move(report));

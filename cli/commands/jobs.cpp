@@ -133,7 +133,7 @@ void add_jobs_options(CLI::App& command, JobsOptions& options) {
                        "Also list jobs that ended since this time: 2h, or 2026-11-22T08:00:00Z");
     command.add_option("-n,--newest", options.newest, "Only the newest N rows")
         ->check(CLI::Range(1, 1'000'000'000));
-    command.add_flag("-r,--expand", options.expand, "A row for each task of an array");
+    command.add_flag("-r,--expand", options.expand, "Show a row for each task of an array");
 }
 
 Result<int> run_jobs(const Context& context, const JobsOptions& options) {

@@ -126,7 +126,7 @@ void add_shell_options(CLI::App& command, ShellOptions& options) {
                        "`submit`]");
     CLI::Option* rank =
         command.add_option("--rank", options.rank, "Rank whose node and environment are used [0]");
-    command.add_option("--node", options.node, "Node of the job: its name, or its number")
+    command.add_option("--node", options.node, "Node of the job: name, or number from 0")
         ->excludes(rank);
     add_queue_options(command, options.job);
 }

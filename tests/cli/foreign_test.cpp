@@ -325,9 +325,8 @@ TEST_F(ForeignFile, TheLastTurnAloneOrAllTokensAreLearned) {
     changed["mask_history"] = true;
     EXPECT_EQ(job(changed)["data"]["train_on"], "last");
     changed["train_on_prompt"] = true;
-    EXPECT_EQ(
-        problems(changed),
-        "mask_history cannot be combined with train_on_prompt; allowed: only one of the two\n");
+    EXPECT_EQ(problems(changed),
+              "mask_history cannot be used with train_on_prompt; remove one of these two keys\n");
     changed["mask_history"] = false;
     EXPECT_EQ(job(changed)["data"]["train_on"], "all");
 }

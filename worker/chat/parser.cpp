@@ -166,7 +166,7 @@ class Parser : public ExpressionParser {
             if (take("="))
                 result.exprs.push_back(expression());
             else if (!result.exprs.empty())
-                refuse("a parameter without a default follows one with a default", line);
+                refuse("a parameter without a default follows a parameter with a default", line);
         }
         end_tag();
         ++macros_;

@@ -179,7 +179,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
                             Folding folding) {
     const std::vector<AdapterPlace> places = find_adapters(directory);
     if (places.empty())
-        return fail(ErrorCode::NotFound, directory.string() + " holds no adapter_config.json");
+        return fail(ErrorCode::NotFound, directory.string() + " contains no adapter_config.json");
     if (places.size() > 1 && places.front().name != "default")
         return fail(
             ErrorCode::InvalidArgument,

@@ -214,7 +214,7 @@ class Parser {
 
     void add_target(CLI::App& sub) {
         sub.footer(
-            "With --submit, rollctl queues the work as a job. It then takes --wait, "
+            "With --submit, rollctl queues the work as a job and also accepts --wait, "
             "--follow,\n--nodes N (N nodes write the target together), --after, --hold, --name and "
             "--time.");
         value(sub, "--to", request_.to, parse_format,

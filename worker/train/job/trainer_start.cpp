@@ -381,7 +381,7 @@ void Trainer::restore_newest() {
         throw RankFailure(2, "train.global_batch_size: " + std::to_string(spec_.global_batch_size) +
                                  " is not the value with which " + directory.string() +
                                  " was trained, but data.order megatron and data.curriculum depend "
-                                 "on it; set the former value");
+                                 "on this value; set the former value");
     if (spec_.epochs > 0) {  // another global_batch_size changes the number of steps that are left
         set_steps_of_epochs(spec_, corpus_, {restored.step, restored.samples});
         record_ = job_record(launch_, spec_);

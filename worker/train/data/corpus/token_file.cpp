@@ -75,7 +75,7 @@ Result<void> TokenFile::read_index(const fs::path& path) {
         return corrupt(path, fmt::format("is too short for {} sequences and {} documents",
                                          sequences, entries));
     if (entries == 0)
-        return corrupt(path, "has no entry in its document starts; expected: 1 or more");
+        return corrupt(path, "has an empty list of document starts; expected: 1 entry or more");
     sequences_ = sequences;
     documents_ = entries - 1;
     const std::span<const std::byte> bytes = data_.bytes();
