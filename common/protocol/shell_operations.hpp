@@ -55,7 +55,7 @@ struct ShellReadArgs {
 // clang-format off
 template <class V> void fields(V& v, ShellOpenArgs& a) {
     v.needs("id", a.id, "number of the job");
-    v("rank", a.rank, "rank whose node and environment the program gets [0]");
+    v("rank", a.rank, "the program runs on the node and with the environment of this rank [0]");
     v("node", a.node, "name of the node, or its rank");
     v("command", a.command, "program and arguments; default: a shell");
     v("terminal", a.terminal, "whether the program gets a terminal");

@@ -44,7 +44,7 @@ template <class V> void fields(V& v, SubmitArgs& a) {
     v("user", a.user, "owner of the job; only the operator may name another user");
     v("spec", a.spec, "the job as rollctl sends it");
     v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
-    v("base", a.base, "absolute directory from which relative paths in `job` start");
+    v("base", a.base, "absolute path of the directory to which relative paths in `job` are relative");
     v("strict", a.strict, "refuse a job that nothing could ever run");
 }
 template <class V> void fields(V& v, SubmitReply& r) {
@@ -57,10 +57,10 @@ template <class V> void fields(V& v, SubmitReply& r) {
 }
 template <class V> void fields(V& v, ForecastArgs& a) {
     v("key", a.key, "not used");
-    v("user", a.user, "user for whom the job would be queued");
+    v("user", a.user, "owner of the job");
     v("spec", a.spec, "the job as rollctl sends it");
     v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
-    v("base", a.base, "absolute directory from which relative paths in `job` start");
+    v("base", a.base, "absolute path of the directory to which relative paths in `job` are relative");
 }
 // clang-format on
 

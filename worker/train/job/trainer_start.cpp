@@ -418,8 +418,9 @@ void Trainer::recall_left_out() {
     }
     share(state_.left_out, *world_);
     if (writes() && !state_.left_out.empty())
-        std::printf("left out: samples %s, because a step with them was not finite\n",
-                    ranges_text(state_.left_out).c_str());
+        std::printf(
+            "left out: samples %s, because the loss or the gradient of their step was not finite\n",
+            ranges_text(state_.left_out).c_str());
 }
 
 // Returns an upper bound of a checkpoint's size in bytes. Counts the parts of all ranks, and the

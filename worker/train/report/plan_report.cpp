@@ -205,7 +205,7 @@ std::string run_text(const OrderedJson& plan) {
     std::string text = "the run     ";
     const std::string epochs = plan.contains("epochs") ? epochs_text(plan["epochs"]) : "";
     if (plan["steps"].is_null())
-        return text + epochs + "; the steps are counted when the text is tokenized\n";
+        return text + epochs + "; the number of steps is computed when the text is tokenized\n";
     if (!epochs.empty()) text += epochs + " = ";
     const double tokens = plan["tokens_per_step"].get<double>() * plan["steps"].get<double>();
     const auto causal = plan["flops_per_token"]["causal"].get<double>();
