@@ -113,7 +113,7 @@ std::string shortage_text(const core::State& state, const spec::Resources& wante
                            total == 1 ? "is" : "are");
     const int needed = std::min(wanted.workers(), total);
     const bool one_part = wanted.gpus_per_node == 0 || wanted.slots_per_node == 1;
-    std::string what = "that";
+    std::string what = "these resources";
     int count = both;
     if (both >= needed) {
         count = long_enough;
