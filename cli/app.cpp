@@ -17,6 +17,7 @@
 #include "cli/commands/web.hpp"
 #include "cli/job_options.hpp"
 #include "cli/parse_problem.hpp"
+#include "common/help_format.hpp"
 #include "common/spec/nearest.hpp"
 
 namespace roll::cli {
@@ -29,6 +30,7 @@ class Parser {
   public:
     explicit Parser(std::vector<std::string> program) {
         submit_.program = std::move(program);
+        app_.formatter(std::make_shared<HelpFormat>());
         app_.require_subcommand(1);
         app_.add_flag("--json", context_.json, "Print one JSON value; errors are {\"error\": ...}");
         app_.add_flag("--parsable", context_.parsable, "Print only ids (or names), one per line");
@@ -480,12 +482,9 @@ class Parser {
     std::vector<std::string> words_;
     std::string reason_;
     std::string timeout_ = "10m";
-    bool now_ = false, failed_ = false, all_ = false;
-    bool slurm_ = false;
+    bool now_ = false, failed_ = false, all_ = false, slurm_ = false;
     WebOptions web_;
-    bool submits_ = false;
-    bool follow_ = false;
-    bool diff_ = false;
+    bool submits_ = false, follow_ = false, diff_ = false;
     Action chosen_;
 };
 

@@ -364,6 +364,11 @@ std::string job_text(const Json& job, const Look& look) {
     if (!git.empty()) text += fmt::format("  {:<16}{}\n", "git", git);
     const std::string limits = asked_limits_text(job);
     if (!limits.empty()) text += fmt::format("  {:<16}{}\n", "limits", limits);
+    const Json progress = job.value("progress", Json());
+    const Json memory = progress.is_object() ? progress.value("memory", Json()) : Json();
+    if (memory.is_number_integer())
+        text += fmt::format("  {:<16}{} in use\n", "memory",
+                            spec::size_text(memory.get<std::int64_t>()));
     const Json attempts = job.value("attempts", Json::array());
     if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, look));
     const Json ranks = job.value("ranks", Json::array());

@@ -70,7 +70,7 @@ std::string MetricsLines::step_text(const Json& row) {
 
 std::string MetricsLines::text(const Json& row) {
     if (!row.contains("step")) return "";
-    return row.contains("loss") ? step_text(row) : other_text(row);
+    return one_ || row.contains("loss") ? step_text(row) : other_text(row);
 }
 
 }  // namespace roll::cli

@@ -13,6 +13,10 @@ namespace roll::cli {
 // become lines such as "step 100  valid_loss 1.55".
 class MetricsLines {
   public:
+    MetricsLines() = default;
+    // The table has only the columns `step` and `key`. The rows must have no other numbers.
+    explicit MetricsLines(const std::string& key) : one_(true), columns_{"step", key} {}
+
     // Returns the lines of the row. Returns an empty text for the first row of an attempt, because
     // that row has no step.
     std::string text(const Json& row);
@@ -21,6 +25,7 @@ class MetricsLines {
     std::string step_text(const Json& row);
 
     bool begun_ = false;
+    bool one_ = false;  // all rows are lines of the table
     std::vector<std::string> columns_ = {"step", "loss", "lr", "grad_norm", "tokens_per_second",
                                          "mfu"};
 };

@@ -16,6 +16,7 @@
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
+#include "common/help_format.hpp"
 #include "common/io/beacon.hpp"
 #include "common/io/client.hpp"
 #include "common/io/compat.hpp"
@@ -377,6 +378,7 @@ Result<void> serve(const Options& options) {
 int run(int argc, char** argv) {
     Options options;
     CLI::App app("rolld: Roll's coordinator. Keeps the ledger and schedules jobs onto workers.");
+    app.formatter(std::make_shared<HelpFormat>());
     app.set_version_flag("--version", ROLL_VERSION);
     app.add_option("--dir", options.dir, "State directory [$ROLL_DIR, else $XDG_STATE_HOME/roll]");
     app.add_option("--endpoint", options.endpoint, "Where to listen, e.g. tcp://0.0.0.0:7070");

@@ -90,7 +90,7 @@ struct MetricsOptions {
     bool follow = false;
     bool plot = false, phases = false;
     bool remote = false;  // read through rolld even if this machine has the output directory
-    std::string key = "loss";
+    std::optional<std::string> key;  // show only this number; nullopt: the usual ones
 };
 void add_metrics_options(CLI::App& command, MetricsOptions& options);
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);

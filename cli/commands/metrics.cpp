@@ -21,22 +21,29 @@ constexpr auto kMetricsPoll = std::chrono::milliseconds(500);
 constexpr std::size_t kPlotColumns = 160;
 constexpr std::size_t kPlotRows = 18;
 
+// Returns the rows that have the number `key`, as {step, key}.
+std::vector<Json> rows_with(const std::vector<Json>& rows, const std::string& key) {
+    std::vector<Json> found;
+    for (const Json& row : rows)
+        if (row.value(key, Json()).is_number() && row.value("step", Json()).is_number())
+            found.push_back({{"step", row["step"]}, {key, row[key]}});
+    return found;
+}
+
+// Returns a sentence with the numbers that the rows have in place of `key`.
+std::string missing_key_text(const std::vector<Json>& rows, const std::string& key) {
+    std::set<std::string> known;
+    for (const Json& row : rows)
+        for (const auto& [name, value] : row.items())
+            if (row.contains("step") && name != "step" && value.is_number()) known.insert(name);
+    return fmt::format("the metrics have no {} yet; they have: {}", key, fmt::join(known, ", "));
+}
+
 std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
     std::vector<Point> points;
-    for (const Json& row : rows) {
-        const Json value = row.value(key, Json());
-        const Json step = row.value("step", Json());
-        if (value.is_number() && step.is_number())
-            points.push_back({step.get<double>(), value.get<double>()});
-    }
-    if (points.empty()) {
-        std::set<std::string> known;
-        for (const Json& row : rows)
-            for (const auto& [name, value] : row.items())
-                if (row.contains("step") && name != "step" && value.is_number()) known.insert(name);
-        return fmt::format("the metrics have no {} yet; they have: {}\n", key,
-                           fmt::join(known, ", "));
-    }
+    for (const Json& row : rows_with(rows, key))
+        points.push_back({row["step"].get<double>(), row[key].get<double>()});
+    if (points.empty()) return missing_key_text(rows, key) + "\n";
     const TerminalSize terminal = terminal_size();
     return fmt::format("{} from step {} to {}: {:.4g} to {:.4g}\n", key, points.front().x,
                        points.back().x, points.front().y, points.back().y) +
@@ -69,7 +76,8 @@ void add_metrics_options(CLI::App& command, MetricsOptions& options) {
     command.add_option("JOB", options.selector, "Id (7), `last` or a name")->required();
     command.add_flag("-f,--follow", options.follow, "Keep printing until the job ends");
     command.add_flag("--plot", options.plot, "Plot a curve in the terminal");
-    command.add_option("--key", options.key, "Metric to plot [loss]");
+    command.add_option("--key", options.key,
+                       "Show only this number of the metrics, such as lr [with --plot: loss]");
     command.add_flag("--phases", options.phases, "Print where the steps' time went");
     command.add_flag("--remote", options.remote,
                      "Read through rolld, not from this machine's disks");
@@ -91,16 +99,22 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
             fmt::format("rollctl show {}", id));
     }
     if (options.phases) {
-        if (options.follow || options.plot)
+        if (options.follow || options.plot || options.key)
             return fail(ErrorCode::InvalidArgument,
-                        "--phases prints one table; it cannot be used with --follow or --plot");
+                        "--phases prints one table; it cannot be used with --follow, --plot or "
+                        "--key");
         print(phases_text(rows));
         return 0;
     }
+    const std::string key = options.key.value_or("loss");
+    if (!options.follow && (options.key || options.plot) && rows_with(rows, key).empty())
+        return fail(ErrorCode::NotFound, missing_key_text(rows, key),
+                    fmt::format("rollctl metrics {} --json", id));
     if (options.plot && !options.follow && !context.json) {
-        print(plot_text(rows, options.key));
+        print(plot_text(rows, key));
         return 0;
     }
+    if (options.key && !options.plot) rows = rows_with(rows, key);
     if (!options.follow && context.json) {
         print_json({{"schema", "roll.metrics/1"}, {"job", id}, {"metrics", rows}});
         return 0;
@@ -108,7 +122,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     std::optional<InterruptNote> note;
     if (options.follow) note.emplace(std::vector{id});
     std::vector<Json> all;
-    MetricsLines lines;
+    MetricsLines lines = options.key ? MetricsLines(key) : MetricsLines();
     for (;;) {
         for (const Json& row : rows) {
             if (options.plot) {
@@ -120,11 +134,12 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
             }
         }
         if (options.plot && !rows.empty()) {
-            print((context.terminal ? "\x1b[H\x1b[2J" : "") + plot_text(all, options.key));
+            print((context.terminal ? "\x1b[H\x1b[2J" : "") + plot_text(all, key));
         }
         if (!options.follow || is_over(job)) return 0;
         ROLL_TRY(job, watch.look(kMetricsPoll));
         rows = metric_rows(tail);
+        if (options.key && !options.plot) rows = rows_with(rows, key);
         ROLL_TRY_VOID(files.check());
     }
 }

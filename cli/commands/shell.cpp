@@ -11,6 +11,7 @@
 #include "cli/daemon.hpp"
 #include "cli/environment.hpp"
 #include "cli/follow.hpp"
+#include "cli/job_view.hpp"
 #include "cli/render.hpp"
 #include "cli/staged_files.hpp"
 #include "cli/terminal_session.hpp"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPoll{250};
 constexpr std::chrono::seconds kSayAfter{1};
+constexpr std::chrono::seconds kEndPatience{2};  // longest wait for the end of a cancelled job
 
 // The command of an interactive job. It ends with the job's terminal, or after a minute if no
 // terminal is opened.
@@ -76,6 +78,33 @@ Result<protocol::ShellOpenReply> open_terminal(Daemon& daemon, protocol::ShellOp
                                     reply.value("node", std::string{})};
 }
 
+// Returns an error that says how the job has ended.
+Error end_of(const Json& job) {
+    const std::string id = field_text(job, "id"), state = field_text(job, "state");
+    return {ErrorCode::Failed,
+            fmt::format("job {} {}{}: {}", id, state == "cancelled" ? "was " : "", state,
+                        field_text(job, "reason")),
+            "rollctl show " + id};
+}
+
+// Cancels the job, whose terminal has ended with `error`. If somebody else has cancelled the job,
+// for example before its programs started, returns that as the error.
+Error cancel_after(Daemon& daemon, std::uint64_t id, Error error) {
+    constexpr const char* kReason = "its terminal is gone";
+    static_cast<void>(daemon.ask(protocol::CancelArgs{{.selector = std::to_string(id)}, kReason}));
+    JobWatch watch(daemon, id);
+    for (const auto until = std::chrono::steady_clock::now() + kEndPatience;
+         std::chrono::steady_clock::now() < until;) {
+        const auto job = watch.look(kPoll);
+        if (!job) break;
+        if (!is_over(*job)) continue;
+        const bool by_others = field_text(*job, "state") == "cancelled" &&
+                               field_text(*job, "reason").find(kReason) == std::string::npos;
+        return by_others ? end_of(*job) : error;
+    }
+    return error;
+}
+
 // Waits until the job runs. Prints why it waits.
 Result<void> await_start(Daemon& daemon, std::uint64_t id, const io::Descriptor& signals) {
     const auto begun = std::chrono::steady_clock::now();
@@ -88,10 +117,7 @@ Result<void> await_start(Daemon& daemon, std::uint64_t id, const io::Descriptor&
         if (state == "running" && !attempts.empty() &&
             field_text(attempts.back(), "state") == "running")
             return {};
-        if (state != "queued" && state != "running")
-            return fail(ErrorCode::Failed,
-                        fmt::format("job {} {}: {}", id, state, field_text(job, "reason")),
-                        fmt::format("rollctl show {}", id));
+        if (is_over(job)) return tl::unexpected(end_of(job));
         if (end_signal(signals))
             return fail(ErrorCode::Failed,
                         fmt::format("interrupted; the interactive job {} is cancelled", id));
@@ -106,9 +132,7 @@ Result<int> run_interactive(const Context& context, Daemon& daemon, const ShellO
     ROLL_TRY(args.id, submit_holder(context, daemon, options.job));
     args.owns = true;
     const auto cancel = [&](Error error) -> Result<int> {
-        static_cast<void>(daemon.ask(protocol::CancelArgs{{.selector = fmt::format("{}", args.id)},
-                                                          "the terminal of this job is gone"}));
-        return tl::unexpected(std::move(error));
+        return tl::unexpected(cancel_after(daemon, args.id, std::move(error)));
     };
     if (auto started = await_start(daemon, args.id, signals); !started)
         return cancel(std::move(started).error());

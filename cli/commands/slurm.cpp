@@ -1,6 +1,8 @@
 #include "cli/commands/slurm.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,48 @@
 
 namespace roll::cli {
 namespace {
+
+// The texts for --help of the commands without a table of options
+struct SlurmHelp {
+    std::string_view name;
+    const char* text;
+};
+constexpr std::array kSlurmHelp = {
+    SlurmHelp{"--help",
+              "Usage: rollctl slurm COMMAND [OPTION]...\n\n"
+              "Runs a command of Slurm on Roll's queue: sbatch, squeue, sacct, scancel, sinfo.\n"
+              "`rollctl slurm COMMAND --help` lists the options of a command.\n"},
+    SlurmHelp{"compat",
+              "Usage: rollctl compat DIR\n\n"
+              "Writes the programs sbatch, squeue, sacct, scancel, sinfo and srun to DIR. They\n"
+              "do the same as Slurm's programs, but on Roll's queue. Writes nothing to a\n"
+              "directory that has a program of Slurm.\n"},
+    SlurmHelp{"squeue",
+              "Usage: squeue [OPTION]...\n\n"
+              "Lists queued and running jobs. Options as in Slurm: -u USERS, --me, -j JOBS,\n"
+              "-t STATES, -n NAMES, -l, -h, -o FORMAT (docs/from-slurm.md lists the fields).\n"},
+    SlurmHelp{"sacct",
+              "Usage: sacct [OPTION]...\n\n"
+              "Lists jobs, also ended ones. Options as in Slurm: -j JOBS, -u USERS, -s STATES,\n"
+              "-S TIME, -E TIME, -n, -p, -P, -o FIELDS, --name NAMES.\n"},
+    SlurmHelp{"scancel",
+              "Usage: scancel [OPTION]... [JOB]...\n\n"
+              "Cancels jobs: 12, or 12_3 for a task of an array. Options as in Slurm: -u USER,\n"
+              "--me, -n NAME, -t STATE, -Q.\n"},
+    SlurmHelp{"sinfo",
+              "Usage: sinfo [OPTION]...\n\n"
+              "Lists nodes. Options as in Slurm: -N, -l, -h, -n NODES, -t STATES, -o FORMAT\n"
+              "(docs/from-slurm.md lists the fields).\n"}};
+
+// Returns the help that the words ask for; empty if they ask for none.
+std::string asked_help(const std::vector<std::string>& words) {
+    const std::string_view name = words[0] == "compat" ? words[0]
+                                  : words.size() < 2   ? std::string_view()
+                                                       : words[1];
+    const bool asked = std::ranges::find(words, "--help") != words.end();
+    const auto found = std::ranges::find(kSlurmHelp, name, &SlurmHelp::name);
+    return asked && found != kSlurmHelp.end() ? found->text : "";
+}
 
 // Returns the text for `sbatch --help`, with a list of its options.
 std::string help_text() {
@@ -55,6 +99,10 @@ Result<int> run_compat_words(const Context& context, std::vector<std::string> wo
 }  // namespace
 
 Result<int> run_slurm(const Context& context, const std::vector<std::string>& words) {
+    if (const std::string help = asked_help(words); !help.empty()) {
+        print(help);
+        return 0;
+    }
     if (words[0] == "compat") return run_compat_words(context, words);
     const std::string program = words.size() < 2 ? "" : words[1];
     const std::vector<std::string> rest(

@@ -1,4 +1,5 @@
-// The page of one job: its attempts, and its loss and throughput over the whole run.
+// The page of one job: its attempts, its loss and throughput over the whole run, and the memory of
+// its running attempt.
 #include <algorithm>
 #include <cmath>
 
@@ -7,7 +8,9 @@
 #include "cli/files_of_job.hpp"
 #include "cli/job_view.hpp"
 #include "cli/text_width.hpp"
+#include "cli/top/rows.hpp"
 #include "cli/top/view.hpp"
+#include "common/spec/units.hpp"
 
 namespace roll::cli::top {
 namespace {
@@ -27,14 +30,85 @@ std::vector<std::string> lines_in(const std::string& text) {
     return lines;
 }
 
-// Returns the lines of a curve, with its title first; empty if the curve has no points.
-std::vector<std::string> curve_lines(const std::string& title, const std::vector<Point>& points,
-                                     std::size_t width, std::size_t rows) {
+// A curve with the title above it.
+struct Titled {
+    std::string title;
+    std::vector<Point> points;
+};
+
+Titled by_step(const std::string& what, const std::vector<Point>& points) {
     if (points.empty()) return {};
-    std::vector<std::string> lines = {fmt::format("{} from step {:.6g} to {:.6g}: {:.4g} to {:.4g}",
-                                                  title, points.front().x, points.back().x,
-                                                  points.front().y, points.back().y)};
-    for (std::string& line : lines_in(plot(points, width, rows))) lines.push_back(std::move(line));
+    return {fmt::format("{} from step {:.6g} to {:.6g}: {:.4g} to {:.4g}", what, points.front().x,
+                        points.back().x, points.front().y, points.back().y),
+            points};
+}
+
+// Returns the largest memory of a node in MiB from second `from` to second `to` of its curve. After
+// the end of the curve, returns the last value.
+double memory_between(const Json& node, double from, double to) {
+    const Json& values = node.at("mebibytes");
+    const double every = node.at("every_s").get<double>();
+    const auto first = static_cast<std::size_t>(from / every);
+    double most = values.empty() ? 0 : values.back().get<double>();
+    if (first < values.size()) most = 0;
+    for (std::size_t i = first; i < values.size() && static_cast<double>(i) * every < to; ++i)
+        most = std::max(most, values[i].get<double>());
+    return most;
+}
+
+// Returns the curve of the job's memory, which is the sum over its nodes. The curves of nodes may
+// have different intervals; the result has the longest one.
+Titled memory_curve(const Json& job) {
+    constexpr double kMebibytesAGibibyte = 1024;
+    double every = 0, end = 0, now = 0, most = 0;
+    const Json nodes = job.value("memory", Json::array());
+    for (const Json& node : nodes) {
+        const double one = node.at("every_s").get<double>();
+        every = std::max(every, one);
+        end = std::max(end, one * static_cast<double>(node.at("mebibytes").size()));
+        now += node.at("bytes").get<double>();
+    }
+    std::vector<Point> points;
+    for (double at = 0; at < end; at += every) {
+        double sum = 0;
+        for (const Json& node : nodes) sum += memory_between(node, at, at + every);
+        points.push_back({at, sum});
+        most = std::max(most, sum);
+    }
+    const bool large = most >= kMebibytesAGibibyte;
+    for (Point& point : points) point.y /= large ? kMebibytesAGibibyte : 1;
+    return {fmt::format("memory in {} over {}: {} now, {} at most", large ? "GiB" : "MiB",
+                        duration_text(end), spec::size_text(static_cast<std::int64_t>(now)),
+                        spec::size_text(static_cast<std::int64_t>(most) << 20)),
+            points};
+}
+
+// Returns a line with the memory of each node, if the job runs on several nodes. All curves have
+// the same scale.
+std::vector<std::string> nodes_memory(const Json& job, bool utf8) {
+    const Json nodes = job.value("memory", Json::array());
+    if (nodes.size() < 2) return {};
+    double most = 0;
+    std::size_t longest = 0;
+    for (const Json& node : nodes) {
+        for (const Json& value : node.at("mebibytes")) most = std::max(most, value.get<double>());
+        longest = std::max(longest, columns_of(field_text(node, "node")));
+    }
+    std::vector<std::string> lines = {"memory of each node"};
+    for (const Json& node : nodes) {
+        const auto values = node.at("mebibytes").get<std::vector<double>>();
+        lines.push_back(fmt::format("  {}  {:>8}  {}", pad_text(field_text(node, "node"), longest),
+                                    spec::size_text(node.at("bytes").get<std::int64_t>()),
+                                    sparkline(values, values.size(), utf8, std::pair(0., most))));
+    }
+    return lines;
+}
+
+// Returns the lines of a curve, with its title first.
+std::vector<std::string> curve_lines(const Titled& curve, std::size_t width, std::size_t rows) {
+    std::vector<std::string> lines = {curve.title};
+    for (std::string& line : lines_in(plot(curve.points, width, rows)))
+        lines.push_back(std::move(line));
     return lines;
 }
 
@@ -42,15 +116,23 @@ std::vector<std::string> curves(const OpenJob& open, const Canvas& canvas) {
     const bool beside = canvas.width >= kSideBySide;
     const std::size_t rows = std::clamp(canvas.height / 3, kPlotRowsMin, kPlotRowsMax);
     const std::size_t width = beside ? canvas.width / 2 - 1 : canvas.width;
-    auto left = curve_lines("loss", open.loss, width, rows);
-    const auto right = curve_lines("tokens/s", open.speed, width, rows);
-    if (!beside || left.empty()) {
-        left.insert(left.end(), right.begin(), right.end());
-        return left;
+    std::vector<std::vector<std::string>> drawn;
+    for (const Titled& curve :
+         {by_step("loss", open.loss), by_step("tokens/s", open.speed), memory_curve(open.job)})
+        if (!curve.points.empty()) drawn.push_back(curve_lines(curve, width, rows));
+    std::vector<std::string> lines;
+    for (std::size_t i = 0; i < drawn.size(); i += beside ? 2 : 1) {
+        std::vector<std::string>& left = drawn[i];
+        if (beside && i + 1 < drawn.size()) {
+            const std::vector<std::string>& right = drawn[i + 1];
+            left.resize(std::max(left.size(), right.size()));
+            for (std::size_t row = 0; row < right.size(); ++row)
+                left[row] = pad_text(fit_text(left[row], width), width + 2) + right[row];
+        }
+        lines.insert(lines.end(), left.begin(), left.end());
     }
-    for (std::size_t i = 0; i < std::min(left.size(), right.size()); ++i)
-        left[i] = pad_text(fit_text(left[i], width), width + 2) + right[i];
-    return left;
+    for (std::string& line : nodes_memory(open.job, canvas.utf8)) lines.push_back(std::move(line));
+    return lines;
 }
 
 std::string resources_text(const Json& job) {

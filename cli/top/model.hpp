@@ -20,7 +20,9 @@ namespace roll::cli::top {
 struct Curve {
     std::vector<double> loss;
     std::vector<double> tokens_per_second;
-    std::vector<double> gpu_percent{};  // GPU load in percent, sampled every two seconds
+    // GPU load in percent and memory of all nodes in bytes, sampled every two seconds
+    std::vector<double> gpu_percent{};
+    std::vector<double> memory{};
     friend bool operator==(const Curve&, const Curve&) = default;
 };
 

@@ -24,8 +24,8 @@ constexpr std::size_t kLinesKept = 10'000;  // maximum number of lines of the op
 constexpr std::size_t kCurvesRead = 100;    // maximum number of running jobs with curves
 // maximum number of bytes of metrics that are read for a job in a list
 constexpr std::uint64_t kRecentBytes = 64u << 10;
-// Interval between two samples of GPU use. A roll-worker measures GPU use at the same interval.
-constexpr auto kGpuLooks = std::chrono::seconds(2);
+// Interval between two samples of GPU load and memory. A roll-worker measures at the same interval.
+constexpr auto kBetweenSamples = std::chrono::seconds(2);
 constexpr std::size_t kSamplesKept = 100;
 
 std::filesystem::path metrics_file(const Json& job) {
@@ -113,17 +113,21 @@ void Reading::read_curves() {
     }
 }
 
-void Reading::note_gpus() {
+void Reading::sample_use() {
     const auto now = std::chrono::steady_clock::now();
-    if (now < gpus_due_) return;
-    gpus_due_ = now + kGpuLooks;
+    if (now < sample_due_) return;
+    sample_due_ = now + kBetweenSamples;
     for (const Json& job : data_.jobs) {
         const Json progress = job.value("progress", Json());
-        const Json use = progress.is_object() ? progress.value("gpu_percent", Json()) : Json();
-        if (!use.is_number()) continue;
-        auto& samples = data_.curves[id_of(job)].gpu_percent;
-        samples.push_back(use.get<double>());
-        keep_newest(samples);
+        const auto put = [&](const char* key, std::vector<double> Curve::*samples) {
+            const Json value = progress.is_object() ? progress.value(key, Json()) : Json();
+            if (!value.is_number()) return;
+            auto& all = data_.curves[id_of(job)].*samples;
+            all.push_back(value.get<double>());
+            keep_newest(all);
+        };
+        put("gpu_percent", &Curve::gpu_percent);
+        put("memory", &Curve::memory);
     }
 }
 
@@ -195,7 +199,7 @@ Result<void> Reading::look(const Wanted& wanted, int wait_ms) {
     ROLL_TRY_VOID(read_open(wanted));
     read_log(wanted);
     read_curves();
-    note_gpus();
+    sample_use();
     return {};
 }
 

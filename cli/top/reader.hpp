@@ -36,7 +36,7 @@ class Reading {
     Result<void> read_open(const Wanted& wanted);
     void read_log(const Wanted& wanted);
     void read_curves();
-    void note_gpus();
+    void sample_use();
     template <class Args>
     Result<Json> ask(Args args) {
         return daemon_.ask_patiently(std::move(args), std::chrono::seconds(1));
@@ -49,7 +49,7 @@ class Reading {
     std::optional<Tail> whole_{};            // all metrics of the open job
     std::uint64_t whole_of_ = 0;             // id of the job of `whole_`
     std::optional<Tail> log_{};
-    std::chrono::steady_clock::time_point gpus_due_{};
+    std::chrono::steady_clock::time_point sample_due_{};
 };
 
 class Reader {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/job_view.hpp"
+#include "common/spec/units.hpp"
 
 namespace roll::cli::top {
 namespace {
@@ -27,6 +28,14 @@ std::string sort_key(const Json& job, Sort sort) {
     return (state == "running" ? "0" : state == "queued" ? "1" : "2") + state;
 }
 
+// Returns the memory at the newest sample, and a curve of the samples that begins at 0.
+std::string memory_text(const std::vector<double>& samples, bool utf8) {
+    if (samples.empty()) return "";
+    const double most = *std::ranges::max_element(samples);
+    return fmt::format("{:>8} ", spec::size_text(static_cast<std::int64_t>(samples.back()))) +
+           sparkline(samples, kSpark, utf8, std::pair(0., most));
+}
+
 Row job_row(const Json& job, const Data& data, const Canvas& canvas) {
     const auto id = job.value("id", std::uint64_t{0});
     const auto found = data.curves.find(id);
@@ -41,20 +50,21 @@ Row job_row(const Json& job, const Data& data, const Canvas& canvas) {
             {id_text(job), field_text(job, "name"), field_text(job, "user"), state,
              time_text(job, canvas.now), spark(curve.loss), spark(curve.tokens_per_second),
              sparkline(curve.gpu_percent, kSpark, canvas.utf8, std::pair(0., 100.)),
-             field_text(job, "nodes"), info_text(job)},
+             memory_text(curve.memory, canvas.utf8), field_text(job, "nodes"), info_text(job)},
             job};
 }
 
 List jobs_list(const Data& data, const Ui& ui, const Canvas& canvas) {
     List list{{{.title = "ID", .right = true, .shrinks = 5, .least = 10},
                {.title = "NAME", .shrinks = 4, .least = 10},
-               {.title = "USER", .shrinks = 2, .least = 6, .drops = 5},
+               {.title = "USER", .shrinks = 2, .least = 6, .drops = 6},
                {.title = "STATE"},
-               {.title = "TIME", .right = true, .drops = 6},
-               {.title = "LOSS", .drops = 2},
-               {.title = "TOKENS/S", .drops = 3},
-               {.title = "GPU", .drops = 1},
-               {.title = "NODES", .shrinks = 3, .least = 8, .drops = 4},
+               {.title = "TIME", .right = true, .drops = 7},
+               {.title = "LOSS", .drops = 3},
+               {.title = "TOKENS/S", .drops = 4},
+               {.title = "GPU", .drops = 2},
+               {.title = "MEMORY", .drops = 1},
+               {.title = "NODES", .shrinks = 3, .least = 8, .drops = 5},
                {.title = "INFO", .shrinks = 1, .least = 24}},
               {}};
     std::vector<std::pair<std::string, const Json*>> order;

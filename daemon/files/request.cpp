@@ -22,10 +22,11 @@ Result<Found> find_log(const JobFileRequest& request, const JobPlaces& places,
     constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
     const std::uint64_t asked = request.args.attempt.value_or(0);
     if (asked > request.attempts)
-        return fail(ErrorCode::NotFound,
-                    fmt::format("job {} has no attempt {}; it has had {} attempts", request.args.id,
-                                asked, request.attempts),
-                    fmt::format("rollctl show {}", request.args.id));
+        return fail(
+            ErrorCode::NotFound,
+            fmt::format("job {} has no attempt {}; it has had {} attempt{}", request.args.id, asked,
+                        request.attempts, request.attempts == 1 ? "" : "s"),
+            fmt::format("rollctl show {}", request.args.id));
     const auto attempt = asked > 0 ? std::optional(static_cast<std::uint32_t>(asked))
                                    : newest_with_logs(places, request.attempts);
     if (!attempt)

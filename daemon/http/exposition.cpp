@@ -144,7 +144,8 @@ void add_running(Exposition& out, const Json& running) {
         {"roll_job_loss", "Loss of the last reported step.", "loss"},
         {"roll_job_tokens_per_second", "Trained tokens per second.", "tokens_per_second"},
         {"roll_job_gpu_percent", "Average load of the GPUs of the job's first node.",
-         "gpu_percent"}};
+         "gpu_percent"},
+        {"roll_job_memory_bytes", "Memory of the job's processes on all its nodes.", "memory"}};
     const Json jobs = field(running, "jobs");
     if (!jobs.is_array()) return;
     for (const Family& family : kFamilies) {

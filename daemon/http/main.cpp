@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/help_format.hpp"
 #include "common/io/client.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/last_resort.hpp"
@@ -153,6 +154,7 @@ Result<int> serve(const Options& options) {
 
 int run(int argc, char** argv) {
     CLI::App app{"roll-web: serves the dashboard and the metrics of a rolld over HTTP"};
+    app.formatter(std::make_shared<HelpFormat>());
     Options options;
     app.add_option("--dir", options.dir, "State directory of rolld");
     app.add_option("--config", options.config,

@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "common/files.hpp"
+#include "common/help_format.hpp"
 #include "common/io/client.hpp"
 #include "common/last_resort.hpp"
 #include "daemon/notify/courier.hpp"
@@ -91,6 +92,7 @@ Result<int> serve(const Options& options) {
 
 int run(int argc, char** argv) {
     CLI::App app{"roll-notify: tells other programs about the events of jobs"};
+    app.formatter(std::make_shared<HelpFormat>());
     Options options;
     app.add_option("--dir", options.dir, "State directory of rolld");
     app.add_option("--config", options.config, "File with the targets [notify.yaml in --dir]");

@@ -1,15 +1,46 @@
 #include "daemon/query/progress.hpp"
 
+#include <algorithm>
+
 #include "common/protocol/progress.hpp"
+#include "common/spec/node_sizes.hpp"
 
 namespace roll::query {
+namespace {
+
+// Returns the row of a node's memory; null if the report has no memory or an invalid one.
+Json memory_row(const Json& bytes, const Json& curve, const std::string& node) {
+    constexpr std::size_t kValuesMax = 256;
+    constexpr std::int64_t kMebibyte = 1 << 20;
+    const auto valid = [](const Json& value, std::int64_t most) {
+        return value.is_number_integer() && value >= 0 && value <= most;
+    };
+    JsonReader r(curve, "memory_curve");
+    const Json& every = r.raw("every_s");
+    const Json& values = r.raw("mebibytes");
+    if (!r.finish_lenient() || !valid(bytes, spec::kMemoryMax) || !valid(every, INT32_MAX))
+        return nullptr;
+    if (!values.is_array() || values.size() > kValuesMax || every == 0) return nullptr;
+    const auto fits = [&](const Json& value) { return valid(value, spec::kMemoryMax / kMebibyte); };
+    if (!std::ranges::all_of(values, fits)) return nullptr;
+    return {{"node", node}, {"bytes", bytes}, {"every_s", every}, {"mebibytes", values}};
+}
+
+}  // namespace
 
 Progress read_progress(const std::string& text, const std::string& node) {
     Progress progress;
     auto read = protocol::read_progress(text, protocol::kHeardBytesMax);
     if (!read) return progress;
-    const Json ranks = read->value("ranks", Json());
-    read->erase("ranks");
+    const auto take = [&](const char* key) {
+        Json value = read->value(key, Json());
+        read->erase(key);
+        return value;
+    };
+    const Json ranks = take("ranks");
+    const Json bytes = take("memory");
+    Json memory = memory_row(bytes, take("memory_curve"), node);
+    if (!memory.is_null()) progress.memory.push_back(std::move(memory));
     progress.told = *std::move(read);
     if (!ranks.is_array()) return progress;
     for (const Json& one : ranks) {

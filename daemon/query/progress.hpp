@@ -11,6 +11,10 @@ namespace roll::query {
 struct Progress {
     Json told = Json::object();  // the program's report, with the GPU utilization added
     Json ranks = Json::array();  // rows of {rank, node, step, own_ms}
+    // Rows of {node, bytes, every_s, mebibytes}: the memory of the attempt's processes on a node,
+    // and its curve over the attempt. Value i of `mebibytes` is the largest memory in MiB from i *
+    // every_s to (i + 1) * every_s seconds after the start.
+    Json memory = Json::array();
 };
 Progress read_progress(const std::string& text, const std::string& node);
 

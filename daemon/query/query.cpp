@@ -212,14 +212,19 @@ Json after_json(const core::Job& job) {
     return after;
 }
 
-// Returns the progress that the members of the job's attempt reported, merged into one report.
+// Returns the progress that the members of the job's attempt reported, merged into one report. Its
+// `memory` is the sum over all nodes.
 Progress progress_of(JobId id, const Hearsay& hearsay) {
     Progress all{nullptr};
     for (const Told& told : hearsay.told ? hearsay.told(id) : std::vector<Told>()) {
         Progress one = read_progress(told.progress, told.node);
         for (Json& rank : one.ranks) all.ranks.push_back(std::move(rank));
+        for (Json& node : one.memory) all.memory.push_back(std::move(node));
         if (!one.told.empty()) all.told = std::move(one.told);
     }
+    std::int64_t memory = 0;
+    for (const Json& node : all.memory) memory += node["bytes"].get<std::int64_t>();
+    if (!all.memory.empty()) all.told["memory"] = memory;
     return all;
 }
 
@@ -360,7 +365,9 @@ Result<Json> show(const core::State& state, const protocol::ShowArgs& args, cons
     value["checkpoints"] = checkpoints_json(job);
     value["exported"] = job.exported;
     value["save_margin_ms"] = core::save_margin(job.save_ms).count();
-    value["ranks"] = with_scores(progress_of(id, hearsay).ranks);
+    const Progress progress = progress_of(id, hearsay);
+    value["ranks"] = with_scores(progress.ranks);
+    value["memory"] = progress.memory;
     value["limits"] = limits_json(state, job, hearsay);
     value["holds"] = holds_json(holds(state, id, now));
     value["retries"] = {{"infra", job.infra_failures},

@@ -58,5 +58,6 @@ install(FILES systemd/user/rolld.service systemd/user/roll-worker.service DESTIN
 install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME roll.conf)
 install(FILES docs/man/rollctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES docs/man/roll-job.5 docs/man/rolld.yaml.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
+install(FILES docs/man/roll.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
 install(FILES docs/man/rolld.8 docs/man/roll-worker.8 docs/man/roll-web.8 docs/man/roll-notify.8
         DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)

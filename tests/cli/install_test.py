@@ -43,7 +43,7 @@ def main():
         run('cmake', '--build', build)
         said = run('cmake', '--install', build, '--prefix', prefix)
         assert 'Left out, as it is not built: roll-rank-cuda' in said, said
-        for page in ('man8/rolld.8', 'man5/roll-job.5'):
+        for page in ('man8/rolld.8', 'man7/roll.7', 'man5/roll-job.5'):
             assert (prefix / 'share/man' / page).exists(), 'all that stands behind it is installed'
         run('cmake', '--build', build, '--target', 'roll-rank-cuda')
         assert 'Left out' not in run('cmake', '--install', build, '--prefix', prefix)

@@ -37,6 +37,12 @@ TEST(MetricsLines, RepeatTheHeadForANewColumn) {
               "       3         5     0.004     0.5176              12825    0.2386\n");
 }
 
+TEST(MetricsLines, ShowOneNumber) {
+    MetricsLines lines("memory_bytes");
+    EXPECT_EQ(lines.text({{"step", 2}, {"memory_bytes", 4096}}),
+              "    step  memory_bytes\n       2          4096\n");
+}
+
 TEST(MetricsLines, NameTheNumbersOfOtherRows) {
     MetricsLines lines;
     EXPECT_EQ(lines.text({{"step", 400}, {"valid_loss", 1.5455}, {"valid_perplexity", 4.69}}),

@@ -111,8 +111,24 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
     EXPECT_EQ(run("alloc add q --time 5m --min-utilization 1.5").status, 2);
     EXPECT_EQ(run("update 1 colour=3").status, 2);
     EXPECT_EQ(run("submit").status, 2);
-    EXPECT_EQ(run("--help").status, 0);
-    EXPECT_EQ(run("submit --help").status, 0);
+}
+
+TEST_F(Rollctl, HelpFitsATerminalOf80Columns) {
+    for (const char* command :
+         {"", "submit", "shell", "jobs", "nodes", "logs", "metrics", "alloc", "alloc add", "token",
+          "compat", "slurm", "slurm squeue", "data preview", "report", "web"}) {
+        const Ended help = run(std::string(command) + " --help");
+        EXPECT_EQ(help.status, 0) << command;
+        EXPECT_NE(help.output.find("Usage: "), std::string::npos) << command;
+        std::istringstream lines(help.output);
+        for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+    }
+    EXPECT_NE(
+        run("shell --help")
+            .output.find(
+                "\n  --file TEXT ...             Small file to send with the command: PATH or\n"
+                "                              PATH:NAME; the command finds it in the"),
+        std::string::npos);
 }
 
 TEST_F(Rollctl, BadOptionsOfQueriesAreOneSentenceBeforeADaemonIsAsked) {

@@ -35,7 +35,7 @@ Data some() {
         "gpus_free": 6, "draining": false, "jobs": [7], "wall": "cgroup", "segment": "",
         "heard_ms_ago": 200}])");
     data.all = {{"nodes", 1}, {"slots", 4}, {"slots_free", 1}, {"gpus", 8}, {"gpus_free", 6}};
-    data.curves[7] = {{3, 2.5, 2, 1}, {10, 10}};
+    data.curves[7] = {{3, 2.5, 2, 1}, {10, 10}, {}, {1e8, 2e8, 2.5e9}};
     for (int i = 0; i < 50; ++i) data.events.push_back("event " + std::to_string(i));
     return data;
 }
@@ -94,8 +94,8 @@ TEST(TopView, AnOrdinaryTerminalShowsJobsAndEvents) {
 
 TEST(TopView, AWideTerminalShowsEveryColumn) {
     const std::string text = shown(some(), {}, canvas(200, 60));
-    EXPECT_NE(text.find("\n>        7  kjv    bob   running  1m 05s  █▆▄▁  ▁▁        n1     "
-                        "step 120/300\n"),
+    EXPECT_NE(text.find("\n>        7  kjv    bob   running  1m 05s  █▆▄▁  ▁▁         2.3 GiB ▁▁█"
+                        "  n1     step 120/300\n"),
               std::string::npos)
         << text;
     EXPECT_NE(text.find("  72 done, 28 waiting: waits for free resources\n"), std::string::npos);
@@ -123,6 +123,31 @@ TEST(TopView, AJobHasItsCurvesOverTheWholeRun) {
     const std::size_t loss = wide.find("loss from"), speed = wide.find("tokens/s from");
     EXPECT_EQ(wide.substr(loss, speed - loss).find('\n'), std::string::npos) << "side by side";
     EXPECT_NE(shown(some(), ui, canvas(80, 24)).find("reading the job ..."), std::string::npos);
+}
+
+TEST(TopView, AJobHasItsMemoryAndThatOfEachNode) {
+    Data data = with_open_job();
+    data.open.loss.clear();
+    data.open.speed.clear();
+    // The first node's curve has shorter intervals than the second one's.
+    data.open.job["memory"] = Json::parse(R"([
+        {"node": "n1", "bytes": 1073741824, "every_s": 2, "mebibytes": [512, 2048, 1024, 1024]},
+        {"node": "node-2", "bytes": 536870912, "every_s": 4, "mebibytes": [1024, 512]}])");
+    for (const std::size_t width : {80, 100, 200}) {
+        const std::string text = shown(data, {.job = 7}, canvas(width, 60));
+        const std::size_t at = text.find("\nmemory in GiB over 8s: 1.5 GiB now, 3 GiB at most\n");
+        ASSERT_NE(at, std::string::npos) << text;
+        EXPECT_NE(text.find("\n        3 |*", at), std::string::npos) << text;
+        EXPECT_NE(text.find("\n      1.5 |", at), std::string::npos) << text;
+        EXPECT_NE(text.find("\nmemory of each node\n"
+                            "  n1         1 GiB  ▂█▄▄\n"
+                            "  node-2   512 MiB  ▄▂\n",
+                            at),
+                  std::string::npos)
+            << text;
+    }
+    data.open.job["memory"].erase(1);
+    EXPECT_EQ(shown(data, {.job = 7}, canvas(80, 60)).find("each node"), std::string::npos);
 }
 
 TEST(TopView, FitsAnyScreen) {

@@ -99,8 +99,16 @@ class Environment(RollTest):
         self.assertEqual((self.log(job), self.show(job)['exit_code']), ('clean\n', 1))
         job = self.submit_file(command=['sh', '-c', 'kill -9 $$'], cleanup='echo clean')
         self.assertEqual((self.log(job), self.show(job)['exit_code']), ('Killed\nclean\n', 137))
-        job = self.submit_file(command=['true'], modules=['no-such-module'])
-        self.assertEqual(self.show(job)['exit_code'], 127)
+        os.makedirs(os.path.join(self.work, 'modulefiles', 'compiler'))
+        self.write('modulefiles/compiler/9.1', '#%Module\nsetenv CC_HOME "/opt/a b"\nprepend-path PATH /opt/cc/bin\n')
+        modules = {'env': {'MODULEPATH': os.path.join(self.work, 'modulefiles'), 'PATH': '/mine:/usr/bin:/bin'},
+                   'setup': 'echo $LOADEDMODULES'}
+        job = self.submit_file(command=['sh', '-c', 'echo "$CC_HOME $PATH $0"', 'a b'], modules=['compiler/9.1'],
+                               **modules)
+        self.assertEqual(self.log(job), 'compiler/9.1\n/opt/a b /opt/cc/bin:/mine:/usr/bin:/bin a b\n')
+        job = self.submit_file(command=['echo', 'never'], modules=['compiler/9.1', 'compiler/10'], **modules)
+        self.assertEqual((self.show(job)['state'], self.show(job)['exit_code']), ('failed', 1))
+        self.assertRegex(self.log(job), r"^ERROR: Unable to locate a modulefile for 'compiler/10'\n")
 
     def test_a_cancelled_job_is_cleaned_up(self):
         self.up()

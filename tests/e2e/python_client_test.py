@@ -1,21 +1,47 @@
-"""The Python package of packaging/python on a real queue."""
+"""The Python package of packaging/python, installed from its wheel, on a real queue."""
 import json
 import os
+import shutil
 import subprocess
-import sys
+import tempfile
 import textwrap
 import unittest
+import zipfile
 
-from harness import BIN, RollTest
+from harness import RollTest
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'packaging', 'python')
 
 
+DEBIAN_PYTHON = '/usr/bin/python3'  # its pip, setuptools and wheel are Debian packages
+
+
 class PythonClient(RollTest):
+    @classmethod
+    def setUpClass(cls):
+        """Builds the wheel and installs it in a virtual environment, without a network."""
+        super().setUpClass()
+        cls.made = tempfile.mkdtemp(prefix='roll-wheel-')
+        cls.addClassCleanup(shutil.rmtree, cls.made)
+        source, environment = os.path.join(cls.made, 'source'), os.path.join(cls.made, 'venv')
+        shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns('__pycache__'))  # pip writes into the source
+        cls.python = os.path.join(environment, 'bin', 'python')
+        pip = [DEBIAN_PYTHON, '-m', 'pip', '--quiet', '--isolated', '--no-cache-dir', '--disable-pip-version-check']
+        offline = ['--no-index', '--no-deps']
+        cls.tool(*pip, 'wheel', *offline, '--no-build-isolation', '--wheel-dir', cls.made, source)
+        cls.wheel = os.path.join(cls.made, 'rollctl-0.1.0-py3-none-any.whl')
+        cls.tool(DEBIAN_PYTHON, '-m', 'venv', '--without-pip', environment)
+        cls.tool(*pip, '--python', cls.python, 'install', *offline, cls.wheel)
+
+    @classmethod
+    def tool(cls, *words):
+        done = subprocess.run(words, cwd=cls.made, capture_output=True, text=True, timeout=120, check=False,
+                              env={'PATH': '/usr/bin:/bin', 'HOME': cls.made})
+        if done.returncode != 0:
+            raise AssertionError(f'{words}: {done.stdout}{done.stderr}')
+
     def setUp(self):
         super().setUp()
-        self.env['PYTHONPATH'] = os.path.abspath(PACKAGE)
-        self.env['PYTHONDONTWRITEBYTECODE'] = '1'
         # Without cloudpickle, which may be installed, unless a test brings its own.
         self.write('cloudpickle.py', 'raise ImportError\n')
         self.up(slots=2)
@@ -23,7 +49,7 @@ class PythonClient(RollTest):
     def script(self, body, name='script.py'):
         """Runs a Python script in the work folder. Returns what it printed as JSON."""
         path = self.write(name, textwrap.dedent(body))
-        done = subprocess.run([sys.executable, path], cwd=self.work, env=self.env, timeout=60,
+        done = subprocess.run([self.python, path], cwd=self.work, env=self.env, timeout=60,
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
@@ -144,6 +170,7 @@ class PythonClient(RollTest):
         self.train_job(steps=10, export='none')
         result = self.script('''
             import json
+            import importlib.metadata, rollctl
             from rollctl import Client, RollError
             client = Client()
             train = client.submit('tiny.yaml', settings={'train.steps': 6})
@@ -160,9 +187,13 @@ class PythonClient(RollTest):
                 except RollError as error:
                     errors.append(error.code)
             print(json.dumps([train, again, array, [job.state for job in ended], client.logs(array[2]), gone == held,
-                              client.job(held[0]).reason, len(client.metrics(train[0])), errors]))
+                              client.job(held[0]).reason, len(client.metrics(train[0])), errors,
+                              importlib.metadata.version('rollctl'), rollctl.__file__]))
         ''')
-        train, again, array, states, log, gone, reason, rows, errors = result
+        train, again, array, states, log, gone, reason, rows, errors, version, place = result
+        self.assertEqual((version, place.startswith(self.made)), ('0.1.0', True), place)
+        with zipfile.ZipFile(self.wheel) as wheel:
+            self.assertIn('rollctl/py.typed', wheel.namelist())
         self.assertEqual(again, [[2], [2]])
         self.assertEqual(array, [3, 4, 5])
         self.assertEqual((train, states, log, gone), ([1], ['done'] * 4, '2\n', True))

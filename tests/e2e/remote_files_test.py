@@ -37,15 +37,17 @@ class RemoteFiles(RollTest):
                                    env=self.env, capture_output=True, check=True).stdout
             self.assertEqual(there, here, words)
         self.assertEqual(self.json('metrics', job, '--remote'), self.json('metrics', job))
+        self.assertRegex(self.ctl('metrics', job, '--key', 'loss').stdout, r'^ +step +loss\n(       \d .*\n)+$')
         hidden = self.without_volume('logs', job, '--grep', 'line 7')
         self.assertEqual((hidden.returncode, hidden.stdout), (0, '2026-11-27T00:00:07Z line 7\n'), hidden.stderr)
         hidden = self.without_volume('metrics', job)
         self.assertRegex(hidden.stdout, r'\b3 +0\.75')
         waits = self.submit('--hold', '--', 'true')
         for words, says in ((('logs', waits, '--remote'), 'there is no log in'),
-                            (('logs', job, '--remote', '--attempt', 7), 'has no attempt 7; it has had 1 attempts'),
+                            (('logs', job, '--remote', '--attempt', 7), 'has no attempt 7; it has had 1 attempt\n'),
                             (('logs', job, '--remote', '--rank', 5), 'there is no log /'),
-                            (('metrics', waits, '--remote'), 'has written no metrics')):
+                            (('metrics', waits, '--remote'), 'has written no metrics'),
+                            (('metrics', job, '--key', 'nope'), 'the metrics have no nope yet; they have: loss')):
             refused = self.ctl(*words, check=False)
             self.assertEqual(refused.returncode, 3, refused.stderr)
             self.assertIn(says, refused.stderr)

@@ -93,6 +93,18 @@ class Shell(RollTest):
         wait_until(lambda: not self.json('jobs')['jobs'], 'the second job to end')
         self.assertEqual(self.json('jobs', '-a')['jobs'][-1]['state'], 'done')
 
+    def test_a_shell_whose_job_is_cancelled_before_its_programs_start_says_so(self):
+        self.up()
+        for options, state in ((('--hold',), 'queued'), (('--set', 'check={"command": ["sleep", "600"]}'), 'running')):
+            shell = Terminal(self, ['shell', *options])
+            shell.wait_for(r'job \d+ is queued')
+            job = wait_until(lambda: self.json('jobs', '--state', state)['jobs'], f'a {state} job')[0]['id']
+            self.ctl('cancel', job, '--reason', 'not today')
+            self.assertEqual(shell.status(), 125)
+            self.assertRegex(shell.seen, rf'is queued\r\n(job {job} waits: .*\r\n)*rollctl: job {job} was cancelled: '
+                             r'.*not today.*\r\n  next: rollctl show \d+\r\n$')
+            self.assertEqual(termios.tcgetattr(shell.its), shell.before, 'the terminal is as before')
+
     def test_nothing_is_left_when_the_client_the_worker_or_rolld_is_killed(self):
         self.up()
         job = self.running('--', 'sleep', '600')

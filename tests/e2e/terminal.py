@@ -1,4 +1,4 @@
-"""A pseudo-terminal that runs rollctl."""
+"""Terminals that run rollctl: a bare pseudo-terminal, and tmux."""
 import fcntl
 import os
 import pty
@@ -59,3 +59,41 @@ class Terminal:
                    f'rollctl to end; it shows {self.seen[-500:]!r}', 60)
         self.read()
         return self.process.returncode
+
+
+class Tmux:
+    """Runs a shell command in tmux, which shows the screen as a user sees it. The session ends with the command."""
+
+    def __init__(self, test, command, columns=80, rows=24):
+        self.socket = os.path.join(test.top, 'tmux')
+        self.env = {**test.env, 'TERM': 'xterm', 'SHELL': '/bin/sh'}
+        self.cwd = test.work
+        self.ask('-f', '/dev/null', '-u', 'new-session', '-d', '-x', columns, '-y', rows, command)
+
+    def ask(self, *words):
+        return subprocess.run(['tmux', '-S', self.socket, *map(str, words)], env=self.env, cwd=self.cwd, check=True,
+                              capture_output=True, text=True, timeout=20).stdout
+
+    def resize(self, columns, rows):
+        self.ask('resize-window', '-x', columns, '-y', rows)
+
+    def type(self, *keys):
+        """Types keys: characters, or names such as Enter and Escape."""
+        self.ask('send-keys', *keys)
+
+    def screen(self):
+        """Returns the lines of the screen, without spaces at their ends."""
+        return self.ask('capture-pane', '-p').split('\n')[:-1]
+
+    def wait_for(self, pattern, what=None):
+        """Waits until the screen matches. Returns the match."""
+        shown = ''
+
+        def found():
+            nonlocal shown
+            shown = '\n'.join(self.screen())
+            return re.search(pattern, shown, re.MULTILINE)
+        try:
+            return wait_until(found, f'the terminal to show {what or pattern}', 40)
+        except AssertionError as error:
+            raise AssertionError(f'{error}; it shows\n{shown}') from None

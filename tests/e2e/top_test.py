@@ -9,7 +9,7 @@ import unittest
 
 from harness import RollTest, BIN, wait_until
 from queue_test import ByteProxy
-from terminal import Terminal
+from terminal import Terminal, Tmux
 
 BEHIND_S = 2  # longest time from a job's acknowledgement until its line is shown
 
@@ -42,38 +42,78 @@ class Top(RollTest):
         self.up(slots=3)
         rows = ''.join('{"step": %d, "loss": %g, "tokens_per_second": 1000}\\n' % (step, 9 - step / 10)
                        for step in range(1, 41))
+        # tail keeps 200 MiB in memory until its input ends
         job = self.submit('--name', 'trains', '--', 'sh', '-c', f'printf \'{rows}\' '
-                          '> $ROLL_OUTPUT/metrics.jsonl; echo the log begins; seq -f "line %g" 99; exec sleep 600')
+                          '> $ROLL_OUTPUT/metrics.jsonl; echo the log begins; seq -f "line %g" 99; '
+                          '(head -c 200M /dev/zero; exec sleep 600) | tail -c 200M')
         other = self.submit('--name', 'other', '--', 'sleep', '600')
         self.submit('--hold', '--name', 'sweep', '--array', '1-20', '--', 'true')
-        top = Terminal(self, ['top'], 120, 40, {'LC_ALL': 'C.UTF-8'})
-        top.wait_for(r'3\[1-20\]', 'one row for the array')
-        top.wait_for('20 waiting', 'the states of its tasks')
-        top.type('\r')
-        top.wait_for('loss from step 1 to 40: 8.9 to 5', 'the curve of the whole run')
-        top.wait_for('ATTEMPT', 'the attempts')
+        top = Tmux(self, 'rollctl top; echo top ended: $?; read typed')
+        top.wait_for(r'^ +3\[1-20\] .* 20 waiting', 'one row for the array')
+        self.check_widths(top)
+        top.type('Enter')
+        top.wait_for(r'^memory in MiB over \w+: 20\d(\.\d)? MiB now, 20\d(\.\d)? MiB at most$', 'the memory')
+        self.assertRegex(self.ctl('show', job).stdout, r'\n  memory +20\d(\.\d)? MiB in use\n')
+        top.wait_for('^loss from step 1 to 40: 8.9 to 5 +tokens/s from step 1 to 40: 1000 to 1000$', 'both curves')
+        top.type('G')
+        top.wait_for('^ *ATTEMPT', 'the attempts, below the curves')
         top.type('l')
-        top.wait_for('line 99', 'the end of the log')
+        top.wait_for('^line 99$', 'the end of the log')
         top.type('g')
-        top.wait_for('begins', 'the beginning of the log')
-        top.type('\x1b')
-        top.wait_for('loss from step', 'the job again')
-        top.type('\x1b')
+        top.wait_for('^the log begins$', 'the beginning of the log')
+        top.type('Escape')
+        top.wait_for('^loss from step', 'the job again')
+        top.type('Escape')
         top.wait_for('Enter open', 'the list again')
-        top.type('/othe\r')
+        self.assertRegex(self.rows_by(top, 's', 'id'), 'trains.*other.*sweep')
+        self.assertRegex(self.rows_by(top, 's', 'name'), 'other.*sweep.*trains')
+        self.assertRegex(self.rows_by(top, 'S', 'name, reversed'), 'trains.*sweep.*other')
+        top.type('Down', 'Down')
+        top.wait_for(rf'^> +{other}  other ', 'the selected row')
+        top.type('/', 'othe', 'Enter')
         top.wait_for('filter: othe', 'the filter')
+        self.assertNotIn('trains', ''.join(top.screen()[2:6]))
         top.type('c')
-        top.wait_for(f'cancel job {other} other\\? y/n', 'the question')
+        top.wait_for(f'^cancel job {other} other\\? y/n$', 'the question')
         top.type('n')
         top.wait_for('not cancelled', 'that nothing was done')
-        top.type('cy')
-        top.wait_for(f'job {other} cancelled', 'the answer of rolld')
+        top.type('c', 'y')
+        top.wait_for(f'^job {other} cancelled$', 'the answer of rolld')
         self.assertEqual(self.wait(other)['state'], 'cancelled')
         self.assertEqual(self.show(job)['state'], 'running')
         top.type('2')
         top.wait_for('SLOTS FREE', 'the nodes')
         top.type('?')
         top.wait_for('also list jobs that have ended', 'the help')
+        top.type('q', 'q')
+        top.wait_for('^top ended: 0$', 'the screen of before')
+        top.type('words')
+        top.wait_for('^words$', 'the echo of what is typed')
+        top.type('Enter')
+
+    def check_widths(self, top):
+        """Checks the list of jobs at several widths of the terminal, the widest one last."""
+        for columns, shown in ((80, ('STATE',)), (100, ('USER', 'STATE', 'TIME')),
+                               (200, ('STATE', 'TIME', 'LOSS', 'TOKENS/S', 'MEMORY', 'NODES'))):
+            top.resize(columns, 40)
+            wait_until(lambda: len(top.screen()[0]) == columns, f'a first line of {columns} columns')
+            head = top.wait_for(f'^ +ID  NAME.*{".*".join((*shown, ""))}INFO$', f'{shown} in {columns} columns')[0]
+            lines = top.screen()
+            self.assertRegex(lines[0], r'^2 running  \d+ queued  1 node  slots 2/3 busy +[-\d]+ \d\d:\d\d:\d\d$')
+            self.assertEqual(len(lines), 40)
+            self.assertIn('running', lines[3][head.index('STATE'):].split()[0])
+
+    def rows_by(self, top, key, order):
+        """Types a key that changes the order of the rows. Returns the rows as one line."""
+        top.type(key)
+        top.wait_for(f'by {order}( |$)', 'the new order')
+        return ' '.join(line for line in top.screen()[3:6])
+
+    def test_a_signal_and_an_ascii_terminal_are_handled(self):
+        self.up()
+        self.submit('--hold', '--name', 'waits', '--', 'true')
+        top = Terminal(self, ['top'], 120, 40, {'LC_ALL': 'C.UTF-8'})
+        top.wait_for('waits', 'the list')
         os.kill(top.process.pid, signal.SIGTERM)
         self.assertEqual(top.process.wait(30), -signal.SIGTERM)
         self.assertEqual(termios.tcgetattr(top.its), top.before, 'echo and line mode are back')

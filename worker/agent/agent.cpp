@@ -168,7 +168,7 @@ void Agent::send_heartbeat() {
     if (now_ < heartbeat_due()) return;
     heartbeat_at_ = now_;
     change_due_.reset();
-    parts_.core.on_gpu_use(parts_.gpus.use());
+    parts_.core.sample_use(parts_.gpus.use(), now_);
     parts_.link.send(parts_.core.heartbeat(now_));
 }
 
@@ -192,6 +192,7 @@ void Agent::take(const ProcessEvent& event) {
                  [&](const StartFailed& e) { core.on_start_failed(e.attempt, e.verdict); },
                  [&](const Matched& e) { core.on_matched(e.attempt, e.patterns); },
                  [&](const Used& e) { core.on_usage(e.attempt, e.usage); },
+                 [&](const MemoryUsed& e) { core.on_memory(e.attempt, e.bytes); },
                  [&](const ShellEnded& e) { terminals_.on_ended(e); },
                  [&](const Gone& e) {
                      terminals_.on_gone(e.attempt);

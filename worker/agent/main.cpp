@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/help_format.hpp"
 #include "common/io/process.hpp"
 #include "common/last_resort.hpp"
 #include "common/log.hpp"
@@ -405,6 +406,7 @@ int run(int argc, char** argv) {
     if (first == "srun") return run_srun(argc - 1, argv + 1);
     if (first == "scontrol") return run_scontrol(argc - 1, argv + 1);
     CLI::App app("Runs the jobs that rolld gives to this node.");
+    app.formatter(std::make_shared<HelpFormat>());
     Flags flags;
     add_flags(app, flags);
     app.set_version_flag("--version", ROLL_VERSION);

@@ -49,6 +49,7 @@ function factsOf(job) {
   return facts([['User', job.user], ['Kind', job.kind], ['Nodes', job.nodes.join(' ')], ['Asks for', asks],
     ['Priority', number(job.priority)], ['Submitted', when(job.submitted_at)], ['Started', when(job.started_at)],
     ['Ended', when(job.ended_at)], ['Runtime', runtime(job)],
+    ['Memory in use', job.progress?.memory ? bytes(job.progress.memory) : ''],
     ['Exit code', job.state === 'failed' ? job.exit_code : ''],
     ['After', job.after.join(' ')], ['Array', array],
     ['Sweep', job.spec?.sweep ? link('trials', '#/sweep/' + job.id) : ''],

@@ -13,6 +13,28 @@ TEST(Progress, IsSplitIntoWhatIsToldAndTheRanks) {
               Json::parse(R"([{"rank": 2, "node": "n1", "step": 7, "own_ms": 40}])"));
 }
 
+TEST(Progress, TheMemoryOfANodeIsARow) {
+    const Progress progress = read_progress(
+        R"({"step": 7, "memory": 5242880, "memory_curve": {"every_s": 4, "mebibytes": [9, 5]}})",
+        "n1");
+    EXPECT_EQ(progress.told, Json::parse(R"({"step": 7})"));
+    EXPECT_EQ(progress.memory, Json::parse(R"([{"node": "n1", "bytes": 5242880, "every_s": 4,
+                                                "mebibytes": [9, 5]}])"));
+    for (const char* malformed :
+         {R"("memory": 1)", R"("memory": "x", "memory_curve": {"every_s": 4, "mebibytes": [9]})",
+          R"("memory": -1, "memory_curve": {"every_s": 4, "mebibytes": [9]})",
+          R"("memory": 1, "memory_curve": {"every_s": 0, "mebibytes": [9]})",
+          R"("memory": 1, "memory_curve": {"every_s": 4.5, "mebibytes": [9]})",
+          R"("memory": 1, "memory_curve": {"every_s": 4, "mebibytes": [9, null]})",
+          R"("memory": 1, "memory_curve": {"every_s": 4, "mebibytes": [1e300]})",
+          R"("memory": 1, "memory_curve": {"every_s": 4, "mebibytes": 9})",
+          R"("memory": 1, "memory_curve": [4]})"}) {
+        const Progress left = read_progress(std::string(R"({"step": 1, )") + malformed + "}", "n1");
+        EXPECT_TRUE(left.memory.empty()) << malformed;
+        EXPECT_FALSE(left.told.contains("memory")) << malformed;
+    }
+}
+
 TEST(Progress, WhatHasAnotherShapeIsLeftOut) {
     for (const char* ranks : {"8", "[1]", "[null]", "{\"a\": 1}", "\"x\"", "[[]]", "null",
                               R"([{"rank": 1, "step": 2, "own_ms": "slow"}])",

@@ -234,13 +234,17 @@ TEST_F(Queue, ShowTellsOneJobWhole) {
     desk.tell(core::CheckpointWritten{worker, key, 5, "/c/5"});
     Hearsay hearsay;
     hearsay.told = [](JobId) {
-        return std::vector<Told>{{"a", R"({"step":5,"ranks":[{"rank":0,"step":5,"own_ms":2}]})"}};
+        return std::vector<Told>{
+            {"a", R"({"step":5,"ranks":[{"rank":0,"step":5,"own_ms":2}],"memory":7,)"
+                  R"("memory_curve":{"every_s":2,"mebibytes":[1]}})"},
+            {"b", R"({"memory":5,"memory_curve":{"every_s":2,"mebibytes":[1]}})"}};
     };
     const auto reply = show(desk.state, {.id = 1}, hearsay, desk.now);
     ASSERT_TRUE(reply);
     const Json& job = (*reply)["job"];
     EXPECT_EQ(job["state"], "running");
-    EXPECT_EQ(job["progress"], (Json{{"step", 5}}));
+    EXPECT_EQ(job["progress"], (Json{{"step", 5}, {"memory", 12}}));
+    EXPECT_EQ(job["memory"][1]["node"], "b");
     EXPECT_EQ(job["ranks"][0]["node"], "a");
     EXPECT_EQ(job["attempts"][0]["token"], "1-1");
     EXPECT_EQ(job["checkpoints"][0]["directory"], "/c/5");

@@ -59,9 +59,14 @@ class AgentCore {
 
     void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
     void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
-    // Records the GPU use. `use` is the utilization of each GPU in percent, see note_gpu_use().
-    void on_gpu_use(const std::vector<int>& use) {
-        for (auto& [key, attempt] : attempts_) note_gpu_use(attempt, use);
+    // Records the use of GPUs and memory. `gpus` is each GPU's utilization in percent, see
+    // note_use().
+    void sample_use(const std::vector<int>& gpus, Instant now) {
+        for (auto& [key, attempt] : attempts_) note_use(attempt, gpus, now);
+    }
+    // Records the memory of all processes of an attempt.
+    void on_memory(const AttemptKey& key, std::int64_t bytes) {
+        if (Attempt* const attempt = find(key)) attempt->memory = bytes;
     }
     // Must be called when the guard (the parent process of the programs) has killed the attempt at
     // its deadline.
@@ -79,9 +84,8 @@ class AgentCore {
     // Asks every attempt to save a checkpoint and stop. Starts no more attempts.
     void on_drain(Instant now);
 
-    // Builds the next heartbeat, which the caller must send at once. `now` must be the send
-    // time: the attempts' bounds are computed from the send time of the heartbeat that rolld
-    // answers.
+    // Builds the next heartbeat, which the caller must send at once. `now` must be the send time:
+    // the attempts' bounds are computed from the send time of the heartbeat that rolld answers.
     protocol::Heartbeat heartbeat(Instant now);
 
     // Returns the path of the beacon if it must be read now, else an empty text. Returns the path

@@ -27,13 +27,14 @@ Ending ending_of(const Attempt& attempt) {
     return ending;
 }
 
-void note_gpu_use(Attempt& attempt, const std::vector<int>& use) {
+void note_use(Attempt& attempt, const std::vector<int>& gpus, Instant now) {
+    if (attempt.memory > 0) add_memory(attempt.memory_curve, attempt.memory, now);
     int sum = 0;
     int count = 0;
     for (const int gpu : attempt.order.gpus) {
         const auto index = static_cast<std::size_t>(gpu);
-        if (index >= use.size() || use[index] < 0) continue;
-        sum += use[index];
+        if (index >= gpus.size() || gpus[index] < 0) continue;
+        sum += gpus[index];
         ++count;
     }
     // If a job runs on several nodes, only its first node reports GPU use.
@@ -52,8 +53,8 @@ bool seems_hung(const Attempt& attempt, Instant now) {
     return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
 }
 
-// Returns the progress for a heartbeat: rank 0's report, if rank 0 runs here, and the step of each
-// local rank.
+// Returns the progress for a heartbeat: rank 0's report, if rank 0 runs here, the step of each
+// local rank, the GPU use and the memory.
 static std::string progress_of(const Attempt& attempt) {
     Json ranks = Json::array();
     const int first = attempt.order.node_rank * programs_of(attempt.order);
@@ -63,11 +64,17 @@ static std::string progress_of(const Attempt& attempt) {
         ranks.push_back(
             {{"rank", first + static_cast<int>(i)}, {"step", rank.step}, {"own_ms", rank.own_ms}});
     }
-    if (ranks.empty() && !attempt.gpu_percent) return attempt.progress;
+    if (ranks.empty() && !attempt.gpu_percent && attempt.memory == 0) return attempt.progress;
     Json progress = Json::parse(attempt.progress, nullptr, false);
     if (!progress.is_object()) progress = Json::object();
     if (!ranks.empty()) progress["ranks"] = std::move(ranks);
     if (attempt.gpu_percent) progress["gpu_percent"] = *attempt.gpu_percent;
+    if (attempt.memory > 0) {
+        const MemoryCurve& curve = attempt.memory_curve;
+        progress["memory"] = attempt.memory;
+        progress["memory_curve"] = {{"every_s", curve.every.count() / 1000},
+                                    {"mebibytes", curve.mebibytes}};
+    }
     return progress.dump();
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/protocol/worker.hpp"
 #include "worker/agent/core/lease.hpp"
+#include "worker/agent/core/memory_curve.hpp"
 #include "worker/agent/core/progress.hpp"
 #include "worker/agent/core/verdict.hpp"
 
@@ -76,6 +77,8 @@ struct Attempt {
     std::string exported{};
     std::string progress{};
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
+    std::int64_t memory = 0;           // memory of the attempt's processes in bytes; 0: unknown
+    MemoryCurve memory_curve{};
     std::vector<int> matched{};  // indices of the job's log patterns that match a line of the logs
     std::optional<Verdict> verdict{};
     Usage usage{};
@@ -86,9 +89,9 @@ struct Attempt {
     bool command() const { return order.kind == "command"; }
 };
 
-// Stores the mean utilization of the attempt's GPUs. `use` has the utilization of each GPU of the
-// worker in percent (-1: unknown).
-void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
+// Stores the mean utilization of the attempt's GPUs, and adds its memory to its curve. `gpus` has
+// the utilization of each GPU of the worker in percent (-1: unknown).
+void note_use(Attempt& attempt, const std::vector<int>& gpus, Instant now);
 
 // Stores the attempt's resource usage. `usage` does not contain GPU time, which this function adds.
 void note_usage(Attempt& attempt, const Usage& usage);

@@ -137,7 +137,8 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
         "exit \"$status\"";
     const bool has_modules = !document.modules.empty();
     if (document.setup.empty() && document.cleanup.empty() && !has_modules) return document.command;
-    std::string text;
+    // The start files of a login shell replace PATH.
+    std::string text = has_modules ? "PATH=$1\nshift\n" : "";
     if (!document.cleanup.empty())
         text += "roll_cleanup() {\n" + document.cleanup +
                 "\n:\n}\ntrap roll_cleanup EXIT\ntrap : TERM\n";
@@ -149,9 +150,10 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
             : forwards_sigterm       ? kForward
                                      : "\"$@\"\nexit $?";
     // `module` is a function that the start files of a login shell define.
-    std::vector<std::string> words = has_modules ? std::vector<std::string>{"/bin/bash", "-lc"}
-                                                 : std::vector<std::string>{"/bin/sh", "-c"};
-    words.insert(words.end(), {text, "roll"});
+    std::vector<std::string> words = {"/bin/sh", "-c"};
+    if (has_modules) words.push_back("exec /bin/bash -lc \"$0\" roll \"$PATH\" \"$@\"");
+    words.push_back(text);
+    if (!has_modules) words.push_back("roll");
     words.insert(words.end(), document.command.begin(), document.command.end());
     return words;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -306,9 +307,22 @@ void Guard::take_end(pid_t pid, int status) {
 void Guard::watch_memory() {
     if (!started_at_ || out_of_memory_) return;
     const auto reason = memory_.look(boot_now());
-    if (!reason) return;
+    if (!reason) return tell_memory();
     out_of_memory_ = true;
     fail_as({App, protocol::kExitOutOfMemory, *reason});
+}
+
+// Reports "memory BYTES", the memory in use, after each change that a curve would show. Does not
+// report it for an attempt that ends within two seconds.
+void Guard::tell_memory() {
+    constexpr std::chrono::seconds kBetween{2};
+    const Instant now = boot_now();
+    if (now - std::max(memory_told_at_, *started_at_) < kBetween) return;
+    const std::int64_t used = memory_.used();
+    if (std::abs(used - memory_told_) <= memory_told_ / 64) return;
+    memory_told_ = used;
+    memory_told_at_ = now;
+    talk_.say("memory " + std::to_string(used));
 }
 
 // Reports "usage CPU-MS MEMORY-PEAK WALL-MS READ WRITTEN".

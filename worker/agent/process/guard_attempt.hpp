@@ -57,6 +57,7 @@ class Guard {
     void reap();
     void take_end(pid_t pid, int status);
     void watch_memory();
+    void tell_memory();
     void tell_usage();
     bool programs_ended() const;
     void run_after(const Program& program);
@@ -82,6 +83,8 @@ class Guard {
     // The files cgroup.procs through which programs enter their cgroups
     std::vector<io::Descriptor> procs_{};
     MemoryWatch memory_;
+    std::int64_t memory_told_ = 0;  // memory in bytes in the last report
+    Instant memory_told_at_{};
     // usage of the processes that have ended: processor time, and blocks of 512 bytes
     std::chrono::microseconds cpu_{};
     std::int64_t blocks_read_ = 0;

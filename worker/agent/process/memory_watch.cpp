@@ -99,9 +99,13 @@ std::optional<std::string> MemoryWatch::look(Instant now) {
     if (calm && now - looked_ < kBetweenLooks) return std::nullopt;
     looked_ = now;
     const std::int64_t bound = measure(false);
+    // The largest process alone uses at least this much.
+    used_ = std::max(bound - shared_, std::min(bound, largest_.bytes));
     const bool over = !enforced && limit_.bytes > 0 && bound > limit_.bytes;
     if (!over && bound <= resident_then_ + resident_then_ / 16) return std::nullopt;
     const std::int64_t used = measure(true);
+    used_ = used;
+    shared_ = std::max(bound - used, std::int64_t{0});
     resident_then_ = std::max(bound, resident_then_);
     peak_ = std::max(peak_, used);
     return over && used > limit_.bytes ? std::optional(reason(used)) : std::nullopt;

@@ -40,6 +40,9 @@ class MemoryWatch {
     // else empty.
     void note_ended(pid_t pid, std::int64_t peak, const std::string& name);
 
+    // Returns the memory of all processes in bytes, as of the last look.
+    std::int64_t used() const { return used_; }
+
     // Returns the peak memory in bytes. This is the highest sum over all processes at a look, or
     // the peak of a single process if that is higher.
     std::int64_t peak() const { return peak_; }
@@ -58,9 +61,12 @@ class MemoryWatch {
     MemoryLimit limit_;
     Instant looked_{};
     std::int64_t peak_ = 0;
+    std::int64_t used_ = 0;
     std::int64_t resident_then_ = 0;  // resident memory when peak_ was measured
-    Process largest_{};               // largest process at the last look
-    Process killed_{};                // the largest process that SIGKILL has ended
+    // Shared pages that resident memory counted more than once when peak_ was measured, in bytes
+    std::int64_t shared_ = 0;
+    Process largest_{};  // largest process at the last look
+    Process killed_{};   // the largest process that SIGKILL has ended
 };
 
 // Returns the name of a process that is not reaped yet; empty if there is no such process.

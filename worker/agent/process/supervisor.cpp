@@ -316,6 +316,10 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
         words >> usage.cpu_ms >> usage.memory_peak >> usage.wall_ms >> usage.disk_read >>
             usage.disk_written;
         events_.push_back(Used{key, usage});
+    } else if (what == "memory") {
+        MemoryUsed used{key};
+        words >> used.bytes;
+        events_.push_back(used);
     } else if (what == "shell") {
         ShellEnded ended{key, 0, std::nullopt, {}};
         int status = 0;

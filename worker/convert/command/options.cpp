@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/help_format.hpp"
 #include "common/number.hpp"
 #include "common/spec/nearest.hpp"
 #include "common/spec/units.hpp"
@@ -57,6 +58,7 @@ Result<Part> parse_part(const std::string& text) {
 class Parser {
   public:
     Parser() {
+        app_.formatter(std::make_shared<HelpFormat>());
         app_.require_subcommand(0, 1);
         app_.add_flag("--json", json_, "Print JSON");
         app_.add_flag("--version", version_, "Print the version");

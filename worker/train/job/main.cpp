@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/help_format.hpp"
 #include "common/processor.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/data/preview.hpp"
@@ -267,6 +268,7 @@ int main(int argc, char** argv) {
     if (const Result<Processor> found = find_processor()) limit_libraries(*found);
     Arguments arguments;
     CLI::App app("Run one rank of a Roll train job, sample text or report a plan");
+    app.formatter(std::make_shared<HelpFormat>());
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
     app.add_option("--rank", arguments.rank, "Number of this rank in the job, from 0");
     CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");

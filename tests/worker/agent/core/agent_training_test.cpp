@@ -9,10 +9,22 @@ TEST_F(AgentCoreTest, SaysHowBusyAnAttemptsGpusAre) {
     gpus.gpus = {1, 3, 5};
     exchange({.start = {gpus}});
     EXPECT_EQ(entry().progress, "");
-    core_.on_gpu_use({100, 20, 100, 41});  // the use of GPU 5 is missing
+    core_.sample_use({100, 20, 100, 41}, now_);  // the use of GPU 5 is missing
     EXPECT_EQ(entry().progress, R"({"gpu_percent":31})");
-    core_.on_gpu_use({0, -1, 0, -1});
+    core_.sample_use({0, -1, 0, -1}, now_);
     EXPECT_EQ(entry().progress, "");
+}
+
+TEST_F(AgentCoreTest, SaysHowMuchMemoryAnAttemptUses) {
+    exchange({.start = {order(kKey, 1, "command")}});
+    core_.sample_use({}, now_);
+    EXPECT_EQ(entry().progress, "") << "nothing is measured yet";
+    core_.on_memory(kKey, 3 << 20);
+    core_.sample_use({}, now_);
+    core_.on_memory(kKey, 1 << 20);
+    core_.sample_use({}, now_ + Millis(4000));
+    EXPECT_EQ(entry().progress,
+              R"({"memory":1048576,"memory_curve":{"every_s":2,"mebibytes":[3,3,1]}})");
 }
 
 TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesUp) {

@@ -385,10 +385,11 @@ TEST(PlanLaunch, SetupAndModulesRunInTheShellThatBecomesTheProgram) {
         (std::vector<std::string>{"/bin/sh", "-c", "set -e\n\nexport X=1\nset +e\nexec \"$@\"",
                                   "roll", "a", "b c"}));
     command.document = R"({"command": ["a"], "env": {}, "modules": ["gcc/12", "cuda"]})";
-    EXPECT_EQ(plan_launch(command, site())->programs[0].arguments,
-              (std::vector<std::string>{
-                  "/bin/bash", "-lc", "set -e\nmodule load 'gcc/12' 'cuda'\n\nset +e\nexec \"$@\"",
-                  "roll", "a"}));
+    EXPECT_EQ(
+        plan_launch(command, site())->programs[0].arguments,
+        (std::vector<std::string>{
+            "/bin/sh", "-c", "exec /bin/bash -lc \"$0\" roll \"$PATH\" \"$@\"",
+            "PATH=$1\nshift\nset -e\nmodule load 'gcc/12' 'cuda'\n\nset +e\nexec \"$@\"", "a"}));
 }
 
 // Returns the arguments of a command in a container; the attempt has GPU 0 and the secret S.
