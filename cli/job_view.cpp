@@ -364,6 +364,9 @@ std::string job_text(const Json& job, const Look& look) {
     if (!git.empty()) text += fmt::format("  {:<16}{}\n", "git", git);
     const std::string limits = asked_limits_text(job);
     if (!limits.empty()) text += fmt::format("  {:<16}{}\n", "limits", limits);
+    if (const Json ettr = job.value("ettr", Json()); ettr.is_number())
+        text += fmt::format("  {:<16}{:.1f} % of the time since the first start\n",
+                            "trained (ETTR)", 100 * ettr.get<double>());
     const Json attempts = job.value("attempts", Json::array());
     if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, look));
     const Json ranks = job.value("ranks", Json::array());
