@@ -49,13 +49,14 @@ engine::Engine make_engine(core::State state, ledger::Ledger* ledger,
 }
 
 // Returns the answer to the heartbeat of a worker that rolld does not take.
-std::string refusal(const protocol::Heartbeat& heartbeat, std::uint64_t incarnation,
-                    std::string why) {
+std::string answer_of(gateway::Refusal refusal, const protocol::Heartbeat& heartbeat,
+                      std::uint64_t incarnation) {
     protocol::Answer answer;
     answer.version = heartbeat.version;
     answer.incarnation = incarnation;
     answer.sequence = heartbeat.sequence;
-    answer.refused = std::move(why);
+    answer.refused = std::move(refusal.why);
+    answer.keep_asking = refusal.keep_asking;
     return protocol::encode(answer);
 }
 
@@ -248,9 +249,11 @@ void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
             spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
             return;
         }
-        if (std::string why = gateway::refusal_of(state, sessions_, *heartbeat, steady_now());
-            !why.empty())
-            return send(peer, refusal(*heartbeat, state.incarnation, std::move(why)));
+        if (auto refusal = gateway::refusal_of(state, sessions_, *heartbeat, beacon_.published(),
+                                               steady_now())) {
+            sessions_.hear_refused(*heartbeat, steady_now());
+            return send(peer, answer_of(*std::move(refusal), *heartbeat, state.incarnation));
+        }
         claims = sessions_.hear(state, peer, *std::move(heartbeat), beacon_.published(),
                                 steady_now(), frame);
     }
