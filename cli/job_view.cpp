@@ -369,6 +369,9 @@ std::string job_text(const Json& job, const Look& look) {
     if (memory.is_number_integer())
         text += fmt::format("  {:<16}{} in use\n", "memory",
                             spec::size_text(memory.get<std::int64_t>()));
+    if (const Json ettr = job.value("ettr", Json()); ettr.is_number())
+        text += fmt::format("  {:<16}{:.1f} % of the time since the first start\n",
+                            "trained (ETTR)", 100 * ettr.get<double>());
     const Json attempts = job.value("attempts", Json::array());
     if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, look));
     const Json ranks = job.value("ranks", Json::array());

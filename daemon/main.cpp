@@ -10,7 +10,6 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "common/io/beacon.hpp"
 #include "common/io/client.hpp"
 #include "common/io/compat.hpp"
+#include "common/io/open_files.hpp"
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
@@ -265,14 +265,6 @@ std::optional<Result<void>> keep_house(const Options& options) {
     return restore(*directory, options);
 }
 
-// Raises the limit of open files to the maximum, because each connection needs a descriptor.
-void raise_file_limit() {
-    rlimit files{};
-    if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-    files.rlim_cur = files.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &files);
-}
-
 // Prints the error, if there is one. Returns the exit status.
 int tell(const Result<void>& done) {
     if (done) return 0;
@@ -433,7 +425,7 @@ int run(int argc, char** argv) {
         return app.exit(e) == 0 ? 0 : 2;
     }
     options.umask = ::umask(077);
-    raise_file_limit();
+    io::raise_file_limit();
     // Log to stderr until the log file is open, because stdout is for output that the user asked
     // for.
     spdlog::set_default_logger(spdlog::stderr_logger_st("rolld"));

@@ -16,16 +16,17 @@ namespace roll::cli {
 namespace {
 
 constexpr std::array kCauses = {"failed", "requeued", "cancelled"};
+// Parts of a row of a page, in slot and GPU time
+constexpr std::array kParts = {"held", "failed", "requeued", "cancelled", "elapsed", "trained"};
 
 struct Sum {
     std::int64_t jobs = 0;
-    // Slot and GPU time in milliseconds. The keys are "held", for the total, and the causes of
-    // waste.
+    // Slot and GPU time in milliseconds by kParts
     std::map<std::string, std::int64_t> slot_ms{}, gpu_ms{};
 
     void add(const Json& row) {
         jobs += row.value("jobs", std::int64_t{0});
-        for (const char* part : {"held", "failed", "requeued", "cancelled"}) {
+        for (const char* part : kParts) {
             const Json held = row.value(part, Json::object());
             slot_ms[part] += held.value("slot_ms", std::int64_t{0});
             gpu_ms[part] += held.value("gpu_ms", std::int64_t{0});
@@ -36,6 +37,13 @@ struct Sum {
         const auto found = parts.find(part);
         return found == parts.end() ? 0 : static_cast<double>(found->second) / kHour;
     }
+    // Returns the effective training time ratio: the share of the time since the first start of
+    // training jobs that was trained. Null if no training job ran.
+    Json ettr() const {
+        const auto& time = hours(gpu_ms, "elapsed") > 0 ? gpu_ms : slot_ms;
+        const double elapsed = hours(time, "elapsed");
+        return elapsed > 0 ? Json(hours(time, "trained") / elapsed) : Json();
+    }
     Json json() const {
         Json wasted = Json::object();
         for (const char* cause : kCauses)
@@ -44,12 +52,13 @@ struct Sum {
         return {{"jobs", jobs},
                 {"gpu_hours", hours(gpu_ms, "held")},
                 {"slot_hours", hours(slot_ms, "held")},
-                {"wasted", std::move(wasted)}};
+                {"wasted", std::move(wasted)},
+                {"ettr", ettr()}};
     }
 };
 
 // Returns the cells of a row: its key, the number of jobs, GPU-hours, slot-hours, and for both
-// units the hours wasted by each cause.
+// units the hours wasted by each cause, and the ETTR.
 std::vector<std::string> cells_of(const std::string& key, const Json& row) {
     const auto hours = [](const Json& of, const char* unit) {
         return fmt::format("{:.2f}", of.value(unit, 0.0));
@@ -61,6 +70,8 @@ std::vector<std::string> cells_of(const std::string& key, const Json& row) {
         cells.push_back(hours(wasted, "gpu_hours"));
         cells.push_back(hours(wasted, "slot_hours"));
     }
+    const Json ettr = row.value("ettr", Json());
+    cells.push_back(ettr.is_number() ? fmt::format("{:.4f}", ettr.get<double>()) : "");
     return cells;
 }
 
@@ -74,6 +85,7 @@ std::string report_csv(const Json& report, const std::string& by) {
     for (const char* cause : kCauses)
         for (const char* unit : {"gpu_hours", "slot_hours"})
             rows[0].push_back(fmt::format("{}_{}", cause, unit));
+    rows[0].push_back("ettr");
     for (const Json& row : report["rows"]) rows.push_back(cells_of(field_text(row, by), row));
     return csv_text(rows);
 }
@@ -113,19 +125,25 @@ std::string report_text(const Json& report, std::size_t width) {
                                    {.title = "JOBS", .right = true, .drops = 1},
                                    {.title = "GPU-HOURS", .right = true},
                                    {.title = "SLOT-HOURS", .right = true}};
+    const bool trains = report["total"].value("ettr", Json()).is_number();
     // Only one unit has columns for each cause: GPU-hours, or slot-hours if no job has GPUs.
     const bool gpus = report["total"].value("gpu_hours", 0.0) > 0;
     for (const char* name : {"FAILED", "REQUEUED", "CANCELLED"})
         columns.push_back({.title = name, .right = true, .drops = 2});
+    if (trains) columns.push_back({.title = "ETTR", .right = true});
     for (auto& row : rows) {
         std::vector<std::string> kept(row.begin(), row.begin() + 4);
         for (std::size_t cause = 0; cause < kCauses.size(); ++cause)
             kept.push_back(row[4 + 2 * cause + (gpus ? 0 : 1)]);
+        if (trains) kept.push_back(row.back());
         row = std::move(kept);
     }
     return table(columns, rows, false, width) +
            fmt::format("FAILED, REQUEUED and CANCELLED are wasted {}-hours\n",
-                       gpus ? "GPU" : "slot");
+                       gpus ? "GPU" : "slot") +
+           (trains ? "ETTR is the effective training time ratio: the time that was trained and not "
+                     "repeated, divided by the time since the first start\n"
+                   : "");
 }
 
 void add_report_options(CLI::App& command, ReportOptions& options) {

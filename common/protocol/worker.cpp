@@ -359,6 +359,7 @@ std::string encode(const Answer& answer) {
         .add("fenced", texts_of(answer.fenced));
     if (!answer.save.empty()) text.add("save", texts_of(answer.save));
     if (!answer.refused.empty()) text.add("refused", answer.refused);
+    if (answer.keep_asking) text.add("keep_asking", answer.keep_asking);
     return text.text();
 }
 
@@ -373,6 +374,7 @@ Result<Answer> decode_answer(std::string_view frame) {
     answer.counter = r.get<std::uint64_t>("counter");
     answer.beacon = r.get<std::string>("beacon");
     answer.refused = r.get_or("refused", std::string{});
+    answer.keep_asking = r.get_or("keep_asking", false);
     const Json& keep = r.raw("keep");
     const Json& start = r.raw("start");
     const Json& stop = r.raw("stop");

@@ -123,6 +123,8 @@ struct Answer {
     std::string beacon{};        // path of the beacon file; empty: no beacon
     // if not empty: why rolld does not take the worker; the answer then has no orders
     std::string refused{};
+    // with `refused`: the reason may pass, so the worker keeps sending heartbeats
+    bool keep_asking = false;
     std::vector<AttemptKey> keep{};
     std::vector<StartOrder> start{};
     std::vector<StopOrder> stop{};

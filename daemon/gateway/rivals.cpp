@@ -1,32 +1,37 @@
 #include "daemon/gateway/rivals.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "daemon/core/facts/lookups.hpp"
 
 namespace roll::gateway {
 
-std::string refusal_of(const core::State& state, const Sessions& sessions,
-                       const protocol::Heartbeat& heartbeat, Instant now) {
+std::optional<Refusal> refusal_of(const core::State& state, const Sessions& sessions,
+                                  const protocol::Heartbeat& heartbeat, std::uint64_t published,
+                                  Instant now) {
     const auto known = state.sessions.find(heartbeat.node);
-    if (heartbeat.home.empty() || known == state.sessions.end()) return "";
+    if (heartbeat.home.empty() || known == state.sessions.end()) return std::nullopt;
     const std::string& newest = known->second.back();
     const auto worker = state.index.by_session.find(newest);
+    if (newest == heartbeat.session || worker == state.index.by_session.end()) return std::nullopt;
     const auto session = sessions.all().find(newest);
-    if (newest == heartbeat.session || worker == state.index.by_session.end() ||
-        session == sessions.all().end())
-        return "";
-    const protocol::Heartbeat& other = session->second.last;
-    if (other.home.empty() || other.home == heartbeat.home) return "";
-    const auto beat = std::chrono::milliseconds(std::max(other.beat_ms, 1000));
-    const bool is_silent = now - session->second.heard_at > 2 * beat + beat / 2;
-    if (is_silent && !core::is_busy(state, worker->second)) return "";
-    return fmt::format(
-        "node {} already runs a roll-worker ({}); start this roll-worker with another --node, or "
-        "end the other roll-worker",
-        heartbeat.node, other.process);
+    const bool heard = session != sessions.all().end();
+    std::string home = state.workers.at(worker->second).home;
+    if (home.empty() && heard) home = session->second.last.home;
+    if (home.empty() || home == heartbeat.home) return std::nullopt;
+    const std::string other =
+        heard ? session->second.last.process : "not heard since rolld's start";
+    if (heard && now - session->second.heard_at <= two_missed_beats(session->second))
+        return Refusal{
+            fmt::format("node {} already runs a roll-worker ({}); start this one with "
+                        "another --node, or end the other one",
+                        heartbeat.node, other)};
+    const bool may_return = !heard && !sessions.is_silent(state, worker->second, published);
+    if (!may_return && !core::is_busy(state, worker->second)) return std::nullopt;
+    return Refusal{fmt::format("node {} belongs to a silent roll-worker ({}) until rolld counts "
+                               "that roll-worker as lost; to start at once, use another --node",
+                               heartbeat.node, other),
+                   true};
 }
 
 }  // namespace roll::gateway

@@ -157,12 +157,14 @@ void add_stale(const core::State& state, WorkerId worker, Session& session, Inpu
 }
 
 // Returns the time at which the session will have missed two heartbeats.
-Instant due(const Session& session) {
-    const auto beat = std::chrono::milliseconds(std::max(session.last.beat_ms, 1000));
-    return session.renewed + 2 * beat + beat / 2;
-}
+Instant due(const Session& session) { return session.renewed + two_missed_beats(session); }
 
 }  // namespace
+
+std::chrono::milliseconds two_missed_beats(const Session& session) {
+    const auto beat = std::chrono::milliseconds(std::max(session.last.beat_ms, 1000));
+    return 2 * beat + beat / 2;
+}
 
 std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& peer,
                                         protocol::Heartbeat heartbeat, std::uint64_t published,
@@ -170,10 +172,10 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     Inputs inputs;
     const auto worker = look_up(state, heartbeat.session);
     if (!worker) {
-        inputs.push_back(core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
-                                           heartbeat.gpus, pilot_of(heartbeat, cluster_),
-                                           heartbeat.generation, heartbeat.segment,
-                                           heartbeat.gpu_numa, heartbeat.memory, heartbeat.cpus});
+        inputs.push_back(core::WorkerHello{
+            heartbeat.node, heartbeat.session, heartbeat.slots, heartbeat.gpus,
+            pilot_of(heartbeat, cluster_), heartbeat.generation, heartbeat.segment,
+            heartbeat.gpu_numa, heartbeat.memory, heartbeat.cpus, heartbeat.home});
     }
     auto [entry, fresh] = sessions_.try_emplace(heartbeat.session);
     Session& session = entry->second;
@@ -314,6 +316,7 @@ bool Sessions::is_company(const Session& session, Instant now) const {
 // Returns whether a worker has lately confirmed an answer of rolld. First checks the worker that
 // was found last time. Searches all sessions only if that worker no longer reports it.
 bool Sessions::has_company(Instant now) {
+    if (refused_heard_at_ && now - *refused_heard_at_ <= rules_.company) return true;
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;
     const auto found = std::ranges::find_if(

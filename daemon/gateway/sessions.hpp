@@ -72,6 +72,9 @@ struct Session {
     std::optional<WorkerId> worker{};  // result of worker_of(), cached
 };
 
+// Returns the time without a heartbeat after which a worker has missed two heartbeats.
+std::chrono::milliseconds two_missed_beats(const Session& session);
+
 class Sessions {
   public:
     // `cluster` is the id of the ledger, which is part of the keys of Slurm allocation requests.
@@ -104,9 +107,18 @@ class Sessions {
     // a heartbeat removes its worker from the set at once.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
+    // Returns whether this worker, which must not have sent a heartbeat lately, counts as silent.
+    // See silent().
+    bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
+
     // Returns true if some worker has lately confirmed an answer of rolld. If none has, no beat may
     // be published, because rolld may be cut off from all workers (rule 7).
     bool has_company(Instant now);
+    // Records that a worker which rolld does not take confirms answers of rolld. It is company: if
+    // the other worker of its node was the only one, its silence could not be counted otherwise.
+    void hear_refused(const protocol::Heartbeat& heartbeat, Instant now) {
+        if (heartbeat.heard_recently) refused_heard_at_ = now;
+    }
 
     // Keyed by session name. A worker that is in State but has no entry here has sent no heartbeat
     // since rolld started.
@@ -129,7 +141,6 @@ class Sessions {
               bool fresh, const Peer& peer, std::uint64_t published, Instant now,
               std::vector<core::Input>& inputs);
     bool is_company(const Session& session, Instant now) const;
-    bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
 
     LeaseRules rules_;
     std::string cluster_;
@@ -137,6 +148,8 @@ class Sessions {
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
+    // last time at which a worker that rolld does not take confirmed an answer
+    std::optional<Instant> refused_heard_at_;
     // quiet() checks no worker before the time `listen_at_`, and lost() none before the beacon's
     // counter reaches `judge_at_`. A heartbeat can move only `listen_at_`, to an earlier time.
     Instant listen_at_{};

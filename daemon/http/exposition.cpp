@@ -37,6 +37,21 @@ class Exposition {
             value.is_boolean() ? (value.get<bool>() ? 1 : 0) : value.get<double>();
         text_ += fmt::format("{} {}\n", labels.empty() ? "" : "}", number);
     }
+    // Adds a histogram {count, seconds, buckets: [{le, count}]}; adds nothing if it is missing.
+    void histogram(const char* name, const char* help, const Json& value) {
+        if (!value.is_object()) return;
+        family(name, "histogram", help);
+        name_ = fmt::format("{}_bucket", name);
+        const Json count = value.value("count", Json());
+        for (const Json& bucket : value.value("buckets", Json::array()))
+            sample(bucket.value("count", Json()),
+                   {{"le", fmt::format("{}", bucket.value("le", 0.0))}});
+        sample(count, {{"le", "+Inf"}});
+        name_ = fmt::format("{}_sum", name);
+        sample(value.value("seconds", Json()));
+        name_ = fmt::format("{}_count", name);
+        sample(count);
+    }
     void single(const char* name, const char* type, const char* help, const Json& value) {
         family(name, type, help);
         sample(value);
@@ -130,6 +145,12 @@ void add_daemon(Exposition& out, const Json& version) {
                seconds(field(commits, "p99_ms")));
     out.single("roll_commit_longest_seconds", "gauge", "Longest commit to the ledger.",
                seconds(field(commits, "longest_ms")));
+    out.histogram("roll_dispatch_seconds",
+                  "Time from when a job could run until rolld sent its start order.",
+                  field(version, "dispatches"));
+    out.single("roll_fenced_total", "counter",
+               "Answers that told a worker to kill an attempt that is not current.",
+               field(version, "fenced"));
 }
 
 void add_running(Exposition& out, const Json& running) {

@@ -14,6 +14,7 @@
 #include "common/files.hpp"
 #include "common/help_format.hpp"
 #include "common/io/client.hpp"
+#include "common/io/open_files.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/last_resort.hpp"
 #include "daemon/config/config.hpp"
@@ -166,6 +167,7 @@ int run(int argc, char** argv) {
     app.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
     CLI11_PARSE(app, argc, argv);
     spdlog::set_default_logger(spdlog::stderr_logger_mt("roll-web"));
+    io::raise_file_limit();
     const auto status = serve(options);
     if (status) return *status;
     fmt::print(stderr, "roll-web: {}\n", status.error().message);

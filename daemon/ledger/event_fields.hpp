@@ -67,7 +67,7 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
     v("worker", e.worker); v("node", e.node); v("session", e.session);
     v("slots", e.slots); v("gpus", e.gpus); v("at", e.at); v.added("generation", e.generation);
     v.added("segment", e.segment); v.added("gpu_numa", e.gpu_numa);
-    v.added("memory", e.memory); v.added("cpus", e.cpus);
+    v.added("memory", e.memory); v.added("cpus", e.cpus); v.added("home", e.home);
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) {
     v("worker", e.worker); v("draining", e.draining); v.added("by", e.by);

@@ -375,6 +375,7 @@ Result<Json> show(const core::State& state, const protocol::ShowArgs& args, cons
                         {"timeout", job.timeouts},
                         {"preempted", job.preemptions},
                         {"no_progress", job.stalled}};
+    value["ettr"] = ettr(job, now);
     value["spec"] = spec::read_document(job.spec.document.text()).value_or(Json());
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
 }

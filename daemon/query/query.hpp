@@ -87,6 +87,8 @@ Json totals(const core::State& state, Time now);
 Json usage(const core::State& state, const protocol::UsageArgs& args, Time now);
 // Returns a page of a report about held and wasted resources.
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now);
+// Returns a training job's effective training time ratio (docs/reference.md); null if none.
+Json ettr(const core::Job& job, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
 // All rules that can hold a queued job. For each rule, a test creates such a hold, applies the

@@ -1,10 +1,13 @@
-// Builds the reply to `report`: the resources that attempts held, and the part of them that was
-// wasted. The client adds up the rows of all pages (cli/commands/report.cpp).
+// Builds the reply to `report`: the resources that attempts held, the part of them that was wasted,
+// and the two sums whose quotient is the effective training time ratio (ETTR) of training jobs. The
+// client adds up the rows of all pages (cli/commands/report.cpp).
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -36,13 +39,21 @@ struct HeldSum {
     std::int64_t jobs = 0;
     HeldTime held{};
     std::map<Waste, HeldTime> wasted{};
+    HeldTime elapsed{};  // training jobs: resources times the time from the first start to the end
+    HeldTime trained{};  // the part of `elapsed` whose training counts
 };
 
-// A part of an attempt's time and the resources that the attempt held.
+// Held: an attempt held resources. Waited: a training job waited for its next attempt. Trained: the
+// part of a training job's attempt that no later attempt had to repeat.
+enum class Part { Held, Waited, Trained };
+
+// A part of a job's time, and the resources that the job held or waited for.
 struct Span {
+    Part part;
     Time from, to;
     std::int64_t slots, gpu_hundredths;
-    Waste waste;
+    Waste waste = Waste::None;
+    bool trains = false;
     HeldTime held() const {
         const std::int64_t ms = std::max<std::int64_t>(0, (to - from).count());
         return {slots * ms, gpu_hundredths * ms / 100};
@@ -58,20 +69,62 @@ Waste waste_of(const core::Job& job, const core::EndedAttempt& attempt) {
     return job.phase == core::JobPhase::Cancelled ? Waste::Cancelled : Waste::None;
 }
 
+// Returns the end of the part of an attempt whose training counts. Later attempts continue from the
+// attempt's last checkpoint, so training after it counts only if the attempt ended well.
+Time trained_until(const core::EndedAttempt& attempt) {
+    const bool well = attempt.outcome == Outcome::Done || attempt.outcome == Outcome::Yielded;
+    return well ? attempt.ended_at : attempt.checkpoint_at.value_or(attempt.placed_at);
+}
+
+void add_ended(const core::Job& job, const core::EndedAttempt& attempt, std::vector<Span>& spans) {
+    const spec::Resources& wanted = job.spec.shape(0);
+    const auto nodes = static_cast<std::int64_t>(attempt.nodes.size());
+    Span span{Part::Held, attempt.placed_at, attempt.ended_at, nodes * wanted.slots_per_node,
+              nodes * wanted.gpus_per_node * wanted.gpu_percent};
+    span.waste = waste_of(job, attempt);
+    span.trains = job.spec.trains();
+    spans.push_back(span);
+    if (!span.trains || !attempt.started_at) return;
+    span.part = Part::Trained;
+    span.from = *attempt.started_at;
+    span.to = trained_until(attempt);
+    spans.push_back(span);
+}
+
 std::vector<Span> spans_of(const core::Job& job, Time now) {
     std::vector<Span> spans;
-    for (const core::EndedAttempt& attempt : job.past) {
+    std::optional<Time> waits_since;
+    const auto add_wait = [&](Time until) {
         const spec::Resources& wanted = job.spec.shape(0);
-        const auto nodes = static_cast<std::int64_t>(attempt.nodes.size());
-        spans.push_back({attempt.placed_at, attempt.ended_at, nodes * wanted.slots_per_node,
-                         nodes * wanted.gpus_per_node * wanted.gpu_percent,
-                         waste_of(job, attempt)});
+        if (waits_since && job.spec.trains())
+            spans.push_back(
+                {Part::Waited, *waits_since, until, wanted.slots(), wanted.gpu_hundredths()});
+    };
+    for (const core::EndedAttempt& attempt : job.past) {
+        add_wait(attempt.placed_at);
+        add_ended(job, attempt, spans);
+        waits_since = attempt.ended_at;
     }
+    if (!core::is_over(job.phase)) add_wait(job.attempt ? job.attempt->placed_at : now);
     if (!job.attempt) return spans;
     const spec::Resources& held = job.resources();
-    spans.push_back(
-        {job.attempt->placed_at, now, held.slots(), held.gpu_hundredths(), Waste::None});
+    Span span{Part::Held, job.attempt->placed_at, now, held.slots(), held.gpu_hundredths()};
+    span.trains = job.spec.trains();
+    spans.push_back(span);
+    if (!span.trains || !job.attempt->started_at) return spans;
+    span.part = Part::Trained;
+    span.from = *job.attempt->started_at;
+    spans.push_back(span);
     return spans;
+}
+
+void add_to(HeldSum& sum, const Span& span) {
+    if (span.part == Part::Trained) return sum.trained.add(span.held());
+    if (span.part == Part::Waited || span.trains) sum.elapsed.add(span.held());
+    if (span.part == Part::Waited) return;
+    ++sum.jobs;
+    sum.held.add(span.held());
+    if (span.waste != Waste::None) sum.wasted[span.waste].add(span.held());
 }
 
 // Returns the beginning of the week that contains `time`, Monday 00:00 UTC.
@@ -97,8 +150,10 @@ class Report {
         }
         for (const auto& [key, part] : own) {
             HeldSum& sum = sums_[key];
-            ++sum.jobs;
+            sum.jobs += part.jobs > 0 ? 1 : 0;
             sum.held.add(part.held);
+            sum.elapsed.add(part.elapsed);
+            sum.trained.add(part.trained);
             for (const auto& [waste, held] : part.wasted) sum.wasted[waste].add(held);
         }
     }
@@ -115,7 +170,9 @@ class Report {
                             {"held", sum.held.json()},
                             {"failed", wasted(Waste::Failed)},
                             {"requeued", wasted(Waste::Requeued)},
-                            {"cancelled", wasted(Waste::Cancelled)}});
+                            {"cancelled", wasted(Waste::Cancelled)},
+                            {"elapsed", sum.elapsed.json()},
+                            {"trained", sum.trained.json()}});
         }
         return rows;
     }
@@ -125,10 +182,6 @@ class Report {
         if (by_ == "user") return job.user;
         if (by_ == "account") return job.spec.account;
         return spec::name_of(job.spec.kind);
-    }
-    static void add_to(HeldSum& sum, const Span& span) {
-        sum.held.add(span.held());
-        if (span.waste != Waste::None) sum.wasted[span.waste].add(span.held());
     }
     static void add_weeks(std::map<std::string, HeldSum>& sums, const Span& whole) {
         for (Time from = whole.from; from < whole.to;) {
@@ -146,6 +199,16 @@ class Report {
 };
 
 }  // namespace
+
+Json ettr(const core::Job& job, Time now) {
+    HeldSum sum;
+    for (const Span& span : spans_of(job, now)) add_to(sum, span);
+    const bool gpus = sum.elapsed.gpu_ms > 0;
+    const std::int64_t elapsed = gpus ? sum.elapsed.gpu_ms : sum.elapsed.slot_ms;
+    const std::int64_t trained = gpus ? sum.trained.gpu_ms : sum.trained.slot_ms;
+    if (elapsed == 0) return nullptr;
+    return static_cast<double>(trained) / static_cast<double>(elapsed);
+}
 
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now) {
     const std::string by = args.by.empty() ? "user" : args.by;

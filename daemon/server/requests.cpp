@@ -108,7 +108,9 @@ protocol::VersionReply Server::version() const {
             .uid = ::geteuid(),
             .started_at = to_iso8601(started_at_),
             .turns = times_->turns.json(),
-            .commits = times_->commits.json()};
+            .commits = times_->commits.json(),
+            .dispatches = times_->dispatches.json(),
+            .fenced = times_->fenced};
 }
 
 Result<void> Server::carry_out(const Asking& asking, api::Plan plan) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/protocol/pieces.hpp"
+#include "daemon/core/facts/lookups.hpp"
 #include "daemon/dispatch/dispatch.hpp"
 #include "daemon/gateway/ended_workers.hpp"
 #include "daemon/gateway/rivals.hpp"
@@ -49,13 +50,14 @@ engine::Engine make_engine(core::State state, ledger::Ledger* ledger,
 }
 
 // Returns the answer to the heartbeat of a worker that rolld does not take.
-std::string refusal(const protocol::Heartbeat& heartbeat, std::uint64_t incarnation,
-                    std::string why) {
+std::string answer_of(gateway::Refusal refusal, const protocol::Heartbeat& heartbeat,
+                      std::uint64_t incarnation) {
     protocol::Answer answer;
     answer.version = heartbeat.version;
     answer.incarnation = incarnation;
     answer.sequence = heartbeat.sequence;
-    answer.refused = std::move(why);
+    answer.refused = std::move(refusal.why);
+    answer.keep_asking = refusal.keep_asking;
     return protocol::encode(answer);
 }
 
@@ -248,9 +250,11 @@ void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
             spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
             return;
         }
-        if (std::string why = gateway::refusal_of(state, sessions_, *heartbeat, steady_now());
-            !why.empty())
-            return send(peer, refusal(*heartbeat, state.incarnation, std::move(why)));
+        if (auto refusal = gateway::refusal_of(state, sessions_, *heartbeat, beacon_.published(),
+                                               steady_now())) {
+            sessions_.hear_refused(*heartbeat, steady_now());
+            return send(peer, answer_of(*std::move(refusal), *heartbeat, state.incarnation));
+        }
         claims = sessions_.hear(state, peer, *std::move(heartbeat), beacon_.published(),
                                 steady_now(), frame);
     }
@@ -414,8 +418,12 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker) {
     const auto orders = orders_.find(id);
     protocol::Answer answer = orders == orders_.end() ? protocol::Answer{} : orders->second;
     fill_secrets(session, id, answer);
-    for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
+    for (const auto& order : answer.start) {
+        const auto sent = session.ordered.insert_or_assign(order.attempt, steady_now());
+        if (sent.second) note_dispatch(order);
+    }
     dispatch::add_verdicts(state, id, session.last.running, answer);
+    times_->fenced += answer.fenced.size();
     answer.version = session.last.version;
     answer.incarnation = state.incarnation;
     answer.sequence = session.last.sequence;
@@ -424,6 +432,15 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker) {
     answer.beacon = options_.beacon.string();
     for (std::string& frame : dispatch::frames(std::move(answer), kAnswerBytesMax))
         send(session.peer, std::move(frame));
+}
+
+// Records the time from the moment at which the job could run until its start order is sent. Counts
+// an attempt once: with the order to its first node, and not again after a restart of rolld.
+void Server::note_dispatch(const protocol::StartOrder& order) {
+    const core::State& state = engine_.state();
+    if (order.node_rank != 0 || order.attempt.token.incarnation != state.incarnation) return;
+    const core::Job& job = state.jobs.at(order.attempt.job);
+    times_->dispatches.add(wall_clock_now() - core::ready_since(state, job, state.index));
 }
 
 void Server::answer_events(bool committed) {

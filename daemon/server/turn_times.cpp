@@ -27,4 +27,24 @@ Json Durations::json() const {
         {"count", count_}, {"p99_ms", std::min(end_ms, longest_ms)}, {"longest_ms", longest_ms}};
 }
 
+void Latencies::add(std::chrono::milliseconds took) {
+    took = std::max(took, std::chrono::milliseconds(0));
+    const auto limit = std::ranges::lower_bound(kLimitsMs, took.count());
+    if (limit != kLimitsMs.end()) ++counts_.at(static_cast<std::size_t>(limit - kLimitsMs.begin()));
+    ++count_;
+    sum_ += took;
+}
+
+Json Latencies::json() const {
+    Json buckets = Json::array();
+    std::uint64_t below = 0;
+    for (std::size_t i = 0; i < kLimitsMs.size(); ++i) {
+        below += counts_.at(i);
+        buckets.push_back({{"le", static_cast<double>(kLimitsMs.at(i)) / 1e3}, {"count", below}});
+    }
+    return {{"count", count_},
+            {"seconds", std::chrono::duration<double>(sum_).count()},
+            {"buckets", std::move(buckets)}};
+}
+
 }  // namespace roll::server

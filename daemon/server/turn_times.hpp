@@ -1,4 +1,4 @@
-// Measures how long rolld's turns take, for operators who see late answers.
+// Measures how long rolld's turns and the start of jobs take, for operators who see late answers.
 #pragma once
 
 #include <array>
@@ -22,9 +22,31 @@ class Durations {
     std::chrono::nanoseconds longest_{0};
 };
 
+// A histogram of durations with the limits that Prometheus shows, from a millisecond to a day.
+class Latencies {
+  public:
+    static constexpr std::array<std::int64_t, 18> kLimitsMs = {
+        1,    2,     5,     10,     20,     50,      100,       200,       500,
+        1000, 2'000, 5'000, 10'000, 60'000, 300'000, 1'800'000, 7'200'000, 86'400'000};
+
+    // Adds a duration. A negative one counts as 0: the wall clock was set back.
+    void add(std::chrono::milliseconds took);
+    // Returns {count, seconds, buckets: [{le, count}]}: the number and the sum of the durations,
+    // and the number of durations of at most `le` seconds each.
+    Json json() const;
+
+  private:
+    std::array<std::uint64_t, kLimitsMs.size()>
+        counts_{};  // without the durations above all limits
+    std::uint64_t count_ = 0;
+    std::chrono::milliseconds sum_{0};
+};
+
 struct TurnTimes {
-    Durations turns;    // time in the engine, without the commit
-    Durations commits;  // time to write and sync the events of a turn
+    Durations turns;           // time in the engine, without the commit
+    Durations commits;         // time to write and sync the events of a turn
+    Latencies dispatches;      // time from when a job could run until its start order was sent
+    std::uint64_t fenced = 0;  // verdicts about attempts that were not current
     // Time of the current turn's commit; 0 if the turn had nothing to write.
     std::chrono::nanoseconds last_commit{0};
 };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The queue over real sockets and processes, beside what it is measured against, in one run.
 
-    tests/bench/queue.py [--bin build/release/bin] [--peers DIR] [PART...]
+    tests/bench/queue.py [--bin build/release/bin] [--before BIN] [--peers DIR] [PART...]
 
 Parts: submit process dispatch drain large guests workers long (all without an argument).
 DIR: where `pip install --target DIR
@@ -17,6 +17,8 @@ import json
 import os
 import pathlib
 import re
+import resource
+import select
 import socket
 import statistics
 import subprocess
@@ -37,8 +39,9 @@ MANY = 100_000
 class Cluster:
     """A rolld in its own folder, with roll-workers when asked for."""
 
-    def __init__(self, programs):
+    def __init__(self, programs, client=None):
         self.programs = programs
+        self.client = client or programs / 'queue_bench'
         self.folder = tempfile.TemporaryDirectory(prefix='roll-queue-')
         self.environment = dict(os.environ, ROLL_DIR=self.folder.name, NO_COLOR='1')
         self.children = []
@@ -81,7 +84,7 @@ class Cluster:
 
     def bench(self, *words, quiet=False):
         """Runs queue_bench. Returns the percentiles that it printed, in milliseconds; None if it failed."""
-        done = subprocess.run([self.programs / 'queue_bench', self.folder.name, *map(str, words)], text=True,
+        done = subprocess.run([self.client, self.folder.name, *map(str, words)], text=True,
                               capture_output=True, check=False)
         if not quiet:
             print('  ' + (done.stdout or done.stderr).strip().replace('\n', '\n  '), flush=True)
@@ -91,7 +94,7 @@ class Cluster:
 
     def text(self, *words):
         """Runs queue_bench. Returns what it printed."""
-        command = [self.programs / 'queue_bench', self.folder.name, *map(str, words)]
+        command = [self.client, self.folder.name, *map(str, words)]
         return subprocess.run(command, text=True, capture_output=True, check=True).stdout
 
     def version(self):
@@ -270,7 +273,7 @@ def long(options):
 
 class Guests:
     """roll-web beside a rolld, with a dashboard open, and /metrics read every 5 s. With `half_open`,
-    also with so many clients that began a request and never end it."""
+    also with so many clients that began a request and never end it. check() fails if roll-web did not serve."""
 
     def __init__(self, cluster, half_open):
         self.web = subprocess.Popen([cluster.programs / 'roll-web', '--dir', cluster.folder.name, '--listen',
@@ -280,13 +283,16 @@ class Guests:
         self.address = ('127.0.0.1', int(self.web.stdout.readline().strip().rstrip('/').rsplit(':', 1)[1]))
         token = pathlib.Path(cluster.folder.name, 'web.token').read_text(encoding='ascii').strip()
         self.headers = f'Host: 127.0.0.1:{self.address[1]}\r\nAuthorization: Bearer {token}\r\n'
-        self.half_open = []
-        for _ in range(half_open):
-            one = socket.create_connection(self.address)
-            one.sendall(b'GET / HTTP/1.1\r\nHost:')
-            self.half_open.append(one)
-        for read in (self.read_stream, self.read_metrics):
+        self.began = time.monotonic()
+        self.events = self.scrapes = 0
+        self.half_open = [self.open_half() for _ in range(half_open)]
+        for read in (self.read_stream, self.read_metrics, self.keep_half_open):
             threading.Thread(target=self.until_the_end, args=(read,), daemon=True).start()
+
+    def open_half(self):
+        one = socket.create_connection(self.address)
+        one.sendall(b'GET / HTTP/1.1\r\nHost:')
+        return one
 
     def request(self, path, more=''):
         connection = socket.create_connection(self.address)
@@ -301,57 +307,107 @@ class Guests:
         fields = 'id,name,kind,user,state,held,reason,waiting,nodes,array,progress'
         watched = urllib.parse.quote(f'jobs?limit=100&fields={fields}&reverse=1&fold=1 totals')
         with self.request(f'/api/v1/stream?watch={watched}') as stream:
-            while stream.recv(1 << 20):
-                pass
+            while chunk := stream.recv(1 << 20):
+                self.events += chunk.count(b'data:')
 
     def read_metrics(self):
         while self.web.poll() is None:
             with self.request('/metrics', 'Connection: close\r\n') as metrics:
-                while metrics.recv(1 << 20):
-                    pass
+                text = b''.join(iter(lambda: metrics.recv(1 << 20), b''))
+            self.scrapes += b'\nroll_up 1\n' in text
             time.sleep(5)
+
+    def keep_half_open(self):
+        """Replaces the connections that roll-web closes, because it gives up on slow clients after 30 s."""
+        poll = select.poll()
+        for one in self.half_open:
+            poll.register(one, select.POLLIN)
+        by_number = {one.fileno(): one for one in self.half_open}
+        while self.web.poll() is None and by_number:
+            for number, _ in poll.poll(1000):
+                poll.unregister(number)
+                by_number.pop(number).close()
+                one = self.open_half()
+                by_number[one.fileno()] = one
+                poll.register(one, select.POLLIN)
+            self.half_open = list(by_number.values())
+
+    def check(self, half_open):
+        seconds = time.monotonic() - self.began
+        if self.scrapes < seconds / 5 - 2 or self.events < seconds / 4 or len(self.half_open) < half_open:
+            raise SystemExit(f'in {seconds:.0f} s, roll-web answered {self.scrapes} reads of /metrics and sent '
+                             f'{self.events} events, with {len(self.half_open)} of {half_open} half-open connections: '
+                             'the figures would be those of a rolld without guests')
+
+
+def allow_files(count):
+    """Raises this process's limit of open files, which roll-web inherits."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise SystemExit(f'the limit of open files is {hard}; {count} are needed: raise it with '
+                         f'`ulimit -Hn {count}` as root')
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+def dispatch_and_drain(cluster, options, jobs, outputs):
+    """Returns the figures of single jobs, one after the other, and of many jobs."""
+    times = cluster.text('dispatch', 300, options.bin / 'first_instruction').splitlines()[0]
+    figures = {f'dispatch, {name}, ms': float(ms) for name, ms in re.findall(r'(p50|p99) ([\d.]+) ms', times)}
+    before = processor_s(cluster.rolld.pid)
+    with tempfile.TemporaryDirectory(dir=outputs) as folder:
+        figures['drain, jobs a second'] = float(re.search(r'drain: (\d+)', cluster.text('drain', jobs, folder))[1])
+    figures["drain, rolld's ms of processor a job"] = 1000 / jobs * (processor_s(cluster.rolld.pid) - before)
+    return figures
+
+
+def many_jobs(cluster):
+    """Returns the figures of 100,000 queued jobs."""
+    figures = {'100,000 submits, a second': float(re.search(r': (\d+) a second', cluster.text('fill', MANY))[1])}
+    times = cluster.text('submit', 500, 1)
+    return figures | {f'submit at 100,000, {name}, ms': float(ms)
+                      for name, ms in re.findall(r'(p50|p99) ([\d.]+) ms', times)}
 
 
 def guests(options, rounds=5, jobs=3000):
-    """Measures each figure alone, with guests, and with guests and 1,000 half-open connections, in turns."""
+    """Measures each figure alone, with guests, and with guests and 1,000 half-open connections, in turns. The last
+    kind has no 100,000 jobs: half-open connections must not delay dispatch. With --before, the programs of an earlier
+    build run alone."""
     kinds = {'alone': None, 'dashboard and metrics': 0, 'and 1,000 half-open': 1000}
+    allow_files(4096)
+    before = options.before.resolve() if options.before else options.bin
     seen = {}
     with tempfile.TemporaryDirectory(prefix='roll-queue-', dir='/dev/shm') as outputs:
         for turn in range(rounds):
-            for kind, half_open in kinds.items():
-                with Cluster(options.bin) as cluster:
-                    if half_open is not None:
-                        Guests(cluster, half_open)
+            for kind, half_open in [*kinds.items()][turn % 3:] + [*kinds.items()][:turn % 3]:
+                alone = half_open is None
+                with Cluster(before if alone else options.bin, options.bin / 'queue_bench') as cluster:
+                    beside_it = None if alone else Guests(cluster, half_open)
                     cluster.add_workers(4, 2)
-                    times = cluster.text('dispatch', 300, options.bin / 'first_instruction').splitlines()[0]
-                    figures = {f'dispatch, {name}, ms': float(ms)
-                               for name, ms in re.findall(r'(p50|p99) ([\d.]+) ms', times)}
-                    folder = pathlib.Path(outputs, f'{turn}-{half_open}')
-                    folder.mkdir()
-                    before = processor_s(cluster.rolld.pid)
-                    rate = cluster.text('drain', jobs, folder)
-                    figures['drain, jobs a second'] = float(re.search(r'drain: (\d+)', rate)[1])
-                    figures["drain, rolld's ms of processor a job"] = 1000 / jobs * (
-                        processor_s(cluster.rolld.pid) - before)
-                    rate = cluster.text('fill', MANY)
-                    figures['100,000 submits, a second'] = float(re.search(r': (\d+) a second', rate)[1])
-                    for name, ms in cluster.bench('submit', 500, 1, quiet=True).items():
-                        figures[f'submit at 100,000, {name}, ms'] = ms
+                    figures = dispatch_and_drain(cluster, options, jobs, outputs)
+                    if not half_open:
+                        figures |= many_jobs(cluster)
+                    if beside_it:
+                        beside_it.check(half_open)
                 for name, value in figures.items():
                     seen.setdefault(name, {}).setdefault(kind, []).append(value)
     for name, by_kind in seen.items():
         alone = statistics.median(by_kind['alone'])
         for kind, values in by_kind.items():
             median = statistics.median(values)
+            worse = alone / median if name.endswith('a second') else median / alone
+            verdict = '' if kind == 'alone' else ': within 10 %' if worse <= 1.1 else ': MISSED'
             print(f'  {name}: {kind}: {median:.2f} ({min(values):.2f} to {max(values):.2f}), '
-                  f'{100 * (median / alone - 1):+.1f} %', flush=True)
+                  f'{100 * (median / alone - 1):+.1f} %{verdict}', flush=True)
 
 
 PARTS = {part.__name__: part for part in (submit, process, dispatch, drain, large, guests, workers, long)}
 
 
 def main():
-    run_parts(PARTS, __doc__, lambda parser: parser.add_argument('--peers', type=pathlib.Path))
+    def add_options(parser):
+        parser.add_argument('--peers', type=pathlib.Path)
+        parser.add_argument('--before', type=pathlib.Path, help='programs of an earlier build, for guests')
+    run_parts(PARTS, __doc__, add_options)
 
 
 if __name__ == '__main__':

@@ -27,6 +27,23 @@ TEST(Report, AddsThePagesOfDifferentJobs) {
               "FAILED, REQUEUED and CANCELLED are wasted GPU-hours\n");
 }
 
+TEST(Report, TheRatioOfTrainingTimeIsShownIfTrainingJobsRan) {
+    const Json page = Json::parse(R"({"rows": [
+        {"user": "ann", "jobs": 1, "held": {"gpu_ms": 7200000, "slot_ms": 0},
+         "elapsed": {"gpu_ms": 7200000, "slot_ms": 0}, "trained": {"gpu_ms": 5400000, "slot_ms": 0}},
+        {"user": "bob", "jobs": 1, "held": {"gpu_ms": 3600000, "slot_ms": 0}}]})");
+    const Json report = report_of({page}, "user");
+    EXPECT_EQ(report["rows"][0]["ettr"], 0.75);
+    EXPECT_EQ(report["rows"][1]["ettr"], nullptr);
+    EXPECT_EQ(report["total"]["ettr"], 0.75);
+    EXPECT_EQ(report_text(report, 0).find("USER   JOBS  GPU-HOURS  SLOT-HOURS  FAILED  REQUEUED  "
+                                          "CANCELLED    ETTR\n"
+                                          "ann       1       2.00        0.00    0.00      0.00  "
+                                          "     0.00  0.7500\n"),
+              0u)
+        << report_text(report, 0);
+}
+
 TEST(Report, CsvQuotesWhatNeedsIt) {
     EXPECT_EQ(csv_text({{"a", "b,c", "d\"e", "f\ng"}, {"", "1"}}),
               "a,\"b,c\",\"d\"\"e\",\"f\ng\"\n,1\n");

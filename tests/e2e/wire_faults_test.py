@@ -3,6 +3,8 @@
 or elsewhere."""
 import hashlib
 import os
+import shutil
+import signal
 import subprocess
 import unittest
 import uuid
@@ -67,10 +69,38 @@ class WireFaults(RollTest):
                                  rf'node n2 already runs a roll-worker \(host .*, process {worker.pid}\)')
                 self.wait_done(self.submit('--', 'true'))
                 self.assertEqual(self.show(job)['attempts'][-1]['nodes'], ['n2'])
+                self.keeps_its_node_over_a_restart_of_rolld(worker, bundle)
                 self.ctl('keys', 'revoke', 'worker-n2')
                 wait_until(lambda: self.json('nodes')['nodes'][0]['silent'], 'the revoked worker is silent')
+                with self.other_worker() as other:
+                    self.wait_done(self.submit('--', 'true'))  # on the other one: the revoked worker has no attempt
+                    other.terminate()
             finally:
+                os.kill(worker.pid, signal.SIGCONT)
                 worker.terminate()
+
+    def other_worker(self):
+        """Starts another roll-worker of the node n2."""
+        return subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'n2'], env=self.env,
+                                stderr=subprocess.PIPE, text=True)
+
+    def keeps_its_node_over_a_restart_of_rolld(self, worker, bundle):
+        os.kill(worker.pid, signal.SIGSTOP)  # so that the other one comes first
+        self.kill_rolld()
+        self.ctl('up', '--endpoint', 'tcp://127.0.0.1:*', '--no-worker')
+        shutil.copy(os.path.join(self.state, 'endpoint'), bundle)
+        with self.other_worker() as other:
+            try:
+                def waits():
+                    with open(os.path.join(self.state, 'worker.log'), encoding='utf-8') as log:
+                        return 'waits: node n2 belongs to a silent roll-worker' in log.read()
+                wait_until(waits, 'the other worker to wait')
+                os.kill(worker.pid, signal.SIGCONT)
+                self.assertIn('node n2 already runs a roll-worker', other.communicate(timeout=60)[1])
+                self.assertEqual(other.returncode, 4)
+            finally:
+                other.kill()
+        self.wait_done(self.submit('--', 'true'))
 
     def test_a_secret_is_in_the_environment_of_its_job_alone(self):
         value = 'hf_' + uuid.uuid4().hex

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 
 #include <poll.h>
 
@@ -24,8 +25,8 @@ constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
 // longest wait for rolld's acknowledgement of the last attempts' ends
 constexpr Millis kFarewell{3000};
-// Time for which rolld must refuse this roll-worker before it ends. An earlier roll-worker of the
-// node that was killed counts as silent before.
+// Time for which rolld must refuse this roll-worker, because another one of the node is alive,
+// before this one ends. An earlier roll-worker of the node that was killed counts as silent before.
 constexpr Millis kRefusedFor{6000};
 
 std::string label(const AttemptKey& key) {
@@ -40,7 +41,7 @@ Result<void> Agent::run() {
         wait();
     }
     if (parts_.core.idle()) parts_.supervisor.dismiss_reaper();
-    if (refused_.empty()) return {};
+    if (refused_.empty() || end_signals_ > 0) return {};
     return fail(ErrorCode::Refused, refused_);
 }
 
@@ -90,17 +91,30 @@ void Agent::take_signals() {
 
 void Agent::hear() {
     while (auto answer = parts_.link.receive(now_)) {
-        refused_ = answer->refused;
-        if (refused_.empty()) refused_since_.reset();
-        if (!refused_.empty() && !refused_since_) refused_since_ = now_;
+        take_refusal(*answer);
         if (!refused_.empty()) continue;
+        const std::set<AttemptKey> named = named_by(*answer);
         parts_.files.hold_back(*answer);
         parts_.core.on_answer(*answer, now_);
+        parts_.files.keep_only(
+            [&](const AttemptKey& key) { return named.contains(key) || parts_.core.has(key); });
         answered_at_ = now_;
     }
     for (protocol::TerminalOrder& order : parts_.link.take_terminal_orders())
         terminals_.take(std::move(order), parts_.supervisor, now_);
     for (const protocol::Piece& piece : parts_.link.take_pieces()) parts_.files.take(piece);
+}
+
+// Notes whether rolld takes this roll-worker. If rolld does not, but may do so later, this
+// roll-worker waits and says so in its log.
+void Agent::take_refusal(const protocol::Answer& answer) {
+    if (answer.refused != refused_ && answer.keep_asking)
+        parts_.log.warn("waits: {}", answer.refused);
+    refused_ = answer.refused;
+    if (refused_.empty() || answer.keep_asking) refused_since_.reset();
+    if (refused_.empty()) return;
+    parts_.core.on_refusal(answer);
+    if (!answer.keep_asking && !refused_since_) refused_since_ = now_;
 }
 
 // Passes on what has arrived of the files of jobs, and asks rolld for the next piece.
@@ -132,6 +146,7 @@ bool Agent::over() const {
     if (refused_since_ && now_ - *refused_since_ >= kRefusedFor) return true;
     if (end_signals_ == 0) return false;
     const bool unheard = parts_.last_word && !answered_at_;
+    if (!refused_.empty() && parts_.core.idle()) return true;
     const bool insisted = end_signals_ > 1 && !parts_.pilot.note;
     if (insisted || (!unheard && parts_.core.settled(boot_now()))) return true;
     return give_up_at_ && now_ >= *give_up_at_;

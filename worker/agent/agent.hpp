@@ -58,6 +58,7 @@ class Agent {
     void turn();
     void wait();
     void hear();
+    void take_refusal(const protocol::Answer& answer);
     void fetch_files();
     void take_signals();
     void mind_allocation();
@@ -82,6 +83,7 @@ class Agent {
     std::optional<Instant> give_up_at_{};
     std::optional<Instant> answered_at_{};
     std::string refused_{};  // why rolld does not take this roll-worker; empty: rolld takes it
+    // since when rolld has refused this roll-worker because another one is alive
     std::optional<Instant> refused_since_{};
     std::string last_trouble_{};
 };

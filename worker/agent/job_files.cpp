@@ -176,6 +176,15 @@ Result<void> JobFiles::lay_out(const AttemptKey& key, const std::vector<spec::St
     return {};
 }
 
+void JobFiles::keep_only(const std::function<bool(const AttemptKey&)>& is_wanted) {
+    std::vector<AttemptKey> unwanted;
+    for (const auto& [key, files] : waiting_)
+        if (!is_wanted(key)) unwanted.push_back(key);
+    for (const auto& [key, trouble] : settled_)
+        if (!is_wanted(key)) unwanted.push_back(key);
+    for (const AttemptKey& key : unwanted) remove(key);
+}
+
 void JobFiles::remove(const AttemptKey& key) {
     if (directory_.empty()) return;
     waiting_.erase(key);

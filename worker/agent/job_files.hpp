@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -46,6 +47,8 @@ class JobFiles {
 
     // Removes the files of an attempt that has ended.
     void remove(const AttemptKey& key);
+    // Removes the files of the other attempts: rolld withdrew their orders before they could start.
+    void keep_only(const std::function<bool(const AttemptKey&)>& is_wanted);
 
   private:
     struct Kept {

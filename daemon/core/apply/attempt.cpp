@@ -107,6 +107,7 @@ void on(State& s, const AttemptEnded& e) {
     ended.nodes = job.attempt->nodes;
     ended.blamed = job.attempt->blamed;
     ended.usage = job.attempt->usage;
+    ended.checkpoint_at = job.attempt->checkpoint_at;
     job.labels.merge(labels_of(job, e.outcome));
     if (e.outcome == Outcome::Infra) note_fault(s, e.attempt.job, e.at);
     for (const Place& place : job.attempt->places) note_used(s, place.worker, e.at);
@@ -129,6 +130,7 @@ void on(State& s, const CheckpointRecorded& e) {
     Job& job = current(s, e.attempt);
     ROLL_CHECK(e.asked <= job.attempt->asked);
     job.attempt->saved = std::max(job.attempt->saved, e.asked);
+    job.attempt->checkpoint_at = e.at;
     std::erase_if(job.checkpoints, [&](const Checkpoint& c) {
         ROLL_CHECK(c.step < e.step || c.token < e.attempt.token);
         return c.step >= e.step;

@@ -19,6 +19,7 @@ void on(State& s, const WorkerJoined& e) {
     s.workers[e.worker].gpu_numa = e.gpu_numa;
     s.workers[e.worker].memory = e.memory;
     s.workers[e.worker].cpus = e.cpus;
+    s.workers[e.worker].home = e.home;
     s.index.by_session[e.session] = e.worker;
     if (e.generation > 0) s.generations[e.node] = e.generation;
     if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);

@@ -59,7 +59,8 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
         events.push_back(WorkerLost{*old, "roll-worker on " + in.node + " was restarted", now});
     }
     events.push_back(WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus,
-                                  now, in.generation, in.segment, in.gpu_numa, in.memory, in.cpus});
+                                  now, in.generation, in.segment, in.gpu_numa, in.memory, in.cpus,
+                                  in.home});
     if (in.pilot) events.push_back(PilotJoined{WorkerId{s.next_worker}, in.pilot->allocation, now});
     return events;
 }

@@ -57,7 +57,8 @@ struct Attempt {
     bool preempted = false;  // true if stopped because a job of higher priority needs its resources
     std::uint64_t asked = 0;  // number of the newest requested checkpoint
     std::uint64_t saved = 0;  // number of the newest requested checkpoint that is recorded
-    Usage usage{};            // resource usage of the members that have ended
+    std::optional<Time> checkpoint_at{};  // when the attempt's newest checkpoint was recorded
+    Usage usage{};                        // resource usage of the members that have ended
 
     // Returns the resources that the attempt holds on the worker; nullptr if none.
     const Place* place_on(WorkerId worker) const {
@@ -78,6 +79,7 @@ struct EndedAttempt {
     std::string reason{};
     std::string blamed{};  // node whose failure decided the outcome
     Usage usage{};
+    std::optional<Time> checkpoint_at{};  // when the attempt's newest checkpoint was recorded
     friend bool operator==(const EndedAttempt&, const EndedAttempt&) = default;
 };
 

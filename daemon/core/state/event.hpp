@@ -57,6 +57,7 @@ struct WorkerJoined {
     std::uint64_t generation = 0;  // grows with each roll-worker started on the node; 0: unknown
     std::string segment{}; std::vector<int> gpu_numa{};
     std::int64_t memory = 0; int cpus = 0;
+    std::string home{};  // run directory and host of the roll-worker; empty: unknown
 };
 struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts, no allocation is requested
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };

@@ -35,6 +35,7 @@ struct WorkerHello {
     std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
     std::string segment{}; std::vector<int> gpu_numa{};
     std::int64_t memory = 0; int cpus = 0;
+    std::string home{};
 };
 struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: the worker missed two heartbeats
 // rolld has waited long enough after a take-over or a restore and may start jobs (leases rule 19)

@@ -89,6 +89,9 @@ struct Worker {
     // worker gets no such job.
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
+    // Run directory and host of the roll-worker; empty: unknown. Tells a restarted roll-worker from
+    // another one of the same node.
+    std::string home{};
     friend bool operator==(const Worker&, const Worker&) = default;
 };
 

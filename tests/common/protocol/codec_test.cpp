@@ -95,7 +95,7 @@ TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
               {"pilot", "generation", "beat_ms", "segment", "gpu_numa", "features", "home",
                "process", "memory", "cpus", "limits"},
               decode_heartbeat);
-    is_strict(encode(sample_answer()), {"save", "refused"}, decode_answer);
+    is_strict(encode(sample_answer()), {"save", "refused", "keep_asking"}, decode_answer);
     is_strict(encode(sample_launch()), {"allow_faults"}, decode_launch);
     is_strict(encode(Request{7, "x", Json::object()}), {"args"}, decode_request);
 }

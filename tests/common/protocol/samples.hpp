@@ -80,6 +80,7 @@ inline Answer sample_answer() {
     answer.counter = 99;
     answer.beacon = "/state/beacon";
     answer.refused = "node a already runs a roll-worker";
+    answer.keep_asking = true;
     answer.keep = {sample_key()};
     answer.start = {start};
     answer.stop = {

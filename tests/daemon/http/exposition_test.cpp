@@ -16,18 +16,38 @@ const Json kTotals = Json::parse(R"({"jobs": {"queued": 3, "running": 1, "done":
     "capacity": {"nodes": 2, "slots": 8, "slots_free": 4, "gpus": 2, "gpus_free": 1.5},
     "allocations": {"ordered": 0, "pending": 1, "granted": 2}})");
 const Json kVersion = Json::parse(R"({"incarnation": 4, "turns": {"count": 10, "p99_ms": 0.5,
-    "longest_ms": 2}, "commits": {"count": 9, "p99_ms": 1, "longest_ms": 3}})");
+    "longest_ms": 2}, "commits": {"count": 9, "p99_ms": 1, "longest_ms": 3}, "fenced": 2,
+    "dispatches": {"count": 4, "seconds": 2.5, "buckets": [{"le": 0.005, "count": 1},
+                                                           {"le": 60, "count": 3}]}})");
 
 TEST(Exposition, HasTheCountsOfTheReplies) {
     const std::string text = exposition(kTotals, kVersion, Json{{"jobs", Json::array()}});
-    for (const char* line :
-         {"roll_up 1", "roll_jobs{state=\"queued\"} 3", "roll_jobs{state=\"cancelled\"} 2",
-          "roll_jobs_held 1", "roll_jobs_submitted_total 13", "roll_queue_longest_wait_seconds 2.5",
-          "roll_user_gpus{user=\"ann\"} 0.5", "roll_nodes 2", "roll_nodes_silent 1",
-          "roll_slots_free 4", "roll_gpus_free 1.5", "roll_dispatch_stopped 1",
-          "roll_allocations{state=\"granted\"} 2", "roll_incarnation 4", "roll_turns_total 10",
-          "roll_turn_p99_seconds 0.0005", "roll_commit_longest_seconds 0.003",
-          "# TYPE roll_jobs_submitted_total counter", "# TYPE roll_jobs gauge"})
+    for (const char* line : {"roll_up 1",
+                             "roll_jobs{state=\"queued\"} 3",
+                             "roll_jobs{state=\"cancelled\"} 2",
+                             "roll_jobs_held 1",
+                             "roll_jobs_submitted_total 13",
+                             "roll_queue_longest_wait_seconds 2.5",
+                             "roll_user_gpus{user=\"ann\"} 0.5",
+                             "roll_nodes 2",
+                             "roll_nodes_silent 1",
+                             "roll_slots_free 4",
+                             "roll_gpus_free 1.5",
+                             "roll_dispatch_stopped 1",
+                             "roll_allocations{state=\"granted\"} 2",
+                             "roll_incarnation 4",
+                             "roll_turns_total 10",
+                             "roll_turn_p99_seconds 0.0005",
+                             "roll_commit_longest_seconds 0.003",
+                             "roll_fenced_total 2",
+                             "# TYPE roll_dispatch_seconds histogram",
+                             "roll_dispatch_seconds_bucket{le=\"0.005\"} 1",
+                             "roll_dispatch_seconds_bucket{le=\"60\"} 3",
+                             "roll_dispatch_seconds_bucket{le=\"+Inf\"} 4",
+                             "roll_dispatch_seconds_sum 2.5",
+                             "roll_dispatch_seconds_count 4",
+                             "# TYPE roll_jobs_submitted_total counter",
+                             "# TYPE roll_jobs gauge"})
         EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
 }
 

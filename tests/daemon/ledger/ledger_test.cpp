@@ -95,7 +95,8 @@ core::Events one_of_each() {
         core::CheckpointRecorded{key, 100, "/runs/x-1/checkpoints/step-00000100.2-1", kAt},
         core::CheckpointPruned{JobId{1}, 50, Token{1, 1}},
         core::ExportRecorded{key, "/runs/x-1/export/hf", kAt},
-        core::WorkerJoined{WorkerId{6}, "n2", "abd", 4, 2, kAt, 3, "leaf1", {0, 1}, 9LL << 30, 6},
+        core::WorkerJoined{
+            WorkerId{6}, "n2", "abd", 4, 2, kAt, 3, "leaf1", {0, 1}, 9LL << 30, 6, "dir@n2"},
         core::WorkerDrained{WorkerId{5}, true},
         core::WorkerLost{WorkerId{5}, "silent", kAt},
         core::MemberUp{key, WorkerId{5}},

@@ -85,5 +85,40 @@ TEST(Report, AttemptsCountByCauseOfWaste) {
               "there is no report by colour");
 }
 
+TEST(Report, TrainingAfterTheLastCheckpointOfAFailedAttemptDoesNotCount) {
+    core::Desk desk;
+    desk.join("n1", 8, 4);
+    spec::JobSpec spec = core::wants(1, 2, 1);
+    spec.kind = spec::JobKind::Train;
+    const JobId id = desk.submit(spec);
+    const auto start = [&] {
+        desk.tell(core::MemberStarted{desk.worker_of(id), desk.attempt(id)});
+    };
+    desk.pass(1h);
+    start();
+    desk.pass(2h);
+    desk.tell(core::CheckpointWritten{desk.worker_of(id), desk.attempt(id), 10, "/c"});
+    desk.pass(1h);
+    desk.exit(id, core::Outcome::Infra, 1);
+    desk.pass(1h);
+    ASSERT_TRUE(core::is_running(desk, id));
+    start();
+    desk.pass(3h);
+    constexpr std::int64_t kHour = 3'600'000;
+    const auto row = [&] { return report(desk.state, {}, desk.now).value()["rows"][0]; };
+    const Json elapsed{{"slot_ms", 16 * kHour}, {"gpu_ms", 8 * kHour}};
+    const Json trained{{"slot_ms", 10 * kHour}, {"gpu_ms", 5 * kHour}};
+    EXPECT_EQ(row()["elapsed"], elapsed);
+    EXPECT_EQ(row()["trained"], trained);
+    desk.exit(id, core::Outcome::Done);
+    desk.pass(9h);
+    EXPECT_EQ(row()["elapsed"], elapsed);
+    EXPECT_EQ(row()["trained"], trained);
+    EXPECT_EQ(row()["held"]["gpu_ms"], 7 * kHour);
+    EXPECT_EQ(row()["requeued"]["gpu_ms"], 4 * kHour);
+    EXPECT_EQ(ettr(desk.job(id), desk.now), 5.0 / 8);
+    EXPECT_EQ(ettr(desk.job(desk.submit(core::wants(1, 1))), desk.now), nullptr) << "no training";
+}
+
 }  // namespace
 }  // namespace roll::query

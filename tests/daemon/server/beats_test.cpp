@@ -29,6 +29,41 @@ TEST(Beats, ComeOnlyInCompanyAndAnswersCountFromTheRenewal) {
     EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, 2u);
 }
 
+// Another worker of the node comes first. It is the only worker, so rolld could count no silence
+// of the one before if it were not company.
+TEST(Beats, AfterARestartAnotherWorkerOfTheNodeWaitsForTheOneBeforeAndIsCompany) {
+    Daemon daemon;
+    daemon.start();
+    const auto name = [](FakeWorker& worker, const char* session, const char* home) {
+        worker.heartbeat.session = session;
+        worker.heartbeat.home = home;
+    };
+    {
+        FakeWorker before(daemon);
+        name(before, "s1", "dir1@host1");
+        before.until([](const auto& answer) { return answer.refused.empty(); });
+    }
+    daemon.end(SIGKILL);
+    daemon.start();
+    const auto counter = [&] { return io::read_beacon(daemon.directory().beacon())->counter; };
+    FakeWorker other(daemon);
+    name(other, "s2", "dir2@host2");
+    const auto refused = other.until([](const auto&) { return true; });
+    EXPECT_NE(refused.refused.find("belongs to a silent roll-worker"), std::string::npos);
+    EXPECT_TRUE(refused.keep_asking);
+    const auto begin = counter();
+    other.until([&](const auto& answer) {
+        EXPECT_NE(answer.refused, "");
+        return counter() >= begin + 2;
+    });
+    FakeWorker back(daemon);
+    name(back, "s1", "dir1@host1");
+    back.until([](const auto& answer) { return answer.refused.empty(); });
+    const auto late = other.until([](const auto&) { return true; });
+    EXPECT_NE(late.refused.find("already runs a roll-worker"), std::string::npos);
+    EXPECT_FALSE(late.keep_asking);
+}
+
 // Records which files are written, in order.
 class Writes {
   public:

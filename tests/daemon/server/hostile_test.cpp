@@ -1,5 +1,7 @@
 // Input and conditions that would once have ended rolld, or kept it from ending. rolld must answer,
 // or end.
+#include <limits>
+
 #include <sys/stat.h>
 
 #include "tests/daemon/server/daemon.hpp"
@@ -62,6 +64,46 @@ TEST(Hostile, ASubmissionThatCannotBeReadIsRefused) {
     EXPECT_NE(refusal(client, args).find("makes no model"), std::string::npos);
     EXPECT_EQ(refusal(client, submission("f", "{}")), "queued");
     EXPECT_EQ((*client.ask("show", {{"id", 1}}, 30s))["job"]["spec"], Json::object());
+}
+
+// A client that is not rollctl may send anything in `files`.
+TEST(Hostile, FilesThatNoJobCanHaveAreRefused) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    const auto put = client.ask("piece_put", {{"data", "YWJj"}}, 30s);  // abc
+    ASSERT_TRUE(put);
+    const Json pieces = {(*put)["piece"]};
+    const auto refused = [&](const Json& files) {
+        Json args = submission("key", Json{{"command", {"true"}}, {"files", files}}.dump());
+        args["spec"]["needs"] = {"files"};
+        return refusal(client, args);
+    };
+    const auto file = [&](const std::string& name, const Json& bytes, const Json& of) {
+        return Json::array({{{"name", name}, {"bytes", bytes}, {"pieces", of}}});
+    };
+    const auto says = [&](const Json& files, const std::string& text) {
+        const std::string why = refused(files);
+        EXPECT_NE(why.find(text), std::string::npos) << files.dump().substr(0, 200) << "\n" << why;
+    };
+    for (const char* name : {"../x", "a//b", "/x", "a/../../x", "a/", ".", "", "a\nb"})
+        says(file(name, 3, pieces), "the name of a file ");
+    says(file("x", 4, pieces), "file x is said to have 4 bytes, but its pieces have 3");
+    says(file("x", 0, pieces), "file x is said to have 0 bytes");
+    says(file("x", 3, Json::array({std::string(64, '0')})), "rolld lacks 1 of the 1 pieces");
+    for (const char* hash : {"", "../../rolld.pid", "ABC"})
+        says(file("x", 3, Json::array({hash})), "rolld lacks 1 of the 1 pieces");
+    says(file("x", 1'000'000'000'000, pieces), "rolld takes at most");
+    says(file("x", "three", pieces), "files of x is malformed");
+    says(file("x", 3, "abc"), "files of x is malformed");
+    Json many = Json::array();
+    for (int i = 0; i <= 1000; ++i) many.push_back(file("x" + std::to_string(i), 3, pieces)[0]);
+    says(many, "files has 1001 files; allowed: at most 1000");
+    Json sum = file("x", std::numeric_limits<std::uint64_t>::max(), pieces);
+    sum.push_back(file("y", 4, pieces)[0]);  // the sum of the sizes overflows to 3
+    says(sum, "file x is said to have");
+    EXPECT_EQ(refused(file("x", 3, pieces)), "queued");
+    EXPECT_EQ(client.ask("jobs", Json::object(), 30s).value()["jobs"].size(), 1u);
 }
 
 TEST(Hostile, APageEndsBeforeItIsLargerThanAMessage) {

@@ -191,6 +191,9 @@ TEST(Rolld, AStaleAttemptIsFencedAndThatIsRecordedOnce) {
         return event["kind"] == "attempt_fenced" && event["data"]["node"] == "node-1";
     });
     EXPECT_EQ(fenced, 1);
+    const auto version = daemon.client().ask("version", Json::object(), 30s);
+    EXPECT_GE(version.value()["fenced"], 4) << "one answer per heartbeat";
+    EXPECT_EQ(version.value()["dispatches"]["count"], 1) << "the job that was submitted";
 }
 
 TEST(Rolld, WhatNothingCanRunIsToldWithItsSubmissionAndRefusedIfStrict) {

@@ -30,5 +30,18 @@ TEST(Durations, OnesBeyondTheBucketsAreCountedInTheFirstAndTheLast) {
     EXPECT_DOUBLE_EQ(json["longest_ms"].get<double>(), 100.0 * 24 * 3600 * 1000);
 }
 
+TEST(Latencies, EachBucketCountsAllDurationsUpToItsLimit) {
+    Latencies latencies;
+    for (const auto took : {-5ms, 1ms, 2ms, 3ms}) latencies.add(took);
+    latencies.add(48h);
+    const Json json = latencies.json();
+    EXPECT_EQ(json["count"], 5);
+    EXPECT_DOUBLE_EQ(json["seconds"].get<double>(), 0.006 + 48 * 3600);
+    EXPECT_EQ(json["buckets"][0], Json({{"le", 0.001}, {"count", 2}}));
+    EXPECT_EQ(json["buckets"][1], Json({{"le", 0.002}, {"count", 3}}));
+    EXPECT_EQ(json["buckets"][2], Json({{"le", 0.005}, {"count", 4}}));
+    EXPECT_EQ(json["buckets"].back(), Json({{"le", 86400.0}, {"count", 4}}));
+}
+
 }  // namespace
 }  // namespace roll::server

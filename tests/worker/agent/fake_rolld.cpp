@@ -9,6 +9,7 @@
 #include "common/files.hpp"
 #include "common/io/beacon.hpp"
 #include "common/io/state_directory.hpp"
+#include "common/protocol/pieces.hpp"
 #include "worker/agent/process/clock.hpp"
 
 namespace roll::agent {
@@ -82,8 +83,15 @@ bool FakeRolld::silent_until(const std::function<bool()>& holds, bool beacon_gro
 
 void FakeRolld::receive() {
     const std::string peer = receive_frame(socket_);
-    const auto heartbeat = protocol::decode_heartbeat(receive_frame(socket_));
+    const std::string frame = receive_frame(socket_);
+    if (protocol::is_about_piece(frame)) {
+        const auto request = protocol::decode_piece_request(frame).value();
+        return send(peer,
+                    protocol::encode(protocol::Piece{request.piece, "", piece(request.piece)}));
+    }
+    const auto heartbeat = protocol::decode_heartbeat(frame);
     ROLL_CHECK(heartbeat.has_value());
+    confirmed += heartbeat->heard_recently ? 1 : 0;
     if (std::ranges::find(sessions, heartbeat->session) == sessions.end())
         sessions.push_back(heartbeat->session);
     last_ = *heartbeat;
@@ -96,6 +104,9 @@ void FakeRolld::answer(const std::string& peer, const protocol::Heartbeat& heart
     answer.sequence = heartbeat.sequence;
     answer.counter = counter_;
     answer.beacon = (directory_ / "beacon").string();
+    answer.refused = refused;
+    answer.keep_asking = keep_asking;
+    if (!refused.empty()) return send(peer, protocol::encode(answer));
     for (const auto& running : heartbeat.running) {
         std::erase_if(start, [&](const auto& order) { return order.attempt == running.attempt; });
         for (const auto& checkpoint : running.checkpoints)
@@ -116,7 +127,10 @@ void FakeRolld::answer(const std::string& peer, const protocol::Heartbeat& heart
         else
             answer.keep.push_back(key);
     }
-    const std::string frame = protocol::encode(answer);
+    send(peer, protocol::encode(answer));
+}
+
+void FakeRolld::send(const std::string& peer, const std::string& frame) {
     zmq_send(socket_, peer.data(), peer.size(), ZMQ_SNDMORE);
     zmq_send(socket_, frame.data(), frame.size(), 0);
 }

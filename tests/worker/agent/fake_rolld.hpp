@@ -40,12 +40,19 @@ class FakeRolld {
     std::set<AttemptKey> current{};
     std::map<AttemptKey, protocol::RunningAttempt> ended{};
     std::map<AttemptKey, std::vector<std::int64_t>> recorded{};
+    // returns the bytes of a piece of a job's files that the worker asks for
+    std::function<std::string(const std::string&)> piece{};
+    // with `refused`, answers refuse the worker and have no orders
+    std::string refused{};
+    bool keep_asking = false;
+    int confirmed = 0;                    // number of heartbeats that confirmed an answer
     std::vector<std::string> sessions{};  // sessions of the workers that sent heartbeats, in order
 
   private:
     void beat();
     void receive();
     void answer(const std::string& peer, const protocol::Heartbeat& heartbeat);
+    void send(const std::string& peer, const std::string& frame);
 
     std::filesystem::path directory_;
     std::uint64_t incarnation_;

@@ -100,6 +100,23 @@ TEST_F(JobFilesTest, AnAnswerThatDoesNotComeIsAskedForAgainAndAWrongOneIsNotUsed
     EXPECT_EQ(content("1-1-1/x"), "right");
 }
 
+TEST_F(JobFilesTest, FilesOfAttemptsThatNoLongerStartAreRemoved) {
+    JobFiles files(top);
+    const std::string a = store("abc");
+    const auto first = order(1, {{.name = "x", .bytes = 3, .pieces = {a}}});
+    EXPECT_EQ(start(files, first), "held back");
+    EXPECT_EQ(start(files, order(2, {{.name = "x", .bytes = 3, .pieces = {a}}})), "held back");
+    serve(files);
+    EXPECT_EQ(start(files, order(3, {{.name = "x", .pieces = {std::string(64, '0')}}})),
+              "held back");
+    files.keep_only([](const AttemptKey& key) { return key.job == JobId{2}; });
+    EXPECT_FALSE(fs::exists(top / "1-1-1"));
+    EXPECT_EQ(content("2-1-1/x"), "abc");
+    EXPECT_FALSE(files.request(now + Millis(5000))) << "job 3 no longer waits";
+    EXPECT_EQ(start(files, first), "held back") << "the files are laid out again";
+    EXPECT_EQ(content("1-1-1/x"), "abc");
+}
+
 TEST_F(JobFilesTest, WhatCannotBeLaidOutIsReported) {
     JobFiles files(top);
     const std::string a = store("abc");

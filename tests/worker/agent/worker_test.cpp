@@ -9,6 +9,7 @@
 
 #include "common/files.hpp"
 #include "common/io/process.hpp"
+#include "common/io/sha256.hpp"
 #include "common/json.hpp"
 #include "tests/worker/agent/dummy_trainer.hpp"
 #include "tests/worker/agent/fake_rolld.hpp"
@@ -131,6 +132,52 @@ TEST_F(WorkerTest, AGangTrainsAndItsCheckpointIsPublishedAndRecorded) {
     EXPECT_TRUE(rolld_->recorded.contains(kKey));
     const std::string journal = read_file(folder_ / "state/worker/node-1/attempts").value();
     EXPECT_TRUE(journal.ends_with("{\"forget\":{\"job\":7,\"token\":\"1-1\"}}\n"));
+}
+
+TEST_F(WorkerTest, FilesOfAnOrderThatIsWithdrawnAreRemoved) {
+    protocol::StartOrder withdrawn = order(
+        kKey, Json{{"command", {"true"}},
+                   {"files", {{{"name", "x"}, {"bytes", 3}, {"pieces", {io::sha256("abc")}}}}}}
+                  .dump());
+    withdrawn.files = true;
+    rolld_->start = {withdrawn};
+    bool sent = false;
+    rolld_->piece = [&](const std::string&) {
+        rolld_->start.clear();  // the job was cancelled while the worker fetched its files
+        rolld_->current.clear();
+        sent = true;
+        return "abc";
+    };
+    start_worker();
+    ASSERT_TRUE(rolld_->serve_until([&] { return sent; }));
+    const auto pieces = folder_ / "state/worker/node-1/files/pieces";
+    ASSERT_TRUE(rolld_->serve_until([&] { return std::filesystem::exists(pieces); }));
+    rolld_->start = {order(kOther, R"({"command": ["true"]})")};
+    ASSERT_TRUE(ends(kOther));
+    EXPECT_FALSE(std::filesystem::exists(pieces.parent_path() / "7-1-1"));
+    EXPECT_FALSE(rolld_->ended.contains(kKey));
+}
+
+TEST_F(WorkerTest, AWorkerThatRolldRefusesEndsUnlessItMayBeTakenLater) {
+    rolld_->refused = "node-1 belongs to a silent roll-worker";
+    rolld_->keep_asking = true;
+    rolld_->start = {order(kKey, R"({"command": ["true"]})")};
+    start_worker();
+    // More heartbeats, one a second, than there are in the 6 s after which a worker ends.
+    ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->confirmed >= 7; }));
+    EXPECT_FALSE(rolld_->entry(kKey));
+    const std::string log = read_file(folder_ / "state/worker.log").value();
+    const std::string waits = "waits: " + rolld_->refused;
+    EXPECT_NE(log.find(waits), std::string::npos);
+    EXPECT_EQ(log.find(waits), log.rfind(waits)) << "said once";
+    rolld_->refused.clear();
+    rolld_->keep_asking = false;
+    ASSERT_TRUE(ends()) << "rolld takes it";
+    rolld_->refused = "node-1 already runs a roll-worker";
+    int status = 0;
+    ASSERT_TRUE(rolld_->serve_until([&] { return ::waitpid(worker_, &status, WNOHANG) > 0; }));
+    worker_ = 0;
+    EXPECT_EQ(WEXITSTATUS(status), 4);
 }
 
 TEST_F(WorkerTest, CommandsRunSideBySideAndTheirExitStatusesArrive) {

@@ -17,13 +17,6 @@ std::string label(const AttemptKey& key) {
     return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
 }
 
-std::set<AttemptKey> named_by(const protocol::Answer& answer) {
-    std::set<AttemptKey> named(answer.keep.begin(), answer.keep.end());
-    for (const auto& order : answer.start) named.insert(order.attempt);
-    for (const auto& order : answer.stop) named.insert(order.attempt);
-    return named;
-}
-
 bool all_ready(const Attempt& attempt) {
     return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
 }
@@ -38,6 +31,13 @@ std::string final_name(const std::string& staged) {
 }
 
 }  // namespace
+
+std::set<AttemptKey> named_by(const protocol::Answer& answer) {
+    std::set<AttemptKey> named(answer.keep.begin(), answer.keep.end());
+    for (const auto& order : answer.start) named.insert(order.attempt);
+    for (const auto& order : answer.stop) named.insert(order.attempt);
+    return named;
+}
 
 // Reports an attempt that never started here as ended, because rolld waits for its end.
 void AgentCore::refuse_to_start(const AttemptKey& key, Outcome outcome, std::string reason) {

@@ -14,33 +14,19 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "common/error.hpp"
 #include "common/protocol/rank.hpp"
 #include "common/protocol/worker.hpp"
 #include "worker/agent/core/attempt.hpp"
+#include "worker/agent/core/effect.hpp"
 #include "worker/agent/core/ran_here.hpp"
 
 namespace roll::agent {
 
-// clang-format off
-struct Start { protocol::StartOrder order; Instant lease_ends{}; Instant killed_at{}; };
-struct SetLeash { AttemptKey attempt; Instant lease_ends{}; Instant killed_at{}; };
-struct Tell { AttemptKey attempt; protocol::Command command; };      // sends a command to every rank, on its stdin
-struct Terminate { AttemptKey attempt; };                            // sends SIGTERM to the attempt's process group
-struct DumpStacks { AttemptKey attempt; };                           // makes the ranks write their stacks to their logs
-struct Kill { AttemptKey attempt; };                                 // sends SIGKILL to all processes of the attempt
-struct Publish { AttemptKey attempt; std::int64_t step = 0; std::string from; std::string to; Instant before{}; };
-struct Remember { protocol::RunningAttempt entry; };                 // writes the entry to the run directory
-struct Forget { AttemptKey attempt; };
-struct HeartbeatNow { };                                             // sends a heartbeat at once
-struct HeartbeatSoon { };                                            // sends a heartbeat soon
-struct Note { std::string text; };                                   // writes the text to the log
-// clang-format on
-using Effect = std::variant<Start, SetLeash, Tell, Terminate, DumpStacks, Kill, Publish, Remember,
-                            Forget, HeartbeatNow, HeartbeatSoon, Note>;
+// Returns the attempts that the worker should run according to the answer.
+std::set<AttemptKey> named_by(const protocol::Answer& answer);
 
 class AgentCore {
   public:
@@ -54,6 +40,12 @@ class AgentCore {
     void add_leftover(protocol::RunningAttempt entry);
 
     void on_answer(const protocol::Answer& answer, Instant now);
+    // Must be called instead of on_answer() with an answer in which rolld refuses the worker. The
+    // answer renews no lease; it shows only that rolld is reached.
+    void on_refusal(const protocol::Answer& answer) {
+        const auto sent = sent_.find(answer.sequence);
+        if (accept(answer) && sent != sent_.end()) heard_ = sent->second;
+    }
     void on_look(const Look& look, Instant now);
     void on_clock(Instant now);
 
@@ -93,6 +85,8 @@ class AgentCore {
     std::string look_due(Instant now);
 
     bool idle() const;  // returns true if no attempt has a process
+    // Returns whether the attempt is in heartbeats.
+    bool has(const AttemptKey& key) const { return attempts_.contains(key); }
     // Returns the number of attempts that each heartbeat lists.
     std::size_t running() const { return attempts_.size(); }
     // Returns true if no attempt is left and every end is acknowledged. While draining, rolld must
