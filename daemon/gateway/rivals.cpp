@@ -23,8 +23,8 @@ std::optional<Refusal> refusal_of(const core::State& state, const Sessions& sess
         heard ? session->second.last.process : "not heard since rolld's start";
     if (heard && now - session->second.heard_at <= two_missed_beats(session->second))
         return Refusal{
-            fmt::format("node {} already runs a roll-worker ({}); start this one with "
-                        "another --node, or end the other one",
+            fmt::format("node {} already runs a roll-worker ({}); start this roll-worker "
+                        "with another --node, or end the other roll-worker",
                         heartbeat.node, other)};
     const bool may_return = !heard && !sessions.is_silent(state, worker->second, published);
     if (!may_return && !core::is_busy(state, worker->second)) return std::nullopt;
