@@ -163,8 +163,8 @@ static Result<void> set_variables(const std::vector<std::string>& words, Json& d
     return {};
 }
 
-// Adds the paths of --file to `files`. They start from the working directory; the paths in the job
-// file start from the job file.
+// Adds the paths of --file to `files`. These paths are relative to the working directory, while the
+// paths in the job file are relative to the directory of the job file.
 static Result<void> add_files(const std::vector<std::string>& words, Json& document) {
     for (const std::string& word : words) {
         std::error_code error;

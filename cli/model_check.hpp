@@ -48,8 +48,8 @@ class ModelCheck {
     };
 
     void check(const CheckedJob& job);
-    // Return the model of model.from, and the model of a directory. Null if this machine cannot see
-    // it.
+    // given_model() returns the model in model.from, model_in() the model in a directory. Both
+    // return null if this machine cannot see the directory.
     const Model* given_model(const CheckedJob& job);
     const Model* model_in(const std::string& directory, const Json& dropouts);
     void check_teacher(const CheckedJob& job, std::int64_t vocab);

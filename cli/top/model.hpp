@@ -54,7 +54,7 @@ struct Data {
     OpenLog log;
     std::string trouble;        // reason why rolld does not answer; empty if rolld answers
     std::string answer;         // the result of the last change
-    std::uint64_t answers = 0;  // number of answers to changes of jobs
+    std::uint64_t answers = 0;  // grows with each new `answer`
 };
 
 enum class Page { Jobs, Nodes, Allocations };
@@ -90,7 +90,7 @@ struct Ui {
     std::optional<std::uint64_t> log_top{};
     std::optional<Confirm> confirm{};
     std::string message{};           // text in the last line, shown until the next key
-    std::uint64_t answers_seen = 0;  // number of results of changes that were shown
+    std::uint64_t answers_seen = 0;  // value of Data::answers at the last key
 };
 
 // The size and the abilities of the screen.

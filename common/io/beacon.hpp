@@ -51,8 +51,8 @@ constexpr std::size_t beacon_offset(std::uint64_t counter) {
     return counter % 2 == 0 ? 0 : kBeaconRecordBytes;
 }
 
-// Returns the record of the file with the higher (incarnation, counter). Fails with Corrupt if
-// neither record is readable.
+// Returns the newer of the file's two records: the one with the higher (incarnation, counter).
+// Fails with Corrupt if neither record is readable.
 Result<Beacon> newest_beacon(std::string_view file);
 
 // Writes the record at its offset and fsyncs the file. Creates the file if it is missing.

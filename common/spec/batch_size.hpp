@@ -10,7 +10,7 @@
 
 namespace roll::spec {
 
-// A batch size from a number of trained tokens on.
+// A phase of a schedule: the batch size after `tokens` trained tokens.
 struct BatchPhase {
     std::int64_t tokens = 0;
     std::int64_t size = 0;  // samples in a step
@@ -31,7 +31,7 @@ struct BatchSizes {
 };
 
 // Returns the batch size of the step that begins after `samples` samples. A sample counts as
-// seq_length tokens, so the size depends only on the number of samples, which checkpoints hold. A
+// seq_length tokens, so the size depends only on the number of samples, which checkpoints store. A
 // step that begins exactly at a threshold has the new size.
 std::int64_t batch_size_at(const BatchSizes& sizes, std::int64_t samples);
 

@@ -35,7 +35,7 @@ struct Resources {
     // reserved for it
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
-    int slots_per_rank = 1;  // slots of a rank of a training job without GPUs
+    int slots_per_rank = 1;  // slots per rank, for training jobs without GPUs
     friend auto operator<=>(const Resources&, const Resources&) = default;
 
     int ranks_per_node() const {

@@ -1,4 +1,4 @@
-// Tells whether another roll-worker runs as the node of a heartbeat.
+// Detects that the node of a heartbeat already has another roll-worker.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace roll::gateway {
 
-// Returns why rolld does not take the worker that sent this heartbeat: another worker runs as its
-// node. Empty if rolld takes it.
+// Returns why rolld refuses the worker that sent this heartbeat: another worker already runs under
+// this node name. Empty if rolld accepts the worker.
 //
-// A worker with the same `home` has ended, so this one takes its place. Any other worker may still
-// run its attempts until its lease and fence have ended. Its place is therefore taken only when
-// State has lost it, or when it is silent and has no attempts.
+// If the other worker has the same `home`, it has ended, and the new one replaces it. Otherwise,
+// the other worker may still run its attempts until lease and fence have ended. It is replaced only
+// if State has lost it, or if it is silent and has no attempts.
 std::string refusal_of(const core::State& state, const Sessions& sessions,
                        const protocol::Heartbeat& heartbeat, Instant now);
 

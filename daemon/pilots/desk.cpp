@@ -69,8 +69,8 @@ std::string Desk::hearsay(AllocationId id) const {
     return found == hearsay_.end() ? "" : found->second;
 }
 
-// Returns whether the request may have been sent to Slurm. If an earlier rolld made the request, it
-// may have sent it, too.
+// Returns whether the request may have been sent to Slurm. A request that an earlier rolld made may
+// have been sent by that rolld.
 bool Desk::was_sent(const core::State& state, AllocationId id) const {
     return sent_.contains(id) || state.allocations.at(id).incarnation != state.incarnation;
 }

@@ -48,7 +48,7 @@ engine::Engine make_engine(core::State state, ledger::Ledger* ledger,
     return {std::move(state), std::move(durable)};
 }
 
-// Returns the answer to the heartbeat of a worker that rolld does not take.
+// Returns the answer to the heartbeat of a worker that rolld refuses.
 std::string refusal(const protocol::Heartbeat& heartbeat, std::uint64_t incarnation,
                     std::string why) {
     protocol::Answer answer;

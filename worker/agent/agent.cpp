@@ -103,7 +103,7 @@ void Agent::hear() {
     for (const protocol::Piece& piece : parts_.link.take_pieces()) parts_.files.take(piece);
 }
 
-// Passes on what has arrived of the files of jobs, and asks rolld for the next piece.
+// Passes on the pieces of jobs' files that have arrived, and asks rolld for the next piece.
 void Agent::fetch_files() {
     if (parts_.files.take_news()) request_heartbeat(Millis{0});
     if (const auto request = parts_.files.request(now_)) parts_.link.send(*request);

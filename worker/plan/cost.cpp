@@ -240,7 +240,7 @@ std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpe
                             const StagePart& part, std::int64_t count, std::int64_t states) {
     const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
     const std::int64_t trained = parameter_count(model) - part.frozen_of_model;
-    const std::int64_t copies = spec.optimizer.ema.decay > 0 ? 2 : 1;  // the adapter, its average
+    const std::int64_t copies = spec.optimizer.ema.decay > 0 ? 2 : 1;  // adapter and its average
     const std::int64_t adapter = part.first ? copies * trained : 0;
     const std::int64_t weights = model.lora.is_set() ? adapter : count;
     const bool by_rows = spec.parallel.zero > 0 || model.lora.is_set();
@@ -342,8 +342,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     bytes.updated = owned.trained * main;
     bytes.exchange = std::max(owned.exchange, held.matrices) * main;
     // Activations may be in the gradients' memory only if a step has one micro-batch, because only
-    // the first micro-batch of a step finds this memory free. With frozen parameters they may not,
-    // because the gradients of these must stay 0.
+    // the first micro-batch of a step finds this memory free. If parameters are frozen, activations
+    // may not be there, because the gradients of frozen parameters must stay 0.
     const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
                        !held.on_gpu && part.chunks == 1;
     const std::int64_t layers = part.layers / part.chunks;  // layers per chunk

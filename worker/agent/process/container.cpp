@@ -52,7 +52,7 @@ Bind bind_of(const std::string& text) {
 
 // Returns all binds. A bind of the job file replaces the default bind at the same target.
 std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
-    std::map<std::string, Bind> binds;  // by target: a directory comes before what is inside
+    std::map<std::string, Bind> binds;  // by target, so that a directory precedes its content
     for (const std::string& given : {place.output, place.directory, place.files}) {
         const std::string directory = without_slash(given);
         if (directory.empty()) continue;

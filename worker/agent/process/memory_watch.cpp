@@ -15,8 +15,8 @@ namespace roll::agent {
 namespace {
 
 constexpr Millis kBetweenLooks{1000};
-// Rate at which memory is assumed to grow, from which the time between looks follows if a cgroup
-// enforces the limit: a program that fills memory at 5 GB/s fills at most half of its limit between
+// If a cgroup enforces the limit, the time between two looks is the limit divided by this rate. A
+// program that fills memory at half this rate (5 GB/s) thus fills at most half of its limit between
 // two looks.
 constexpr std::int64_t kBytesPerMilli = 10'000'000;
 constexpr std::int64_t kMillisLeast = 5;

@@ -36,7 +36,7 @@ Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& b
 
 // The LoRA parameters of one native module. adapter_config.json stores them.
 struct NativeLora {
-    // a name such as "decoder.layers.0.mlp.linear_fc1"; layers are counted over the model
+    // such as "decoder.layers.0.mlp.linear_fc1", with the layer's number in the whole model
     std::string module;
     std::int64_t lora_rank = 0;
     double scale = 0;
