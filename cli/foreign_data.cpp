@@ -145,7 +145,7 @@ void read_columns(const Config& config, const std::string& key, const std::strin
     config.set("data.completion_field", column("response", "output"));
 }
 
-// Returns the absolute paths of the files of the data sets that the value of `key` lists.
+// Returns the absolute paths of the files of all data sets that `key` lists.
 std::vector<std::string> files_of(const Config& config, const std::string& key, const Json& info) {
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {

@@ -140,7 +140,7 @@ static Json number_json(double number) {
     return whole ? Json(static_cast<int>(number)) : Json(number);
 }
 
-// Returns the number of a job as JSON, or the text if it is not a number.
+// Returns a job's id as a JSON number. If the text is not a number, returns the text.
 static Json number_or_text(const std::string& text) {
     const auto number = parse_number<std::uint64_t>(text);
     return number ? Json(*number) : Json(text);

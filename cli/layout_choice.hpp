@@ -17,7 +17,8 @@ namespace roll::cli {
 // if roll-rank fails.
 //
 // The memory limit of a rank is the first of these that is known: parallel.memory_limit, the rank's
-// share of resources.memory, its share of the smallest node of rolld, its share of this machine.
+// share of resources.memory, its share of the smallest node that rolld knows, its share of this
+// machine.
 //
 // A document with other problems is left unchanged. parse_sources() then reports the problems.
 Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Source>& sources);

@@ -244,7 +244,7 @@ class Session {
     std::uint64_t taken_ = 0;     // bytes of input that the program has taken
     bool input_ended_ = false;
     std::optional<int> status_{};  // set once the program has ended
-    std::string trouble_{};        // why it ended without an exit status
+    std::string trouble_{};        // why the program ended without an exit status
 };
 
 }  // namespace

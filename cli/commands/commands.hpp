@@ -68,7 +68,7 @@ struct JobsOptions {
     bool all = false;
     std::string state, user, format;
     std::string since;                  // leave out jobs that ended before this time
-    std::optional<std::size_t> newest;  // maximum number of jobs to list; lists the newest
+    std::optional<std::size_t> newest;  // lists at most this number of jobs, the newest
     bool expand = false;                // print one row for each task of an array
 };
 void add_jobs_options(CLI::App& command, JobsOptions& options);  // adds all options except -o

@@ -26,7 +26,7 @@ struct Curve {
 
 // The job whose page or log is open.
 struct OpenJob {
-    Json job;                  // `job` of the reply to `show`; null until the reply has come
+    Json job;                  // `job` of the reply to `show`; null until the reply has arrived
     std::vector<Point> loss;   // loss at each step of the whole run
     std::vector<Point> speed;  // tokens/s at each step of the whole run
     PhaseTimes phases{};       // times of the phases of the whole run's steps
@@ -81,8 +81,8 @@ struct Ui {
     bool typing = false;    // true: the keyboard edits the filter
     Sort sort = Sort::State;
     bool reversed = false;
-    // The key of the selected row on each page. An index would select another row when rows come
-    // and go.
+    // The key of the selected row on each page. An index would select another row when rows are
+    // added or removed.
     std::array<std::string, kPageNames.size()> selected{};
     std::size_t scroll = 0;  // first line of the job page or the help
     std::size_t shift = 0;   // first column of the log
@@ -102,7 +102,7 @@ struct Canvas {
     bool local = true;  // times are in the local zone
 };
 
-// The data that the reader must request, which depends only on the user's choices.
+// The data that the reader must request. It depends only on the user's choices.
 struct Wanted {
     Page page = Page::Jobs;
     std::optional<std::uint64_t> job{};

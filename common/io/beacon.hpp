@@ -1,6 +1,6 @@
 // rolld's beacon: a file of two 512-byte records with a counter. A worker that has lost contact
-// reads the file to tell a dead rolld (the counter stands still) from a network partition (the
-// counter grows).
+// reads the file. If the counter still grows, rolld runs and the network is partitioned; otherwise
+// rolld is dead.
 //
 // A record is JSON padded with spaces, followed by its checksum and a newline, so `cat` shows it.
 // Writes alternate between the two records, in place. A crash during a write therefore leaves the

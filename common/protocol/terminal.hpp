@@ -31,7 +31,7 @@ inline bool is_about_terminal(std::string_view frame) { return frame.starts_with
 
 // Starts a program in a running attempt.
 struct TerminalStart {
-    int program = 0;  // index of the program on the worker whose environment is used
+    int program = 0;  // index, on the worker, of the program whose environment is used
     std::vector<std::string> command{};  // empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes
     std::string term{};     // value of TERM; empty: not set

@@ -1,4 +1,4 @@
-// The protocol between rolld and a roll-worker. Messages carry whole states instead of changes.
+// The protocol between rolld and a roll-worker. Messages contain whole states instead of changes.
 // Every heartbeat lists all attempts that the worker runs. Every answer lists all attempts that the
 // worker should run. Lost or repeated messages therefore do no harm.
 //

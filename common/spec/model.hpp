@@ -87,7 +87,7 @@ struct ModelConfig {
                                                                                          : 0;
     }
 
-    // Returns the numbers of outputs and of inputs of a linear layer.
+    // Returns the number of outputs and the number of inputs of a linear layer.
     std::pair<std::int64_t, std::int64_t> linear_sizes(LoraPlace place) const {
         switch (place) {
             case LoraPlace::Q: return {heads * head_dim, hidden};

@@ -28,8 +28,8 @@ struct Resources {
     int gpu_percent = 100;  // share of each GPU in percent; below 100 only if gpus_per_node is 1
     int segment = 0;  // number of consecutive nodes that must be in one segment; 0: no requirement
     int spares = 0;   // additional nodes, held to replace nodes that fail
-    // number of processes of a command on each node, which form a gang (process/gang.hpp); 0: one
-    // process, which does not get the variables of a gang
+    // number of processes of a command on each node; these processes form a gang
+    // (process/gang.hpp). 0: one process, which does not get the variables of a gang
     int tasks_per_node = 0;
     // Limits of the attempt's processes on each node. 0: the job requests no limit, and nothing is
     // reserved for it

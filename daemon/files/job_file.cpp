@@ -117,7 +117,7 @@ bool fits(std::string_view text, std::string_view pattern) {
 
 // Returns whether roll-worker may have made a link to `target` for this job.
 bool is_named(const JobPlaces& places, const fs::path& target) {
-    constexpr std::ptrdiff_t kValuesMax = 8;  // fits() tries all lengths of each value
+    constexpr std::ptrdiff_t kValuesMax = 8;  // limit, because fits() tries all lengths
     if (places.log_name.empty()) return false;
     spec::LogNameValues any;
     for (const char letter : std::string_view("AaJjnrt")) any[letter] = kNumber;

@@ -278,7 +278,7 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
     return inputs;
 }
 
-// Finds jobs in Slurm that carry a key of this rolld but belong to no allocation of State. Such a
+// Finds jobs in Slurm that have a key of this rolld but belong to no allocation of State. Such a
 // job exists if a request was sent twice, or if Slurm queued the request after rolld had withdrawn
 // it.
 void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {

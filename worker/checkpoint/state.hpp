@@ -78,8 +78,8 @@ struct State {
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Sets the metrics of the job; ignores the values of `best` and `stop`. Forgets the best values of
-// other metrics and of the other direction, and the steps and counts that belong to them.
+// Sets the metrics of the job; ignores the values of `best` and `stop`. If a metric or its
+// direction changes, forgets its best value and the step or count that belongs to this value.
 void use_metrics(State& state, const Best& best, const Best& stop);
 
 // Records a value of state.best.metric at state.step. Returns true if it is the best value so far.

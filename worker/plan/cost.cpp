@@ -221,8 +221,8 @@ std::int64_t layer_saving(const spec::ModelConfig& m, std::int64_t element) {
     return saved;
 }
 
-// Returns the elements of the largest matrix, which is unpacked for its product; 0 if none is
-// packed.
+// Returns the number of elements of the largest packed matrix, which is unpacked for its product; 0
+// if no matrix is packed.
 std::int64_t largest_unpacked(const spec::ModelConfig& m) {
     if (!m.lora.is_set() || m.lora.base == spec::LoraBase::Full) return 0;
     std::int64_t most = 0;
@@ -231,11 +231,11 @@ std::int64_t largest_unpacked(const spec::ModelConfig& m) {
     return most;
 }
 
-// Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, at most
-// the size of the checkpoint buffer. One replica writes the stage's weights. The `states` elements
-// of the optimizer's state are divided among the replicas: if they share it, each writes its own
-// part; if not, the replica that writes the weights writes less of the state. In a LoRA job, the
-// first stage writes the adapter.
+// Returns the size in bytes of the largest part of a checkpoint that a rank of the stage writes, at
+// most the size of the checkpoint buffer. One replica writes the stage's weights. The `states`
+// elements of the optimizer's state are divided among the replicas: if the replicas share the
+// state, each writes its own part; if not, the replica that writes the weights writes less of the
+// state. In a LoRA job, the first stage writes the adapter.
 std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                             const StagePart& part, std::int64_t count, std::int64_t states) {
     const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);

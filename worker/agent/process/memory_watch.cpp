@@ -26,7 +26,7 @@ std::string file_of(pid_t pid, const char* name) {
     return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-// Returns the resident memory of a process, which counts shared pages in full; 0 if it has ended.
+// Returns the resident memory of a process; 0 if the process has ended. Shared pages count in full.
 std::int64_t resident(pid_t pid) {
     static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
     std::ifstream statm(file_of(pid, "statm"));

@@ -1,4 +1,4 @@
-// Adds the optimizer's states to an opened checkpoint, so that one conversion carries the weights
+// Adds the optimizer's states to an opened checkpoint, so that one conversion converts the weights
 // and the states.
 #pragma once
 

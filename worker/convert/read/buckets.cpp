@@ -19,7 +19,7 @@ namespace {
 using formats::DcpChunk;
 using formats::DcpTensor;
 
-// Number of elements to whose multiples Megatron aligns the parameters of a bucket
+// Megatron aligns each parameter of a bucket to a multiple of this number of elements
 constexpr std::int64_t kAlignment = 64;
 constexpr std::string_view kBuckets = "optimizer.distributed.";
 constexpr std::string_view kDecoder = "decoder.layers.";
