@@ -174,7 +174,7 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
     return files;
 }
 
-// Returns true if the file has more lines than this. Reads no further than necessary.
+// Returns true if the file has more than `lines` lines. Reads no further than necessary.
 bool has_more_lines(const std::string& path, double lines) {
     std::ifstream file(path);
     double count = 0;

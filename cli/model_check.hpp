@@ -18,8 +18,8 @@ namespace roll::cli {
 
 struct CheckedJob;  // a job document, and the list that collects its problems
 
-// Finds the problems of the models of jobs. Opens each directory only once, even if many jobs name
-// it.
+// Finds problems of the models that jobs name. Opens each directory only once, even if many jobs
+// name it.
 class ModelCheck {
   public:
     // If `config_suffices`, the directory of a model needs no weights.

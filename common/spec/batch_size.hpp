@@ -38,7 +38,8 @@ std::int64_t batch_size_at(const BatchSizes& sizes, std::int64_t samples);
 // Returns the number of samples before step `step` (from 0) of a run.
 std::int64_t samples_before(const BatchSizes& sizes, std::int64_t step);
 
-// Returns how many further steps train at least `wanted` samples, after `done` samples.
+// Returns the number of steps that raise the number of trained samples from `done` to at least
+// `wanted`.
 std::int64_t steps_for(const BatchSizes& sizes, std::int64_t done, std::int64_t wanted);
 
 }  // namespace roll::spec

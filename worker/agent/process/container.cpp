@@ -107,7 +107,7 @@ Words environment_options(const std::map<std::string, std::string>& environment)
     return words;
 }
 
-// Removes the variables that configure the runtime from a program's environment.
+// Removes from a program's environment the variables that configure the container runtime.
 void keep_runtime_apart(std::vector<std::string>& variables) {
     std::erase_if(variables, [](const std::string& variable) {
         return configures_runtime(variable.substr(0, variable.find('=')));

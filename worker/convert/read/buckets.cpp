@@ -155,7 +155,7 @@ class BucketReader {
     }
 
   private:
-    // Adds the elements of a parameter that are in the chunk, as boxes of the parameter.
+    // Adds the part of a parameter that is in the chunk, as boxes of the parameter.
     void take_part(const DcpChunk& chunk, const tensor::StridedView& view, const Place& place) {
         const std::int64_t element = tensor::bits_of(view.info.dtype) / 8;
         const std::int64_t from = std::max(chunk.begin[0], place.begin);
