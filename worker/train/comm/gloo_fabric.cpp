@@ -1,6 +1,6 @@
 // The installed Gloo headers, with which this file is compiled, are older than the Gloo inside
-// LibTorch. They suffice to compile the header of ProcessGroupGloo. But this file must not call or
-// instantiate anything that the headers declare.
+// LibTorch. These headers suffice to compile the header of ProcessGroupGloo, but this file must not
+// call or instantiate anything that they declare.
 #include "worker/train/comm/gloo_fabric.hpp"
 
 #include <chrono>

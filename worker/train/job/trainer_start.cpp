@@ -169,7 +169,7 @@ std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::strin
     // Count one batch more than the steps need. If a job continues with another batch size, its end
     // may be a part of an additional batch.
     const auto samples = static_cast<std::uint64_t>((spec_.steps + 1) * spec_.global_batch_size);
-    // With weights, some pairs may come again before all pairs have come.
+    // With weights, some pairs may be drawn again before every pair has been drawn once.
     std::set<std::pair<const data::CorpusFile*, std::size_t>> seen;
     const bool blends = !spec_.data.phases.empty();
     for (std::uint64_t i = 0; i < (blends ? samples : std::min(samples, sampler_.windows())); ++i) {
@@ -393,8 +393,8 @@ void Trainer::restore_newest() {
                                  " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
-    // If the checkpoint is of another job, restart the count of stale validations. A user who
-    // resumes a job that stopped early wants training to continue.
+    // If the checkpoint is of another job, restart the count of validations without improvement. A
+    // user who resumes a job that stopped early wants training to continue.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
         state_.stale_validations = 0;
     if (writes())

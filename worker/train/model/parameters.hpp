@@ -46,7 +46,7 @@ struct ParameterSpec {
     bool partial = false;  // true: the gradient must be summed over the tensor-parallel ranks
     double bound = 0;      // above 0: initial values are drawn uniformly from [-bound, bound)
     LoraRole lora = LoraRole::None;
-    spec::PackedForm form = {};  // is_packed(): `weight` holds packed rows, and there is no `main`
+    spec::PackedForm form = {};  // if packed: `weight` has packed rows, and there is no `main`
     ops::FusedRows fused = {};   // the matrices of a packed weight
 };
 
@@ -67,7 +67,7 @@ struct Parameters {
     GradStage* stage = nullptr;
 };
 
-// Returns true if ranks that share weights split it by rows. Vectors and factors stay whole.
+// Returns true if ranks that share weights split the parameter. Vectors and factors stay whole.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.

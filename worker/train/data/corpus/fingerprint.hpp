@@ -10,8 +10,9 @@
 
 namespace roll::data {
 
-// Progress of reading or writing a file: the number of bytes that this process has done. While this
-// process waits for another process, this is the other process's number.
+// Progress of reading or writing a file: the number of bytes that this process has read or written.
+// While this process waits for another process that does the work, it reports the number of that
+// process.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;

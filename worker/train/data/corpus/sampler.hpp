@@ -130,10 +130,12 @@ class Sampler {
     std::uint64_t seed_;
     // For each file the index of its first window; at the end, the number of windows
     std::vector<std::uint64_t> starts_;
-    std::vector<Window> packed_;          // all windows; used unless the corpus is cut anywhere
-    std::vector<GatheredRows> rows_;      // for each file, with best fit; else empty
-    std::optional<Blend> blend_;          // set if the files have weights
-    std::vector<MegatronIndex> indexes_;  // for each file, in Megatron's order; else empty
+    // all windows, if the corpus is cut between documents or pairs
+    std::vector<Window> packed_;
+    std::vector<GatheredRows> rows_;  // one for each file, with best fit; otherwise, empty
+    std::optional<Blend> blend_;      // set if the files have weights
+    // one for each file, in Megatron's order; otherwise, empty
+    std::vector<MegatronIndex> indexes_;
 };
 
 // Returns the held-out tails as windows, in order. Each window has one token more than inputs. If
