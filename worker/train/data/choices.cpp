@@ -15,7 +15,7 @@ namespace {
 // number of a replica's micro-batches that are computed in one call
 constexpr std::size_t kMicrobatchesAtOnce = 16;
 
-using Row = std::vector<std::int64_t>;  // tokens; those of the context are stored as ~id
+using Row = std::vector<std::int64_t>;  // token ids; a token of the context is stored as ~id
 
 // Returns the ids of a text, preceded by the tokens that the tokenizer puts before a text.
 std::vector<std::uint32_t> ids_of(const tokenizer::Tokenizer& tokenizer, const std::string& text) {

@@ -21,8 +21,8 @@
 
 namespace roll::train {
 
-// Returns the key of a window: a hash of its tokens, and of the starts of its documents if they are
-// kept apart.
+// Returns the key of a window: a hash of its tokens, and, if documents are kept apart, of the
+// starts of its documents.
 std::uint64_t teacher_key(const data::Window& window, const spec::TrainSpec& spec);
 
 // The records in a directory. All of them store the same number of tokens for each target.

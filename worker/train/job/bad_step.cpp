@@ -30,8 +30,8 @@ std::string first_gradient(const Parameters& parameters) {
 
 // A non-finite value in one replica of the model.
 struct Bad {
-    // true: a rank of the replica has a non-finite value; all ranks of the replica get the same
-    // result
+    // true: at least one rank of the replica has a non-finite value; the same on all ranks of the
+    // replica
     bool any = false;
     std::string name;  // name of the parameter; empty if this rank does not hold the parameter
 };

@@ -41,10 +41,11 @@ struct TeacherPass {
     std::function<bool(std::int64_t done, std::int64_t windows)> stops;
 };
 
-// Returns the values of all windows. Computes and stores those that are not stored yet. All ranks
-// must call this function. Returns nullopt if a rank was told to stop; the values computed before
-// that are stored. Throws RankFailure(invalid) if the teacher does not fit the model or the layout,
-// or if values must be computed, but the teacher of a continued job has changed.
+// Returns the values of all windows. Computes and stores the values that are not stored yet. All
+// ranks must call this function. Returns nullopt if a rank was told to stop; the values that were
+// computed before the stop are stored. Throws RankFailure(invalid) if the teacher does not fit the
+// model or the layout, or if values must be computed, but the teacher of a continued job has
+// changed.
 std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
                                                   const TeacherWindows& windows);
 

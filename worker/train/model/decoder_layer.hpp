@@ -62,7 +62,7 @@ struct Layer {
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
     // Compute the two parts of forward, before and after attention, for a caller with its own
-    // attention. o_MA is that attention's result.
+    // attention. o_MA is the result of the caller's attention.
     ops::Heads project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;

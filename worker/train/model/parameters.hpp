@@ -60,8 +60,8 @@ struct Parameters {
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
     std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
-    // Gradients of the own rows. They are views of `grad`. With a stage (GradStage), they are
-    // separate tensors, and `grad` has only the gradients that the stage has opened.
+    // Gradients of the own rows. These are views of `grad` or, with a stage (GradStage), separate
+    // tensors; `grad` then has only the gradients that the stage has opened.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined unless gradients are staged
     GradStage* stage = nullptr;

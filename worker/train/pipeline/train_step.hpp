@@ -90,7 +90,7 @@ class TrainStep {
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
-    // write into their weights and states.
+    // write to the weights of the chunks and to the states of the optimizers.
     std::deque<Chunk>& chunks() { return chunks_; }
     std::deque<Optimizer>& optimizers() { return optimizers_; }
 

@@ -17,8 +17,8 @@ struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;
 };
-// A function that is called regularly with the progress. If it returns false, the work stops; it
-// can be resumed later.
+// A function that is called regularly with the progress. If the function returns false, the work
+// stops and can be resumed later.
 using GoOn = std::function<bool(const PrepareProgress&)>;
 
 // Returns a hash of the size and of 64 evenly spaced blocks of 256 KiB: their XXH3-64, in hex. The

@@ -1,4 +1,4 @@
-// A view of token ids in memory, which have one of the element types of token files. The memory
+// A view of token ids in memory. The ids have one of the element types of token files. The memory
 // must outlive the view.
 #pragma once
 
