@@ -149,7 +149,7 @@ class Parser {
         sub->add_flag("--wait", submit_.wait, "Wait for the job and exit with its exit code");
         sub->add_flag("--follow", submit_.follow, "Like --wait, and show the job's progress");
         sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
-        sub->add_flag("--no-git", submit_.no_git, "Do not record commit and diff of the work tree");
+        sub->add_flag("--no-git", submit_.no_git, "Do not record the Git commit and diff");
         sub->add_flag("--strict", submit_.strict,
                       "Reject a job that no connected node or requested allocation can ever run");
         // Reject empty values, which come from unset variables in scripts. Otherwise a job would
@@ -377,18 +377,18 @@ class Parser {
                                  [this] { return run_plan(context_, word_, plan_, submit_.job); });
         add_plan_options(*plan, plan_);
         add_job_options(*plan, submit_.job);
-        CLI::App* prove = command("prove", "Compare a training job's layout with one rank",
+        CLI::App* prove = command("prove", "Check that a layout computes the same as one rank",
                                   [this] { return run_prove(context_, word_, submit_.job); });
         add_job_options(*prove, submit_.job);
         for (CLI::App* sub : {plan, prove}) sub->add_option("FILE", word_)->required();
         command_of(app_.add_subcommand("data", "Look at training data"), "preview",
-                   "Show the tokens of the first documents, and mark those that count in the loss",
+                   "Show the first documents as tokens, and mark the tokens that count in the loss",
                    [this] { return run_preview(context_, preview_); });
         add_preview_options(*app_.get_subcommand("data")->get_subcommand("preview"), preview_);
         add_conversion("convert", "Convert a checkpoint: SRC DST [--to FORMAT] ...");
         add_conversion("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST");
-        pass("slurm", "Run sbatch, squeue, sacct, scancel or sinfo on Roll's queue", "");
-        pass("compat", "Write Slurm's commands for Roll's queue to the directory DIR", "");
+        pass("slurm", "Run Roll's version of sbatch, squeue, sacct, scancel or sinfo", "");
+        pass("compat", "Write Roll's versions of Slurm's commands to the directory DIR", "");
         pass("inspect", "Show what a checkpoint contains: DIR", "roll-convert");
         pass("verify", "Check a checkpoint for damage: DIR", "roll-convert");
         pass("diff", "Compare two checkpoints: A B", "roll-convert");
@@ -396,7 +396,7 @@ class Parser {
         pass("remove", "Copy a checkpoint without some tensors: SRC DST NAME ...", "roll-convert");
         pass("families", "List model families, or check a family file: [check FILE]",
              "roll-convert");
-        pass("eval", "Measure a model: DIR [--task FILE] ... [--data FILE] ...", "roll-rank");
+        pass("eval", "Evaluate a model: DIR [--task FILE] ... [--data FILE] ...", "roll-rank");
         pass("generate", "Generate text with a model: DIR \"prompt\" ...", "roll-rank");
     }
 

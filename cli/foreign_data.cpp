@@ -85,9 +85,10 @@ void read_conversations(const Config& config, const std::string& key, const std:
         (document.contains(at_tags) ? document[at_tags] != tags
                                     : document.contains(at_columns) && !tags.empty());
     if (differs)
-        config.refuse(key, fmt::format("names {}, whose columns or tags differ from those of "
-                                       "another data set; all data sets need the same ones",
-                                       name));
+        config.refuse(key,
+                      fmt::format("names {}, whose columns or tags differ from those of another "
+                                  "data set; all data sets must have the same columns and tags",
+                                  name));
     config.set("data.columns", columns);
     if (!tags.empty()) config.set("data.tags", tags);
 }
@@ -150,8 +151,7 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {
         if (!info.contains(name) || !info[name].is_object()) {
-            config.refuse(key,
-                          fmt::format("names {}, which dataset_info.json does not have", name));
+            config.refuse(key, fmt::format("names {}, which is not in dataset_info.json", name));
             continue;
         }
         const Json& set = info[name];
@@ -244,7 +244,7 @@ void read_template(const Config& config) {
     const bool last = config.flag("mask_history"), all = config.flag("train_on_prompt");
     if (last && all)
         config.refuse("mask_history",
-                      "cannot be combined with train_on_prompt; allowed: only one of the two");
+                      "cannot be used with train_on_prompt; remove one of these two keys");
     if (last || all) config.set("data.train_on", last ? "last" : "all");
 }
 

@@ -66,8 +66,9 @@ void read_packing(const Config& config) {
     config.set("data.attention", across && !apart ? "across_documents" : "within_documents");
     if (!apart && !across)
         config.foreign.remarks.push_back(
-            "samples share sequences of train.seq_length tokens and do not see each other; "
-            "per_device_train_batch_size counts these sequences, so a step has more samples");
+            "several samples share a sequence of train.seq_length tokens and do not attend to each "
+            "other; per_device_train_batch_size counts these sequences, so a step trains on more "
+            "samples");
 }
 
 void read_batch(const Config& config) {
@@ -202,7 +203,9 @@ void read_precision(const Config& config) {
     const bool half = config.flag("fp16");
     const bool usual = is_of_trl(config) && !config.has("bf16") && !half;
     const bool narrow = usual || config.flag("bf16") || config.flag("pure_bf16");
-    if (half && narrow) return config.refuse("fp16", "is true, and bf16 too; set one of them");
+    if (half && narrow)
+        return config.refuse("fp16",
+                             "is true, and bf16 is also true; set only one of them to true");
     const char* const precision = half ? "fp16" : narrow ? "bf16" : "fp32";
     if (usual)
         config.set_default("bf16", "train.precision", precision);

@@ -75,8 +75,8 @@ void add_nll(const Config& config, const char* key, double always) {
     if (weight == 0 && always == 0) return;
     config.set("objective.nll_weight", always + weight);
     config.foreign.remarks.push_back(
-        "the likelihood of the chosen answers is a mean over all their tokens in a step; the other "
-        "program first takes the mean of each answer");
+        "Roll's likelihood of the chosen answers is the mean over all their tokens in a step; the "
+        "other program first takes the mean of each answer");
 }
 
 // Reads the stage dpo of LLaMA-Factory.

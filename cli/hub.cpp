@@ -100,7 +100,8 @@ void use_data(Json& value, bool whole, const std::string& base, std::vector<std:
         const std::vector<std::string> found =
             exists(base, name) ? std::vector<std::string>() : cached_files(name, whole);
         for (const std::string& file : found) {
-            notes.push_back(fmt::format("data: {} has the file {}", name, file));
+            notes.push_back(
+                fmt::format("data: of the data set {}, Roll reads the file {}", name, file));
             files.push_back(file);
         }
         if (found.empty()) files.push_back(one);

@@ -74,7 +74,8 @@ void add_job_options(CLI::App& app, JobOptions& options) {
     app.add_option("--gpus", options.gpus, "GPUs per node, or a fraction of one GPU, e.g. 0.5");
     app.add_option("--nodes", options.nodes, "Number of nodes");
     app.add_option("--tasks-per-node", options.tasks,
-                   "Processes of the command on each node; they form a gang (docs/gangs.md)");
+                   "Number of processes of the command on each node; all processes form a gang "
+                   "(docs/gangs.md)");
     app.add_option("--memory", options.memory,
                    "Memory per node, e.g. 4GiB; an attempt that uses more is ended");
     app.add_option("--cpus", options.cpus, "CPUs per node that the job may use at a time");

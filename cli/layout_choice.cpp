@@ -228,7 +228,8 @@ Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Sou
         if (document.contains("sweep"))
             return refuse({ErrorCode::InvalidArgument,
                            "an automatic layout cannot be chosen for a sweep; run `rollctl plan` "
-                           "on a job without the sweep and write its layout into the file"});
+                           "on a job without the sweep, and write the layout that it chooses into "
+                           "the file of the sweep"});
         auto report = choose(context, source, document);
         if (!report) return refuse(report.error());
         if (!report->is_null()) reports.push_back(*std::move(report));
@@ -250,7 +251,7 @@ std::vector<std::string> layout_lines(const Json& report) {
     for (const Json& key : report["searched"])
         keys += (keys.empty() ? "" : ", ") + key.get<std::string>();
     lines.push_back(fmt::format(
-        "layout: chose {} for {} ranks from {} layouts ({} simulated); a rank may need {} ({})",
+        "layout: chose {} for {} ranks from {} layouts ({} simulated); a rank may use {} ({})",
         keys, report["ranks"].get<int>(), report["legal"].get<int>(),
         report["simulated"].get<int>(), size_text(report["memory_limit"]),
         report["memory_limit_from"].get<std::string>()));
@@ -268,8 +269,7 @@ std::vector<std::string> layout_lines(const Json& report) {
         else
             break;
     lines.emplace_back(
-        "  row 1 is used; time: relative to row 1; memory, sent: bytes of the rank "
-        "with the most");
+        "  row 1 is used; time: relative to row 1; memory, sent: largest value of any rank");
     return lines;
 }
 

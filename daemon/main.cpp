@@ -105,7 +105,7 @@ Result<std::string> cluster_name(const io::StateDirectory& directory) {
     if (known && known->empty())
         return fail(
             ErrorCode::Corrupt,
-            path.string() + " is empty; it must hold the name by which workers recognize rolld",
+            path.string() + " is empty; it must contain the name by which workers recognize rolld",
             "write the name back into the file, or delete the file; if you delete it, rolld does "
             "not recognize the pilots that are running now");
     if (known || known.error().code != ErrorCode::NotFound) return known;
@@ -376,7 +376,7 @@ Result<void> serve(const Options& options) {
 
 int run(int argc, char** argv) {
     Options options;
-    CLI::App app("rolld: Roll's coordinator. Keeps the ledger, schedules jobs onto workers.");
+    CLI::App app("rolld: Roll's coordinator. Keeps the ledger and schedules jobs onto workers.");
     app.set_version_flag("--version", ROLL_VERSION);
     app.add_option("--dir", options.dir, "State directory [$ROLL_DIR, else $XDG_STATE_HOME/roll]");
     app.add_option("--endpoint", options.endpoint, "Where to listen, e.g. tcp://0.0.0.0:7070");
@@ -418,8 +418,8 @@ int run(int argc, char** argv) {
     house->add_flag("--start-over", options.start_over, "Replace a damaged ledger by an empty one");
     house->require_option(0, 1);
     app.add_option("--shared", options.shared,
-                   "Directory on a volume that all nodes share, for the keys and the endpoint of "
-                   "pilots [--dir]");
+                   "Directory on a volume that all nodes share; pilots read their keys and rolld's "
+                   "endpoint there [--dir]");
     app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue calls")
         ->check(CLI::Range(0.2, 3600.0));
     app.add_option("--log-level", options.log_level,

@@ -124,8 +124,8 @@ void add_alloc_options(CLI::App& sub, AllocOptions& a) {
     sub.add_option("--gpus", a.gpus, "GPUs per node [0]");
     sub.add_option("--slots", a.slots, "CPU slots per node [1 per GPU, at least 1]");
     sub.add_option("--memory", a.memory,
-                   "Memory per node, e.g. 64GiB, for sbatch --mem; needed by jobs with "
-                   "resources.memory [left to Slurm]");
+                   "Memory per node for sbatch --mem, e.g. 64GiB; jobs with resources.memory need "
+                   "a queue that sets it [Slurm's default]");
     sub.add_option("--partition", a.partition, "Slurm partition");
     sub.add_option("--account", a.account, "Slurm account");
     sub.add_option("--qos", a.qos, "Slurm QOS");

@@ -44,10 +44,11 @@ Result<Json> await_checkpoint(Daemon& daemon, std::uint64_t id, const Json& requ
                         fmt::format("the attempt of job {} ended before it saved a checkpoint", id),
                         fmt::format("rollctl show {}", id));
         if (std::chrono::steady_clock::now() >= until)
-            return fail(ErrorCode::Failed,
-                        fmt::format("job {} saved no checkpoint within {} s; it may still save one",
-                                    id, patience.count()),
-                        fmt::format("rollctl show {}, or try again with a longer --timeout", id));
+            return fail(
+                ErrorCode::Failed,
+                fmt::format("job {} saved no checkpoint within {} s; the job may still save one",
+                            id, patience.count()),
+                fmt::format("rollctl show {}, or try again with a longer --timeout", id));
     }
 }
 

@@ -76,7 +76,8 @@ Result<int> run_compat(const Context& context, const std::string& directory) {
     if (context.json)
         print_json({{"schema", "roll.compat/1"}, {"directory", directory}, {"programs", kWritten}});
     else
-        say(fmt::format("to use them: export PATH={}:$PATH", fs::absolute(directory).string()));
+        say(fmt::format("to use these commands: export PATH={}:$PATH",
+                        fs::absolute(directory).string()));
     return 0;
 }
 

@@ -63,7 +63,9 @@ void add_preview_options(CLI::App& command, PreviewOptions& options) {
     command.add_option(
         "--model", options.model,
         "Directory of a tokenizer with its chat template [the job's tokenizer, or bytes]");
-    command.add_option("-n,--documents", options.documents, "Documents to show of each file [3]")
+    command
+        .add_option("-n,--documents", options.documents,
+                    "Number of documents to show from each file [3]")
         ->check(CLI::NonNegativeNumber);
     command.add_option("--set", options.job.sets,
                        "Override a key of the job file, e.g. data.train_on=last; repeatable");

@@ -154,10 +154,10 @@ Finding check_walls(const Context& context) {
     }
     if (walls.empty()) return {"wall", true, "no worker reports how it isolates jobs (wall)", ""};
     return {"wall", true, walls,
-            weak ? "give roll-worker a cgroup v2 of its own (systemd: Delegate=yes). With `marks` "
-                   "(environment variables), a process that removed ROLL_* from its environment "
-                   "survives if roll-worker and the process that supervises the job (guard) are "
-                   "killed together"
+            weak ? "give roll-worker a cgroup v2 of its own (systemd: Delegate=yes). `marks`: "
+                   "roll-worker recognizes the processes of a job by their environment variables "
+                   "ROLL_*. A process that removed these variables survives if roll-worker and the "
+                   "process that supervises the job (guard) are killed together"
                  : ""};
 }
 
@@ -176,9 +176,9 @@ Finding check_limits(const Context& context) {
     }
     if (all.empty()) return {"limits", true, "no worker reports how it limits memory and CPUs", ""};
     return {"limits", true, all,
-            weak ? "give roll-worker a cgroup of its own (systemd: Delegate=yes). Without one, the "
-                   "memory of a job is only watched: a job over resources.memory is ended, but may "
-                   "take more for up to a second"
+            weak ? "give roll-worker a cgroup of its own (systemd: Delegate=yes). Without a "
+                   "cgroup, the guard of a job only measures the job's memory at intervals, so a "
+                   "job may use more than resources.memory for up to a second before it is ended"
                  : ""};
 }
 

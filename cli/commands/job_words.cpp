@@ -57,7 +57,8 @@ Result<std::uint64_t> group_of(const Json& job) {
     if (const Json into = job.value("into", Json()); into.is_number())
         return into.get<std::uint64_t>();
     return fail(ErrorCode::InvalidArgument,
-                fmt::format("job {} is not a job group and is not in one", field_text(job, "id")),
+                fmt::format("job {} is not a job group and does not belong to a job group",
+                            field_text(job, "id")),
                 "rollctl open NAME");
 }
 

@@ -123,8 +123,9 @@ Result<protocol::JobsArgs> request_of(const Context& context, const JobsOptions&
 }  // namespace
 
 void add_jobs_options(CLI::App& command, JobsOptions& options) {
-    command.add_option("JOBS", options.selector,
-                       "Ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name glob");
+    command.add_option(
+        "JOBS", options.selector,
+        "Ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name with wildcards (* and ?)");
     command.add_flag("-a,--all", options.all, "Also list finished jobs");
     command.add_option("--state", options.state, "Only jobs in this state")
         ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
@@ -133,7 +134,7 @@ void add_jobs_options(CLI::App& command, JobsOptions& options) {
                        "Also list jobs that ended since this time: 2h, or 2026-11-22T08:00:00Z");
     command.add_option("-n,--newest", options.newest, "Only the newest N rows")
         ->check(CLI::Range(1, 1'000'000'000));
-    command.add_flag("-r,--expand", options.expand, "A row for each task of an array");
+    command.add_flag("-r,--expand", options.expand, "Show a row for each task of an array");
 }
 
 Result<int> run_jobs(const Context& context, const JobsOptions& options) {

@@ -57,8 +57,9 @@ struct KeysOptions {
 
 std::string trust_text(const std::string& holder) {
     return fmt::format(
-        "jobs of {} run as user {}, like all jobs of this rolld. They can read the operator's key "
-        "and the files of all users, so all users of this rolld must trust each other",
+        "jobs of {} run as user {}, like all jobs of this rolld. These jobs can read the "
+        "operator's key and the files of all users, so all users of this rolld must trust each "
+        "other",
         holder, user_name());
 }
 

@@ -60,7 +60,7 @@ std::uint64_t begin_of(const StoredFile& file, const Wanted& wanted) {
     if (wanted.since) {
         const auto since = offset_since(file, *wanted.since);
         if (!since)
-            say(fmt::format("the lines of {} begin with no time; --since shows all of them",
+            say(fmt::format("the lines of {} have no timestamps, so --since shows all lines",
                             file.path().string()));
         from = since.value_or(0);
     }

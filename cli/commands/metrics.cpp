@@ -93,7 +93,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     if (options.phases) {
         if (options.follow || options.plot)
             return fail(ErrorCode::InvalidArgument,
-                        "--phases prints one table; it does not go with --follow or --plot");
+                        "--phases prints one table; it cannot be used with --follow or --plot");
         print(phases_text(rows));
         return 0;
     }

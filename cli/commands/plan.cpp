@@ -57,8 +57,9 @@ Result<std::string> one_document(const std::string& file, const std::string& com
 }
 
 void add_plan_options(CLI::App& command, PlanFiles& files) {
-    command.add_option("--svg", files.svg, "Write the schedule as a drawing to this file");
-    command.add_option("--trace", files.trace, "Write the schedule as a Chrome trace (JSON)");
+    command.add_option("--svg", files.svg, "Draw the schedule as an SVG image in this file");
+    command.add_option("--trace", files.trace,
+                       "Write the schedule to this file as a Chrome trace (JSON)");
 }
 
 // Returns the command line with which roll-rank runs its command `verb` on the job in `file`. If

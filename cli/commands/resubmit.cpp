@@ -26,7 +26,7 @@ Result<Source> again(const Json& job) {
                         fmt::format("job {} belongs to {}, and only this user may read the values "
                                     "of its environment",
                                     id, field_text(job, "user")),
-                        "ask its owner to submit it again");
+                        "ask the job's owner to submit the job again");
     }
     for (const char* key : {"begin", "deadline", "array", "sweep", "cron", "then"})
         document.erase(key);

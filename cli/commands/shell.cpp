@@ -107,7 +107,7 @@ Result<int> run_interactive(const Context& context, Daemon& daemon, const ShellO
     args.owns = true;
     const auto cancel = [&](Error error) -> Result<int> {
         static_cast<void>(daemon.ask(protocol::CancelArgs{{.selector = fmt::format("{}", args.id)},
-                                                          "its terminal is gone"}));
+                                                          "the terminal of this job is gone"}));
         return tl::unexpected(std::move(error));
     };
     if (auto started = await_start(daemon, args.id, signals); !started)
@@ -126,7 +126,7 @@ void add_shell_options(CLI::App& command, ShellOptions& options) {
                        "`submit`]");
     CLI::Option* rank =
         command.add_option("--rank", options.rank, "Rank whose node and environment are used [0]");
-    command.add_option("--node", options.node, "Node of the job: its name, or its number")
+    command.add_option("--node", options.node, "Node of the job: name, or number from 0")
         ->excludes(rank);
     add_queue_options(command, options.job);
 }

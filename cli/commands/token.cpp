@@ -30,7 +30,7 @@ Result<int> run_token_create(const Context& context, const TokenOptions& options
         return 0;
     }
     print(field_text(reply, "token") + "\n");
-    say(fmt::format("keep it secret; it cannot be shown again. Scope {}, valid until {}",
+    say(fmt::format("keep the token secret; it cannot be shown again. Scope {}, valid until {}",
                     options.scope, field_text(reply, "expires_at")));
     return 0;
 }
@@ -71,9 +71,9 @@ void add_token_commands(CLI::App& token, const AddCommand& command, const Contex
     CLI::App* create = command(token, "create", "Make a token that acts for you; print it once",
                                [=, &context] { return run_token_create(context, *options); });
     create
-        ->add_option(
-            "--scope", options->scope,
-            "read: only look; submit: also queue jobs; operate: everything that you may do [read]")
+        ->add_option("--scope", options->scope,
+                     "read: only view; submit: view and queue jobs; operate: everything that you "
+                     "may do [read]")
         ->check(CLI::IsMember({"read", "submit", "operate"}));
     create->add_option("--expires", options->expires,
                        "Time until the token expires, 1m to 400d [30d]");

@@ -8,8 +8,9 @@
 namespace roll::cli {
 
 void add_web_options(CLI::App& command, WebOptions& options) {
-    command.add_option("--listen", options.listen,
-                       "Address and port instead of http.listen in rolld.yaml [127.0.0.1:8410]");
+    command.add_option(
+        "--listen", options.listen,
+        "Address and port to listen on; overrides http.listen in rolld.yaml [127.0.0.1:8410]");
     command.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
 }
 

@@ -131,8 +131,8 @@ void Translation::read_gpus(int nodes, int tasks) {
     if (!each)
         if (const auto per_task = gpu_count("gpus-per-task")) each = *per_task * tasks;
     if (!each && all && *all % nodes != 0)
-        refuse(*find("gpus"), fmt::format("a multiple of the {} nodes, because each node of a job "
-                                          "has equally many GPUs",
+        refuse(*find("gpus"), fmt::format("a multiple of the number of nodes, {}, because all "
+                                          "nodes of a job have equally many GPUs",
                                           nodes));
     if (!each && all) each = *all / nodes;
     if (each) resources()["gpus_per_node"] = *each;

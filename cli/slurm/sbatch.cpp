@@ -121,9 +121,9 @@ Result<SbatchJob> read_sbatch_command(const std::vector<std::string>& words) {
         return job;
     }
     if (wrap != nullptr && !rest.empty())
-        return fail(
-            ErrorCode::InvalidArgument,
-            fmt::format("--wrap and the script {} are both given; give one of them", rest[0]));
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("--wrap and the script {} are both given; give only one of the two",
+                                rest[0]));
     if (wrap != nullptr)
         return read_batch_script(
             "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + wrap->value + "\n",

@@ -78,8 +78,8 @@ class LocalChannel final : public Channel {
         if (!stream_.closed()) return std::nullopt;
         if (!connect_unix(path_)) return no_daemon(path_);
         return Error{ErrorCode::Unavailable,
-                     "rolld closed the connection without an answer: rolld restarted, or as many "
-                     "clients as its --max-connections allows are connected",
+                     "rolld closed the connection without an answer: rolld restarted, or the "
+                     "number of connected clients has reached its --max-connections",
                      "try again; a job submitted again with the same --key is queued only once"};
     }
 

@@ -90,12 +90,12 @@ struct SecretListArgs {
 // clang-format off
 template <class V> void fields(V& v, DrainArgs& a) {
     v("node", a.node, "name of the node; left out: all nodes");
-    v("message", a.message, "reason, shown with the queue");
+    v("message", a.message, "reason, which is shown with waiting jobs");
 }
 template <class V> void fields(V& v, UndrainArgs& a) { v("node", a.node, "name of the node; left out: all nodes"); }
 template <class V> void fields(V& v, NodeReply& r) {
     v("node", r.node, "name of the node");
-    v("draining", r.draining, "jobs are not started");
+    v("draining", r.draining, "true: no new jobs are started");
 }
 template <class V> void fields(V&, AllocListArgs&) {}
 template <class V> void fields(V& v, AllocAddArgs& a) { v.needs("queue", a.queue, "the queue's settings, as `alloc_list` shows them"); }
@@ -104,11 +104,11 @@ template <class V> void fields(V& v, AllocResumeArgs& a) { v.needs("queue", a.qu
 template <class V> void fields(V& v, AllocRemoveArgs& a) { v.needs("queue", a.queue, "name of the queue"); }
 template <class V> void fields(V& v, QueueReply& r) {
     v("queue", r.queue, "name of the queue");
-    v("changed", r.changed, "the queue was changed");
+    v("changed", r.changed, "whether the queue was changed");
 }
 template <class V> void fields(V& v, AllocDryRunArgs& a) {
     v("queue", a.queue, "name of the queue");
-    v("spec", a.spec, "settings of a queue, in place of its name");
+    v("spec", a.spec, "instead of `queue`: the settings of a queue");
 }
 template <class V> void fields(V& v, SecretSetArgs& a) {
     v.needs("name", a.name, "name of the secret");
@@ -123,7 +123,7 @@ template <class V> void fields(V& v, SecretReply& r) {
     v("user", r.user, "owner of the secret");
     v("name", r.name, "name of the secret");
     v("set", r.set, "true: the secret was stored; false: it was removed");
-    v("replaced", r.replaced, "there was a secret with this name");
+    v("replaced", r.replaced, "whether a secret with this name existed before");
 }
 template <class V> void fields(V&, SecretListArgs&) {}
 // clang-format on

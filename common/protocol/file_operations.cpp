@@ -21,9 +21,10 @@ bool is_utf8(const std::string& bytes) {
 }  // namespace
 
 std::string files_too_large(const std::string& name, std::uint64_t bytes, std::uint64_t most) {
-    return fmt::format("the files of {} have {} together; rolld takes at most {} for a job", name,
-                       spec::size_text(static_cast<std::int64_t>(bytes)),
-                       spec::size_text(static_cast<std::int64_t>(most)));
+    return fmt::format(
+        "the files of {} have a total size of {}; rolld accepts at most {} for each job", name,
+        spec::size_text(static_cast<std::int64_t>(bytes)),
+        spec::size_text(static_cast<std::int64_t>(most)));
 }
 
 std::string text_of_bytes(const std::string& bytes, bool& latin1) {

@@ -75,8 +75,8 @@ template <class V> void fields(V& v, JobFileArgs& a) {
     v.needs("id", a.id, "number of the job");
     v("file", a.file, "log (the default) or metrics");
     v("rank", a.rank, "rank whose log is read");
-    v("attempt", a.attempt, "attempt whose log is read; left out: the newest attempt that has logs");
-    v("from", a.from, "offset of the first byte; left out: the end of the file");
+    v("attempt", a.attempt, "attempt whose log is read; default: the newest attempt that has logs");
+    v("from", a.from, "offset of the first byte; default: the end of the file");
     v("bytes", a.bytes, "largest number of bytes in the reply, at most 131072");
 }
 template <class V> void fields(V& v, JobFileReply& r) {
@@ -93,7 +93,7 @@ template <class V> void fields(V& v, PiecesMissingArgs& a) {
     v.needs("pieces", a.pieces, "SHA-256 of each piece, in lower-case hex digits");
 }
 template <class V> void fields(V& v, PiecesMissingReply& r) {
-    v("missing", r.missing, "pieces that must be sent with `piece_put`; rolld keeps the others for an hour at least");
+    v("missing", r.missing, "pieces that the client must send with `piece_put`; rolld keeps the others for at least an hour");
     v("job_bytes_max", r.job_bytes_max, "maximum size of all files of a job");
 }
 template <class V> void fields(V& v, PiecePutArgs& a) {

@@ -57,9 +57,9 @@ struct ChangedReply {  // the reply of close, hold, release, requeue and update
     JobNumbers over{};
 };
 struct ProgressArgs {
-    static constexpr Operation kOperation{"progress", Access::Change, Answering::Later,
-                                          "roll.progress/1",
-                                          "Waits for a change of many jobs that is not done yet."};
+    static constexpr Operation kOperation{
+        "progress", Access::Change, Answering::Later, "roll.progress/1",
+        "Waits for the end of an unfinished change of many jobs."};
     std::uint64_t ticket = 0;
     int wait_ms = 0;
 };
@@ -81,11 +81,11 @@ struct CheckpointReply {
 
 // clang-format off
 template <class V> void selection_fields(V& v, Selection& a) {
-    v.needs("selector", a.selector, "jobs: 7, 3-9, 1,4, last, all, @me or a name with globs");
+    v.needs("selector", a.selector, "jobs: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, or a name with wildcards (* and ?)");
     v("me", a.me, "the user that @me stands for");
-    v("wait_ms", a.wait_ms, "time after which the progress is reported; left out: until all is done");
+    v("wait_ms", a.wait_ms, "reply with the progress if the change takes longer than this many ms; default: wait for its end");
 }
-template <class V> void fields(V& v, CancelArgs& a) { selection_fields(v, a); v("reason", a.reason, "shown with the job"); }
+template <class V> void fields(V& v, CancelArgs& a) { selection_fields(v, a); v("reason", a.reason, "reason, shown with the job"); }
 template <class V> void fields(V& v, CloseArgs& a) { selection_fields(v, a); }
 template <class V> void fields(V& v, HoldArgs& a) { selection_fields(v, a); }
 template <class V> void fields(V& v, ReleaseArgs& a) { selection_fields(v, a); }
@@ -99,8 +99,8 @@ template <class V> void fields(V& v, UpdateArgs& a) {
 template <class V> void fields(V& v, CancelReply& r) { v("cancelled", r.cancelled, "jobs"); v("over", r.over, "jobs that had ended"); }
 template <class V> void fields(V& v, ChangedReply& r) { v("jobs", r.jobs, "changed jobs"); v("over", r.over, "jobs that had ended"); }
 template <class V> void fields(V& v, ProgressArgs& a) {
-    v.needs("ticket", a.ticket, "from the reply that reported the progress");
-    v("wait_ms", a.wait_ms, "time after which the progress is reported again");
+    v.needs("ticket", a.ticket, "`ticket` of the reply that reported the progress");
+    v("wait_ms", a.wait_ms, "reply with the progress if the change takes longer than this many ms");
 }
 template <class V> void fields(V& v, ProgressReply& r) {
     v("ticket", r.ticket, "id of the change"); v("done", r.done, "jobs changed so far"); v("jobs", r.jobs, "all jobs");
@@ -108,7 +108,7 @@ template <class V> void fields(V& v, ProgressReply& r) {
 template <class V> void fields(V& v, CheckpointArgs& a) { v.needs("id", a.id, "number of the job"); }
 template <class V> void fields(V& v, CheckpointReply& r) {
     v("id", r.id, "number of the job");
-    v("token", r.token, "the attempt; null if the job does not run");
+    v("token", r.token, "the running attempt; null if the job does not run");
     v("asked", r.asked, "number of the request within the attempt");
 }
 // clang-format on

@@ -55,9 +55,9 @@ struct ShellReadArgs {
 // clang-format off
 template <class V> void fields(V& v, ShellOpenArgs& a) {
     v.needs("id", a.id, "number of the job");
-    v("rank", a.rank, "rank whose node and environment the program gets [0]");
+    v("rank", a.rank, "the program runs on the node and with the environment of this rank [0]");
     v("node", a.node, "name of the node, or its rank");
-    v("command", a.command, "program and arguments; left out: a shell");
+    v("command", a.command, "program and arguments; default: a shell");
     v("terminal", a.terminal, "whether the program gets a terminal");
     v("term", a.term, "value of TERM");
     v("rows", a.rows, "height of the terminal");
@@ -80,7 +80,7 @@ template <class V> void fields(V& v, ShellWriteReply& r) { v("taken", r.taken, "
 template <class V> void fields(V& v, ShellReadArgs& a) {
     v.needs("terminal", a.terminal, "number of the terminal");
     v("from", a.from, "number of bytes of output received so far");
-    v("wait_ms", a.wait_ms, "longest wait for output");
+    v("wait_ms", a.wait_ms, "longest wait for output, in ms");
 }
 // clang-format on
 

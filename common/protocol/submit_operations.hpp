@@ -41,10 +41,10 @@ struct ForecastArgs {
 // clang-format off
 template <class V> void fields(V& v, SubmitArgs& a) {
     v.needs("key", a.key, "idempotency key, 1 to 256 bytes; the same key returns the same job");
-    v("user", a.user, "user for whom the job is queued; only the operator may name another");
+    v("user", a.user, "owner of the job; only the operator may name another user");
     v("spec", a.spec, "the job as rollctl sends it");
     v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
-    v("base", a.base, "absolute directory from which relative paths in `job` start");
+    v("base", a.base, "absolute path of the directory to which relative paths in `job` are relative");
     v("strict", a.strict, "refuse a job that nothing could ever run");
 }
 template <class V> void fields(V& v, SubmitReply& r) {
@@ -52,15 +52,15 @@ template <class V> void fields(V& v, SubmitReply& r) {
     v("name", r.name, "name of the job");
     v("output", r.output, "output directory");
     v("jobs", r.jobs, "number of jobs that were queued");
-    v("repeated", r.repeated, "the key was known, and nothing was queued");
+    v("repeated", r.repeated, "true: the key was already used, so nothing was queued");
     v("cannot_run", r.cannot_run, "{why, remedy} if neither a worker nor an allocation can ever run the job");
 }
 template <class V> void fields(V& v, ForecastArgs& a) {
     v("key", a.key, "not used");
-    v("user", a.user, "user for whom the job would be queued");
+    v("user", a.user, "owner of the job");
     v("spec", a.spec, "the job as rollctl sends it");
     v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
-    v("base", a.base, "absolute directory from which relative paths in `job` start");
+    v("base", a.base, "absolute path of the directory to which relative paths in `job` are relative");
 }
 // clang-format on
 

@@ -9,9 +9,9 @@
 namespace roll::protocol {
 
 struct TokenCreateArgs {
-    static constexpr Operation kOperation{"token_create", Access::Change, Answering::AtOnce,
-                                          "roll.token/1",
-                                          "Makes a token that acts for the caller."};
+    static constexpr Operation kOperation{
+        "token_create", Access::Change, Answering::AtOnce, "roll.token/1",
+        "Makes a token, with which other programs send requests on behalf of the caller."};
     std::string scope{};
     std::int64_t seconds = 0;
     std::string note{};
@@ -44,7 +44,8 @@ struct WithTokenArgs {
 };
 struct WhoamiArgs {
     static constexpr Operation kOperation{"whoami", Access::Read, Answering::AtOnce,
-                                          "roll.whoami/1", "Tells for which user a request acts."};
+                                          "roll.whoami/1",
+                                          "Returns the user on whose behalf the request is made."};
 };
 struct WhoamiReply {
     std::string user{};
@@ -55,12 +56,12 @@ struct WhoamiReply {
 // clang-format off
 template <class V> void fields(V& v, TokenCreateArgs& a) {
     v.needs("scope", a.scope, "read, submit or operate");
-    v.needs("seconds", a.seconds, "time until the token expires: 60 to 34560000");
+    v.needs("seconds", a.seconds, "seconds until the token expires: 60 to 34560000");
     v("note", a.note, "what the token is for");
 }
 template <class V> void fields(V& v, TokenReply& r) {
     v("id", r.id, "id of the token, which is no secret");
-    v("user", r.user, "user for whom the token acts");
+    v("user", r.user, "user on whose behalf requests with this token are made");
     v("scope", r.scope, "what the token may do");
     v("expires_at", r.expires_at, "when the token expires");
     v("token", r.token, "the token; it is not stored and cannot be shown again");
@@ -75,9 +76,9 @@ template <class V> void fields(V& v, WithTokenArgs& a) {
 }
 template <class V> void fields(V&, WhoamiArgs&) {}
 template <class V> void fields(V& v, WhoamiReply& r) {
-    v("user", r.user, "user for whom requests act");
+    v("user", r.user, "user on whose behalf the request is made");
     v("scope", r.scope, "read, submit or operate");
-    v("operator", r.is_operator, "the user may change the cluster and everybody's jobs");
+    v("operator", r.is_operator, "whether the user may change the cluster and everybody's jobs");
 }
 // clang-format on
 

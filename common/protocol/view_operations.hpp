@@ -65,8 +65,9 @@ struct ReportArgs {
     std::uint64_t from = 0;
 };
 struct VersionArgs {
-    static constexpr Operation kOperation{"version", Access::Read, Answering::AtOnce,
-                                          "roll.version/1", "Tells rolld's version and turns."};
+    static constexpr Operation kOperation{
+        "version", Access::Read, Answering::AtOnce, "roll.version/1",
+        "Returns rolld's version and the durations of its main loop's iterations."};
 };
 struct VersionReply {
     std::string version{};
@@ -87,7 +88,7 @@ struct ShutdownReply {
 
 // clang-format off
 template <class V> void fields(V& v, JobsArgs& a) {
-    v("selector", a.selector, "jobs: 7, 3-9, 1,4, last, all, @me or a name with globs");
+    v("selector", a.selector, "jobs: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, or a name with wildcards (* and ?)");
     v("me", a.me, "the user that @me stands for");
     v("all", a.all, "also list jobs that have ended");
     v("state", a.state, "queued, running, done, failed or cancelled");
@@ -95,21 +96,21 @@ template <class V> void fields(V& v, JobsArgs& a) {
     v("kind", a.kind, "list only jobs of this kind, for example train; a job group's kind is open");
     v("from", a.from, "list jobs from this number on");
     v("limit", a.limit, "largest number of jobs in the reply, at most 10000");
-    v("fields", a.fields, "fields of each job; left out: all");
-    v("since", a.since, "leave out jobs that ended earlier, in ms since 1970");
-    v("fold", a.fold, "one row for the tasks of an array");
-    v("reverse", a.reverse, "the newest job first");
+    v("fields", a.fields, "fields to return for each job; default: all fields");
+    v("since", a.since, "leave out jobs that ended before this time, in ms since 1970");
+    v("fold", a.fold, "list the tasks of an array as one row");
+    v("reverse", a.reverse, "list the newest job first");
 }
 template <class V> void fields(V& v, ShowArgs& a) {
     v.needs("id", a.id, "number of the job, or a selector of one job");
     v("me", a.me, "the user that @me stands for");
 }
 template <class V> void fields(V& v, EventsArgs& a) {
-    v("since", a.since, "list events after this one");
+    v("since", a.since, "list events after the event with this number");
     v("id", a.id, "list only events of this job");
     v("limit", a.limit, "largest number of events in the reply, at most 10000");
-    v("wait_ms", a.wait_ms, "longest wait for an event, at most 60000");
-    v("newest", a.newest, "begin at most this many events before the end");
+    v("wait_ms", a.wait_ms, "longest wait for an event, in ms, at most 60000");
+    v("newest", a.newest, "list only events among this many newest ones");
 }
 template <class V> void fields(V& v, NodesArgs& a) { v("limit", a.limit, "largest number of nodes in the reply"); }
 template <class V> void fields(V&, TotalsArgs&) {}
@@ -117,7 +118,7 @@ template <class V> void fields(V& v, UsageArgs& a) { v("user", a.user, "name of 
 template <class V> void fields(V& v, ReportArgs& a) {
     v("by", a.by, "user, account, kind or week");
     v("since", a.since, "count only usage after this time, in ms since 1970");
-    v("from", a.from, "visit jobs from this number on");
+    v("from", a.from, "count only jobs from this number on");
 }
 template <class V> void fields(V&, VersionArgs&) {}
 template <class V> void fields(V& v, VersionReply& r) {
@@ -126,7 +127,7 @@ template <class V> void fields(V& v, VersionReply& r) {
     v("pid", r.pid, "process number of rolld");
     v("uid", r.uid, "id of the Unix user of rolld");
     v("started_at", r.started_at, "start of rolld");
-    v("turns", r.turns, "{count, p99_ms, longest_ms} of the turns");
+    v("turns", r.turns, "{count, p99_ms, longest_ms} of the iterations of rolld's main loop");
     v("commits", r.commits, "{count, p99_ms, longest_ms} of the writes to the ledger");
 }
 template <class V> void fields(V&, ShutdownArgs&) {}

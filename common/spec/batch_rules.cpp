@@ -46,8 +46,8 @@ void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
     const Json data = document.value("data", Json::object());
     if (data.value("order", Json()) == "megatron" || data.contains("curriculum"))
         refuse(
-            "cannot be used with data.order megatron or data.curriculum, which count steps of "
-            "one size");
+            "cannot be used with data.order megatron or data.curriculum, which require that all "
+            "steps have the same size");
 }
 
 // Checks that the result of a step stays the same up to rounding if its samples are grouped in

@@ -77,13 +77,13 @@ std::vector<Problem> blend_problems(const Json& document) {
     if (curriculum.is_array()) check_curriculum(curriculum, train.size(), problems);
     if (!weights.is_null() && !curriculum.is_null())
         problems.push_back(
-            {"data.curriculum", "is given, and data.weights as well; allowed: one of both"});
+            {"data.curriculum", "cannot be used with data.weights; remove one of these two keys"});
     const bool megatron = at(document, "/data/order") == "megatron";
     if (megatron) check_megatron(document, problems);
     if (!epochs.is_null() && (megatron || !weights.is_null() || !curriculum.is_null()))
         problems.push_back(
-            {"train.epochs", fmt::format("is {}, but {} has no passes over all files; allowed: "
-                                         "train.steps",
+            {"train.epochs", fmt::format("is {}, but with {} training makes no whole passes over "
+                                         "the files; use train.steps instead",
                                          epochs.dump(),
                                          megatron            ? "data.order megatron"
                                          : weights.is_null() ? "data.curriculum"

@@ -107,10 +107,9 @@ const Json& member(const Json& object, const char* key) {
 }  // namespace
 
 Problem too_large(const std::string& path, std::size_t bytes, std::size_t total) {
-    return {path,
-            fmt::format("is {} bytes long and brings the job to {} bytes; a job may have at most "
-                        "{}; move this value to a file that the job reads",
-                        bytes, total, kDocumentBytesMax)};
+    return {path, fmt::format("is {} bytes long, so the whole job is {} bytes long; a job may have "
+                              "at most {}; move this value to a file that the job reads",
+                              bytes, total, kDocumentBytesMax)};
 }
 
 std::vector<Problem> undeliverable(const Json& document) {

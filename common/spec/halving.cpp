@@ -83,9 +83,10 @@ std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>
 }
 
 std::string reason_text(const Halving& halving, const Stop& stop) {
-    return fmt::format("stopped by halving at step {}: {} {:.6g} is number {}, and the best {} {}",
-                       stop.rung, halving.metric, stop.value, stop.rank, stop.keep,
-                       stop.keep == 1 ? "goes on" : "go on");
+    return fmt::format(
+        "stopped by halving at step {}: {} {:.6g} is in place {}, but only the best {} {}",
+        stop.rung, halving.metric, stop.value, stop.rank, stop.keep,
+        stop.keep == 1 ? "goes on" : "go on");
 }
 
 }  // namespace roll::spec

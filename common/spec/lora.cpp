@@ -84,8 +84,8 @@ void check_saved_modules(const Json& lora, std::vector<Problem>& problems) {
         const auto is_named = [&](const auto& saved) { return saved.first == name; };
         if (std::ranges::none_of(kSavedModules, is_named))
             problems.push_back({"train.lora.modules_to_save",
-                                fmt::format("has {}, which cannot be trained whole beside LoRA; "
-                                            "allowed: embed_tokens, lm_head",
+                                fmt::format("has {}, which cannot be trained in full together with "
+                                            "LoRA; allowed: embed_tokens, lm_head",
                                             name)});
     }
 }
@@ -141,9 +141,10 @@ std::vector<Problem> lora_problems(const Json& document) {
     }
     if (given.value("merge", Json()) == true &&
         objective_name(document.value("objective", Json())) == "reward")
-        problems.push_back({"export.merge",
-                            "is true, but the base model has no score that the adapter's could be "
-                            "merged into; allowed: false with objective reward and train.lora"});
+        problems.push_back(
+            {"export.merge",
+             "is true, but the base model has no `score` layer into which the adapter's `score` "
+             "could be merged; allowed: false with objective reward and train.lora"});
     check_targets(lora, problems);
     check_saved_modules(lora, problems);
     if (lora.value("double_quantization", Json()) == true && lora.value("base", Json()) != "nf4")

@@ -19,9 +19,10 @@ void check_continued(const Json& document, std::vector<Problem>& problems) {
     const Json model = document.at("model");
     const auto refuse = [&](const char* other) {
         problems.push_back(
-            {"model.optimizer", fmt::format("is true, but {} changes the weights that the state in "
-                                            "model.from belongs to; leave out one of the two",
-                                            other)});
+            {"model.optimizer",
+             fmt::format("is true, but with {0} the job does not train the weights to which the "
+                         "optimizer state in model.from belongs; remove model.optimizer or {0}",
+                         other)});
     };
     if (model.contains("adapters")) refuse("model.adapters");
     if (document.contains(Json::json_pointer("/train/lora"))) refuse("train.lora");

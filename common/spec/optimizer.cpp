@@ -54,7 +54,7 @@ void check_group(const Json& group, const std::string& path, std::vector<Problem
     const auto says = [&](const char* key) { return group.contains(key); };
     if (says("lr") && says("lr_scale"))
         problems.push_back(
-            {path + ".lr_scale", "cannot be combined with lr; allowed: only one of the two"});
+            {path + ".lr_scale", "cannot be used with lr; remove one of these two keys"});
     if (!says("lr") && !says("lr_scale") && !says("weight_decay"))
         problems.push_back(
             {path, "sets nothing; allowed: match, and at least one of lr, lr_scale, weight_decay"});

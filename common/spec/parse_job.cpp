@@ -266,8 +266,8 @@ std::vector<Problem> check_container(const Json& document) {
     for (const char* key : {"modules", "sbatch"})
         if (document.contains("container") && document.contains(key))
             problems.push_back({key,
-                                "cannot be used with `container`, because a container has no "
-                                "programs of the node; remove one of these keys"});
+                                "cannot be used with `container`, because the programs of the node "
+                                "are not in the container; remove one of these two keys"});
     for (const char* key : {"output", "workdir"}) {
         const std::string path = document.value(key, std::string());
         if (document.contains("container") && path.find_first_of(":, \t\n") != std::string::npos)

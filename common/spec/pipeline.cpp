@@ -122,11 +122,11 @@ void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
                            "parallel.vpp to 2",
                            name_of(schedule), p.vpp));
     if (schedule == Schedule::DualPipeV && sizes.microbatches && *sizes.microbatches < 2 * p.pp)
-        refuse("parallel.schedule",
-               fmt::format("is dualpipe-v, which needs at least 2 x pp = {} micro-batches per "
-                           "replica, but there are {}; allowed with these: zb-v, or a larger "
-                           "train.global_batch_size",
-                           2 * p.pp, *sizes.microbatches));
+        refuse(
+            "parallel.schedule",
+            fmt::format("is dualpipe-v, which needs at least 2 x pp = {} micro-batches per "
+                        "replica, but there are {}; use zb-v, or a larger train.global_batch_size",
+                        2 * p.pp, *sizes.microbatches));
     if (p.group > 0 && (!has_groups(p) || p.group < p.pp))
         refuse("parallel.group",
                fmt::format("is {}; allowed: {} (pp) or more; the key also requires pp >= 2, "
@@ -174,12 +174,11 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
     if (has_groups(p) && sizes.microbatches &&
         (is_free ? *sizes.microbatches < p.pp : !groups_fit(*sizes.microbatches, group, p.pp)))
         refuse("parallel.vpp",
-               fmt::format(
-                   "is {}, so micro-batches are interleaved in groups of {}, but the {} "
-                   "micro-batches of a replica (global_batch_size / micro_batch_size / dp) leave "
-                   "a group smaller than pp {}; {}; or set vpp to 1",
-                   p.vpp, group, *sizes.microbatches, p.pp,
-                   nearest_microbatches(*sizes.microbatches, group, p.pp, sizes.rows)));
+               fmt::format("is {}, so micro-batches are interleaved in groups of {}; with {} "
+                           "micro-batches for each replica (global_batch_size / micro_batch_size / "
+                           "dp), the last group would be smaller than pp {}; {}; or set vpp to 1",
+                           p.vpp, group, *sizes.microbatches, p.pp,
+                           nearest_microbatches(*sizes.microbatches, group, p.pp, sizes.rows)));
     if (sizes.layers)
         if (auto problem = undivided_layers(p, *sizes.layers))
             problems.push_back(*std::move(problem));

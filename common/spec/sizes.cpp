@@ -185,12 +185,12 @@ void check_recompute(const Json& document, std::vector<Problem>& problems) {
     const bool is_block = parallel.value("recompute_method", Json()) == "block";
     if (is_block && kind == "full" && !parallel.contains("recompute_layers"))
         refuse("recompute_layers",
-               "is missing; with recompute_method `block`, set it to the number of layers of "
-               "each chunk that are computed again");
+               "is missing; with recompute_method `block`, set it to the number of layers of each "
+               "chunk that are recomputed");
     if (kind == "auto" && parallel.value("memory_limit", Json("0")) == "0")
-        refuse("memory_limit",
-               "is 0; with recompute `auto`, set it to the memory that a rank may need, such as "
-               "3GiB");
+        refuse(
+            "memory_limit",
+            "is 0; with recompute `auto`, set it to the memory that a rank may use, such as 3GiB");
 }
 
 // Returns the different sizes of a job's batches, as far as they are known and valid.
@@ -255,11 +255,11 @@ void check_train_on(const Json& document, std::vector<Problem>& problems) {
     const Json given = document.value("objective", Json());
     const std::string objective = objective_name(given);
     if (objective != "sft" && !learns_completions(given))
-        problems.push_back(
-            {"data.train_on",
-             fmt::format("is {}; allowed: `assistant` with objective \"{}\", which learns {}",
-                         document[at].dump(), objective,
-                         is_preference(objective) ? "the answers" : "all tokens")});
+        problems.push_back({"data.train_on",
+                            fmt::format("is {}; allowed with objective \"{}\": only `assistant`, "
+                                        "because this objective trains on {}",
+                                        document[at].dump(), objective,
+                                        is_preference(objective) ? "the answers" : "all tokens")});
 }
 
 // Checks that a training has exactly one length, in steps or in epochs.

@@ -25,8 +25,7 @@ std::string wrong_file_name(const std::string& name) {
     if (path.is_absolute() || leaves || path.lexically_normal().native() != name ||
         !path.has_filename() || path.filename() == ".")
         return fmt::format(
-            "is {}; allowed: a path below the job's directory of files, without "
-            "`.`, `..` and a slash at its begin or end",
+            "is {}; allowed: a relative path without `.` and `..`, which does not end with a slash",
             name);
     return "";
 }
@@ -63,8 +62,8 @@ std::vector<Problem> check_files(const Json& document) {
     for (const char* key : {"stdout", "stderr"})
         if (workdir.starts_with(kFilesDirectory) && document.contains(key) &&
             !document[key].get<std::string>().starts_with('/'))
-            problems.push_back({key, fmt::format("is {}, below a `workdir` that is removed after "
-                                                 "the job; give an absolute path",
+            problems.push_back({key, fmt::format("is {}, a path in a `workdir` that is removed "
+                                                 "after the job; give an absolute path",
                                                  document[key].get<std::string>())});
     if (files.size() > kFilesMax)
         return {

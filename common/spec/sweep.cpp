@@ -54,7 +54,9 @@ std::optional<std::string> unequal(const JobSpec& first, JobSpec trial, const Js
     if (differences.empty()) return std::nullopt;
     std::string path = differences[0].value("path", "").substr(1);
     std::ranges::replace(path, '/', '.');
-    return fmt::format("has another default of {}; give {} a value in the job file", path, path);
+    return fmt::format(
+        "changes the default of {}, which must be the same for all trials; set {} in the job file",
+        path, path);
 }
 
 // Parses the trials as jobs and collects their problems.

@@ -48,8 +48,8 @@ Result<spec::JobSpec> read_job(const auto& args) {
     }
     if (!args.base.starts_with('/'))
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("base is \"{}\"; give the absolute directory from which relative "
-                                "paths in `job` start",
+                    fmt::format("base is \"{}\"; give the absolute path of the directory to which "
+                                "relative paths in `job` are relative",
                                 args.base),
                     hint);
     spec::ParsedJob parsed{.spec = {}, .problems = spec::undeliverable(args.job)};

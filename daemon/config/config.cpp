@@ -16,7 +16,8 @@ Result<Config> read_config(const std::filesystem::path& path) {
     ROLL_TRY(const std::string text, read_file(path));
     ROLL_TRY(const std::vector<Json> documents, yaml::read(text, path.string()));
     if (documents.size() > 1)
-        return fail(ErrorCode::InvalidArgument, path.string() + " holds more than one document");
+        return fail(ErrorCode::InvalidArgument,
+                    path.string() + " contains more than one YAML document");
     spec::ParsedPolicy parsed =
         spec::parse_policy(documents.empty() ? "{}" : dump(documents.front()),
                            std::filesystem::absolute(path).parent_path());

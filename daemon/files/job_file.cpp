@@ -48,9 +48,11 @@ Result<io::Descriptor> open_directory_below(const fs::path& root, const fs::path
         constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
         io::Descriptor next(::openat(directory.get(), name.c_str(), kFlags));
         if (!next && errno == ENOTDIR)
-            return fail(ErrorCode::Refused, fmt::format("{} is a symbolic link or no directory, "
-                                                        "which is not followed",
-                                                        passed.string()));
+            return fail(
+                ErrorCode::Refused,
+                fmt::format(
+                    "{} is not a directory, or is a symbolic link, which rolld does not follow",
+                    passed.string()));
         if (!next) return cannot_read(passed, errno);
         directory = std::move(next);
     }
@@ -65,10 +67,10 @@ Result<OpenFile> open_regular(const io::Descriptor& directory, const fs::path& p
     if (::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
         return cannot_read(path, errno);
     if (S_ISLNK(status.st_mode))
-        return fail(ErrorCode::Refused,
-                    path.string() +
-                        " is a symbolic link that the job file does not name, which is "
-                        "not followed");
+        return fail(
+            ErrorCode::Refused,
+            path.string() +
+                " is a symbolic link that the job file does not name, so rolld does not follow it");
     constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     if (S_ISREG(status.st_mode)) {
         io::Descriptor file(::openat(directory.get(), name.c_str(), kFlags));

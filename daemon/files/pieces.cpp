@@ -75,11 +75,12 @@ Result<std::string> Pieces::put(std::string_view bytes, Instant now, const std::
     for (const auto& [name, one] : unnamed_)
         if (one.user == user) waiting += one.bytes;
     if (waiting + bytes.size() > kJobsWaiting * job_bytes_max_)
-        return fail(ErrorCode::Refused,
-                    fmt::format("{} of files wait for the jobs that name them; rolld takes no more "
-                                "files until these jobs are submitted or {} min have passed",
-                                spec::size_text(static_cast<std::int64_t>(waiting)),
-                                std::chrono::minutes(kUnnamedFor).count()));
+        return fail(
+            ErrorCode::Refused,
+            fmt::format("rolld already stores {} of files for jobs that are not submitted yet; it "
+                        "accepts more files once these jobs are submitted, or after {} min",
+                        spec::size_text(static_cast<std::int64_t>(waiting)),
+                        std::chrono::minutes(kUnnamedFor).count()));
     ROLL_TRY_VOID(make_directories(directory_));
     ROLL_TRY_VOID(write_file_atomically(directory_ / piece, bytes));
     stored_[piece] = bytes.size();

@@ -94,12 +94,12 @@ void Readers::start(std::string what, Read read, Answer answer) {
     const auto of_volume = static_cast<std::size_t>(std::ranges::count_if(
         waiting_, [&](const auto& item) { return item.second.volume == volume; }));
     if (waiting_.size() >= limits_.waiting || of_volume >= limits_.waiting_of_volume)
-        return answer(
-            fail(ErrorCode::Failed,
-                 fmt::format("{} was not read, because rolld already reads {} files for "
-                             "clients, {} of them on this volume; a volume may not answer",
-                             what, waiting_.size(), of_volume),
-                 "try again in a few seconds"));
+        return answer(fail(
+            ErrorCode::Failed,
+            fmt::format("{} was not read, because rolld is already reading {} files for clients, "
+                        "{} of them on this volume; a volume may have stopped responding",
+                        what, waiting_.size(), of_volume),
+            "try again in a few seconds"));
     const std::uint64_t id = ++last_id_;
     waiting_.emplace(id, Waiting{std::move(what), volume, std::move(answer),
                                  std::chrono::steady_clock::now() + limits_.patience});
@@ -132,9 +132,10 @@ void Readers::expire() {
             std::erase_if(home_->tasks, [&](const Home::Task& task) { return task.id == id; });
         }
         take(id, fail(ErrorCode::Failed,
-                      fmt::format("{} was not read within {} ms; its volume may not answer",
-                                  waiting_.begin()->second.what, limits_.patience.count()),
-                      "look at the volume on rolld's host, and try again"));
+                      fmt::format(
+                          "{} was not read within {} ms; its volume may have stopped responding",
+                          waiting_.begin()->second.what, limits_.patience.count()),
+                      "check the volume on rolld's host, and try again"));
     }
     if (!waiting_.empty()) arm();
 }

@@ -24,8 +24,8 @@ std::string refusal_of(const core::State& state, const Sessions& sessions,
     const bool is_silent = now - session->second.heard_at > 2 * beat + beat / 2;
     if (is_silent && !core::is_busy(state, worker->second)) return "";
     return fmt::format(
-        "node {} already runs a roll-worker ({}); start this one with another --node, or end the "
-        "other one",
+        "node {} already runs a roll-worker ({}); start this roll-worker with another --node, or "
+        "end the other roll-worker",
         heartbeat.node, other.process);
 }
 

@@ -69,11 +69,12 @@ Result<std::uint64_t> Terminals::write(const std::string& user,
                     fmt::format("the input begins at byte {}; allowed: {}, its end so far", args.at,
                                 terminal->written));
     if (terminal->written + input->size() > terminal->taken + protocol::kTerminalWindow)
-        return fail(ErrorCode::Refused,
-                    fmt::format("the program has not taken {} bytes of its input; allowed: {}",
-                                terminal->written + input->size() - terminal->taken,
-                                protocol::kTerminalWindow),
-                    "send more once `taken` has grown");
+        return fail(
+            ErrorCode::Refused,
+            fmt::format("{} bytes of input wait until the program reads them; allowed: at most {}",
+                        terminal->written + input->size() - terminal->taken,
+                        protocol::kTerminalWindow),
+            "send more once `taken` has grown");
     terminal->polled_at = now;
     protocol::TerminalOrder order;
     order.at = terminal->written;

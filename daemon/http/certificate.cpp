@@ -82,9 +82,9 @@ Result<void> Certificate::read_files() {
 
 void Certificate::reload() {
     if (const auto read = read_files())
-        spdlog::info("read the certificate {} again", certificate_.string());
+        spdlog::info("the certificate {} was read again", certificate_.string());
     else
-        spdlog::error("{}; roll-web keeps the certificate that it has", read.error().message);
+        spdlog::error("{}; roll-web continues with the previous certificate", read.error().message);
 }
 
 std::shared_ptr<ssl::context> Certificate::context() {

@@ -102,7 +102,8 @@ void add_machines(Exposition& out, const Json& totals) {
     out.single("roll_slots_free", "gauge", "CPU slots without a job.", field(all, "slots_free"));
     out.single("roll_gpus", "gauge", "GPUs of the connected nodes.", field(all, "gpus"));
     out.single("roll_gpus_free", "gauge", "GPUs without a job.", field(all, "gpus_free"));
-    out.single("roll_dispatch_stopped", "gauge", "1 if an operator stopped the start of jobs.",
+    out.single("roll_dispatch_stopped", "gauge",
+               "1 if an operator has stopped the start of all jobs, else 0.",
                field(totals, "stopped"));
     out.family("roll_allocations", "gauge", "Slurm allocations by state.");
     for (const char* state : {"ordered", "pending", "granted"})
@@ -113,14 +114,16 @@ void add_daemon(Exposition& out, const Json& version) {
     out.single("roll_incarnation", "gauge", "Number of rolld's starts with this ledger.",
                field(version, "incarnation"));
     const Json turns = field(version, "turns"), commits = field(version, "commits");
-    out.single("roll_turns_total", "counter", "Turns of rolld's main loop since its start.",
+    out.single("roll_turns_total", "counter", "Iterations of rolld's main loop since its start.",
                field(turns, "count"));
     out.single("roll_turn_p99_seconds", "gauge",
-               "99th percentile of the duration of a turn, not counting the write to the ledger.",
+               "99th percentile of the duration of an iteration of rolld's main loop, without the "
+               "write to the ledger.",
                seconds(field(turns, "p99_ms")));
-    out.single("roll_turn_longest_seconds", "gauge",
-               "Longest duration of a turn, not counting the write to the ledger.",
-               seconds(field(turns, "longest_ms")));
+    out.single(
+        "roll_turn_longest_seconds", "gauge",
+        "Longest duration of an iteration of rolld's main loop, without the write to the ledger.",
+        seconds(field(turns, "longest_ms")));
     out.single("roll_commits_total", "counter", "Commits to the ledger since rolld's start.",
                field(commits, "count"));
     out.single("roll_commit_p99_seconds", "gauge", "99th percentile of a commit's duration.",

@@ -159,7 +159,7 @@ int run(int argc, char** argv) {
                    "Configuration file with the section `http` [DIR/rolld.yaml, or "
                    "/etc/roll/rolld.yaml for /var/lib/roll]");
     app.add_option("--listen", options.listen,
-                   "Address and port instead of http.listen; port 0: any free port "
+                   "Address and port to listen on; overrides http.listen; port 0: any free port "
                    "[127.0.0.1:8410]");
     app.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
     CLI11_PARSE(app, argc, argv);

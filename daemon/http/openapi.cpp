@@ -54,7 +54,9 @@ Json responses_of(const protocol::OperationInfo& info) {
     Json responses = {{"200", {{"description", "done"}, {"content", content(reply)}}}};
     for (const auto& [status, what] :
          {std::pair("400", "the request is not valid"), std::pair("401", "no valid token"),
-          std::pair("403", "the token's scope, the Host or the Origin does not allow it"),
+          std::pair(
+              "403",
+              "the token's scope, the Host header or the Origin header does not allow the request"),
           std::pair("404", "the named object does not exist"), std::pair("409", "rolld refuses"),
           std::pair("503", "rolld does not answer")})
         responses[status] = {{"description", what},

@@ -11,7 +11,7 @@ Result<Json> Patient::operator()(const std::string& op, const Json& args) const 
     const auto late = [&](const char* why) {
         return fail(ErrorCode::Unavailable,
                     fmt::format("{} was not read, because {}", args.value("output", ""), why),
-                    "look at the volume on roll-web's host, and try again");
+                    "check the volume on roll-web's host, and try again");
     };
     if (*hanging_ >= kHangingMax) return late("too many files are read from volumes that hang");
     ++*hanging_;

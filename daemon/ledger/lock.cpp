@@ -39,7 +39,7 @@ Result<Lock> Lock::take(const std::filesystem::path& directory) {
     if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
         return fail(
             ErrorCode::Refused, "another rolld serves " + directory.string(),
-            "use that rolld, stop it with `rollctl down`, or start this one with another --dir");
+            "use that rolld, stop it with `rollctl down`, or start this rolld with another --dir");
     }
     return lock;
 }

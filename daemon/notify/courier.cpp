@@ -34,7 +34,7 @@ Result<void> Courier::open() {
         const auto kept = parse_number<std::int64_t>(text);
         if (!kept)
             return fail(ErrorCode::Corrupt,
-                        file_.string() + " does not hold the number of an event",
+                        file_.string() + " does not contain the number of an event",
                         "delete the file; roll-notify then starts after the newest event");
         if (*kept <= newest)
             position_ = *kept;

@@ -35,7 +35,7 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
     if (kind == "attempt_fenced")
         return fmt::format("{} is not the job's current attempt and was refused (FENCED) on {}",
                            attempt, text_of(body, "node"));
-    if (kind == "member_up") return attempt + ": its processes on one node are up";
+    if (kind == "member_up") return attempt + ": its processes on one node have started";
     if (kind == "attempt_started") return attempt + " started";
     if (kind == "attempt_stopping") return with_reason(attempt + " stopping", body);
     if (kind == "member_ended") {

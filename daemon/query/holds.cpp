@@ -76,7 +76,7 @@ std::string limits_text(const core::State& state, const spec::Resources& wanted)
                                enough == 1 ? "offers" : "offer", text(amount));
         if (largest == 0)
             return fmt::format(
-                "no connected node reports its {}; install this release of Roll on the nodes",
+                "no connected node reports its {}; update Roll on the nodes to rolld's release",
                 what);
         return fmt::format("the largest connected node offers {}{}", text(largest),
                            silent ? "; a roll-worker of an older release does not report it" : "");
@@ -113,11 +113,11 @@ std::string shortage_text(const core::State& state, const spec::Resources& wante
                            total == 1 ? "is" : "are");
     const int needed = std::min(wanted.workers(), total);
     const bool one_part = wanted.gpus_per_node == 0 || wanted.slots_per_node == 1;
-    std::string what = "that";
+    std::string what = "these resources";
     int count = both;
     if (both >= needed) {
         count = long_enough;
-        what = "that for the whole time of the job";
+        what = "these resources for the whole time of the job";
     } else if (slots >= needed && (!one_part || gpus == 0)) {
         count = gpus;
         what = gpu_text(wanted) == "1 GPU" ? "a GPU" : gpu_text(wanted);
@@ -277,7 +277,7 @@ class Finder {
         std::string remedy = excess->remedy;
         if (remedy.empty())
             remedy = fmt::format("the job starts by itself when {}",
-                                 excess->rule == "array" ? "one of these jobs ends"
+                                 excess->rule == "array" ? "one of the array's running jobs ends"
                                                          : "enough other jobs have ended");
         if (!excess->setting.empty())
             remedy +=

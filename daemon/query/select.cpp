@@ -92,8 +92,9 @@ Result<std::vector<JobId>> select(const core::State& state, const std::string& s
         const std::size_t comma = std::min(selector.find(',', begin), selector.size());
         const std::string word = selector.substr(begin, comma - begin);
         if (word.empty()) {
-            return fail(ErrorCode::InvalidArgument, "\"" + selector + "\" selects nothing",
-                        "use ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name with globs");
+            return fail(
+                ErrorCode::InvalidArgument, "\"" + selector + "\" selects nothing",
+                "use ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name with wildcards (* and ?)");
         }
         if (looks > kLooksMax) {
             return fail(

@@ -19,19 +19,18 @@ std::string lacks(const protocol::Heartbeat& worker, const spec::JobSpec& spec) 
                            what);
     };
     if (!spec.secrets.empty() && worker.version < protocol::kSecretsVersion)
-        return older("cannot be given secrets");
+        return older("cannot receive secrets");
     for (const std::string& feature : spec.needs) {
         if (std::ranges::find(worker.features, feature) != worker.features.end()) continue;
         if (feature == spec::kContainer)
             return fmt::format(
                 "node {} has no container runtime: the PATH of its roll-worker has no podman, "
-                "apptainer or enroot, or its release is older; install one there and restart "
-                "roll-worker",
+                "apptainer or enroot, or the roll-worker is of an older release; install a "
+                "container runtime or this rolld's release there, and restart roll-worker",
                 worker.node);
-        return older(
-            fmt::format("lacks the feature {} that the job needs; install this "
-                        "release on the node",
-                        feature));
+        return older(fmt::format(
+            "lacks the feature {} that the job needs; update Roll on the node to rolld's release",
+            feature));
     }
     return "";
 }

@@ -23,7 +23,7 @@ Result<void> Server::open_terminal(const Asking& asking, const api::OpenTerminal
                     fmt::format("the roll-worker of {} is of an older release, which cannot run a "
                                 "shell in a job",
                                 open.node),
-                    "install this release on the node");
+                    "update Roll on the node to rolld's release");
     ROLL_TRY(const std::uint64_t terminal,
              terminals_.open(open.opening, std::chrono::steady_clock::now()));
     reply(asking.peer, asking.id,

@@ -180,7 +180,7 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
          "is org/name, which is neither a directory nor in HuggingFace's cache"},
         {"stage", R"("ppo")", "is ppo; supported: pt, sft, rm, dpo, kto"},
         {"finetuning_type", R"("oft")", "is oft; supported: full, lora"},
-        {"dataset", R"("news")", "names news, which dataset_info.json does not have"},
+        {"dataset", R"("news")", "names news, which is not in dataset_info.json"},
         {"dataset", R"("hub")", "names hub, which is not a local file"},
         {"dataset", R"("table")", "Roll does not read the file "},
         {"dataset_dir", R"("nowhere")", "nowhere/dataset_info.json"},
@@ -311,7 +311,7 @@ TEST_F(ForeignFile, ATemplateMakesConversationsOfEachForm) {
     changed["dataset"] = "chats, wiki";
     EXPECT_EQ(problems(changed),
               "dataset names wiki, whose columns or tags differ from those of another data set; "
-              "all data sets need the same ones\n");
+              "all data sets must have the same columns and tags\n");
     changed["dataset"] = "pictures";
     EXPECT_EQ(problems(changed),
               "dataset names pictures, which has the column images; Roll trains on texts\n");
@@ -325,9 +325,8 @@ TEST_F(ForeignFile, TheLastTurnAloneOrAllTokensAreLearned) {
     changed["mask_history"] = true;
     EXPECT_EQ(job(changed)["data"]["train_on"], "last");
     changed["train_on_prompt"] = true;
-    EXPECT_EQ(
-        problems(changed),
-        "mask_history cannot be combined with train_on_prompt; allowed: only one of the two\n");
+    EXPECT_EQ(problems(changed),
+              "mask_history cannot be used with train_on_prompt; remove one of these two keys\n");
     changed["mask_history"] = false;
     EXPECT_EQ(job(changed)["data"]["train_on"], "all");
 }
@@ -362,7 +361,7 @@ TEST_F(ForeignFile, TrainsInOneOfTwoNarrowTypes) {
     EXPECT_EQ(job(changed)["train"]["precision"], "fp16");
     EXPECT_EQ(job(changed)["export"]["dtype"], "fp16");
     changed["bf16"] = true;
-    EXPECT_NE(problems(changed).find("fp16 is true, and bf16 too; set one of them"),
+    EXPECT_NE(problems(changed).find("fp16 is true, and bf16 is also true; set only one of them"),
               std::string::npos)
         << problems(changed);
 }

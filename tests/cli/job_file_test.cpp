@@ -151,10 +151,10 @@ std::string refusal_of(const std::string& text) {
 TEST(ReadJobFile, NamesTheFieldThatMakesAJobTooLargeBeforeParsing) {
     const std::string head = "name: x\nkind: command\n";
     const std::string large(9 << 20, 'x');
-    EXPECT_EQ(refusal_of(head + "env:\n  A: b\n  LONG: '" + large + "'\n  B: c\ncommand: [a]\n"),
-              " cannot be queued:\n  line 5: env.LONG is 9437188 bytes long and brings the job to "
-              "9437249 bytes; a job may have at most 4194304; move this value to a file that the "
-              "job reads");
+    EXPECT_EQ(
+        refusal_of(head + "env:\n  A: b\n  LONG: '" + large + "'\n  B: c\ncommand: [a]\n"),
+        " cannot be queued:\n  line 5: env.LONG is 9437188 bytes long, so the whole job is 9437249 "
+        "bytes long; a job may have at most 4194304; move this value to a file that the job reads");
     const auto names = [&](const std::string& text, const std::string& field) {
         const std::string refused = refusal_of(text);
         EXPECT_NE(refused.find(field + " is "), std::string::npos) << refused << " for " << field;

@@ -227,8 +227,8 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
     EXPECT_EQ(problem({"-N3-2"}),
               "--nodes is \"3-2\"; allowed: N or N-M with whole numbers from 1 on");
     EXPECT_EQ(problem({"-N3", "--gpus=4"}),
-              "--gpus is \"4\"; allowed: a multiple of the 3 nodes, because each node of a job has "
-              "equally many GPUs");
+              "--gpus is \"4\"; allowed: a multiple of the number of nodes, 3, because all nodes "
+              "of a job have equally many GPUs");
     EXPECT_EQ(problem({"--gres=license:1"}),
               "--gres is \"license:1\"; allowed: gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's "
               "only generic resource");

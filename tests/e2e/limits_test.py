@@ -73,7 +73,7 @@ class Limits(RollTest):
         for words, status, says in ((('--after', 'ok:nobody'), 3, 'no job is named nobody'),
                                     (('--after', 'ok:parts'), 2, 'parts matches 3 jobs'),
                                     (('--after', 'done:last'), 2, 'allowed: ok:ID'),
-                                    (('--into', 'last'), 2, f'job {named} is not a job group and is not in one')):
+                                    (('--into', 'last'), 2, f'job {named} is not a job group and does not belong')):
             refused = self.ctl('submit', *words, '--', 'true', check=False)
             self.assertEqual((refused.returncode, refused.stdout), (status, ''))
             self.assertIn(says, refused.stderr)

@@ -73,7 +73,7 @@ class Top(RollTest):
         top.type('2')
         top.wait_for('SLOTS FREE', 'the nodes')
         top.type('?')
-        top.wait_for('list jobs that have ended, too', 'the help')
+        top.wait_for('also list jobs that have ended', 'the help')
         os.kill(top.process.pid, signal.SIGTERM)
         self.assertEqual(top.process.wait(30), -signal.SIGTERM)
         self.assertEqual(termios.tcgetattr(top.its), top.before, 'echo and line mode are back')

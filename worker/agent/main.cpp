@@ -74,20 +74,20 @@ std::string known_end(std::string text) {
 
 // Adds the options for the resources that this worker offers to jobs.
 void add_offer_flags(CLI::App& app, Flags& flags) {
-    app.add_option("--slots", flags.slots, "CPU slots to offer (default: cores)")
+    app.add_option("--slots", flags.slots, "CPU slots to offer (default: number of cores)")
         ->check(CLI::Range(1, 4096));
     app.add_option("--gpus", flags.gpus, "GPUs to offer (default: all that NVML shows)")
         ->check(CLI::Range(0, 64));
     app.add_option("--memory", flags.memory,
                    "Memory to offer to jobs with resources.memory, e.g. 60GiB (default: this "
-                   "machine's, or what Slurm or a cgroup leaves of it)")
+                   "machine's memory, or the part of it that Slurm or a cgroup allows)")
         ->check([](const std::string& text) {
             const auto size = spec::parse_size(text);
             return size ? std::string() : size.error().message;
         });
     app.add_option("--cpus", flags.cpus,
-                   "CPUs to offer to jobs with resources.cpus (default: cores, or in a pilot "
-                   "--slots)")
+                   "CPUs to offer to jobs with resources.cpus (default: number of cores; in a "
+                   "pilot: --slots)")
         ->check(CLI::Range(1, 4096));
 }
 
@@ -97,7 +97,7 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option("--node", flags.node, "Name of this node (default: host name)");
     add_offer_flags(app, flags);
     app.add_option("--bin-dir", flags.bin_dir,
-                   "Directory of roll-rank and roll-convert (default: this program's)");
+                   "Directory of roll-rank and roll-convert (default: this program's directory)");
     app.add_option("--stop-grace", flags.stop_grace,
                    "Seconds between a request to stop and SIGKILL");
     app.add_option("--checkpoint-grace", flags.checkpoint_grace,

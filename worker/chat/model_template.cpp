@@ -163,7 +163,8 @@ class TurnFinder {
         auto before = part({&user, 1}, /*prompt=*/false);
         if (!prompt || !before) return refused(0, (prompt ? before : prompt).error().message);
         if (!prompt->starts_with(*before)) remove_end(*before);
-        if (!prompt->starts_with(*before)) return refused(0, "no prompt begins it");
+        if (!prompt->starts_with(*before))
+            return refused(0, "the text does not begin with the prompt that the template writes");
         const std::string header = prompt->substr(before->size());
         if (const std::size_t at = whole_.find(header); at != std::string::npos)
             return at + header.size();
@@ -172,7 +173,8 @@ class TurnFinder {
         for (std::size_t size = header.size(); size > 0; --size)
             if (std::string_view(whole_).substr(0, content).ends_with(header.substr(0, size)))
                 return content;
-        return refused(0, "its text does not begin with the prompt that the template writes");
+        return refused(
+            0, "the text of this turn does not begin with the prompt that the template writes");
     }
 
     // Returns a copy of the messages in which `mark` is the content of the message at `index`.
@@ -209,14 +211,14 @@ class TurnFinder {
         const bool ends = once && !end.empty() && tail.starts_with(end) && begin <= shared &&
                           whole_.ends_with(tail) && whole_.size() >= shared + tail.size();
         if (ends) return Span{begin, whole_.size() - tail.size() + end.size()};
-        return refused(index, "the text of this turn changes with the messages after it");
+        return refused(index, "the text of this turn depends on the messages after it");
     }
 
     tl::unexpected<Error> refused(std::size_t index, const std::string& why) const {
-        return fail(ErrorCode::InvalidArgument, "cannot tell the turn of message " +
-                                                    std::to_string(index + 1) +
-                                                    " apart in the text of " + model_.path + ": " +
-                                                    why + "; use a template with {% generation %}");
+        return fail(ErrorCode::InvalidArgument,
+                    "cannot find where the turn of message " + std::to_string(index + 1) +
+                        " begins and ends in the text of " + model_.path + ": " + why +
+                        "; use a template with {% generation %}");
     }
 
     static constexpr std::string_view kMarks[] = {"Rq7xVz", "mK2wQj"};
@@ -250,7 +252,7 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
         ROLL_TRY(const Span span, finder.find(i));
         if (!spans.empty() && span.end > spans.front().begin)
             return fail(ErrorCode::InvalidArgument, "the turn of message " + std::to_string(i + 1) +
-                                                        " overlaps the next one in the text of " +
+                                                        " overlaps the next turn in the text of " +
                                                         model.path);
         spans.insert(spans.begin(), span);
         if (options.train_on == TrainOn::Last) break;

@@ -157,7 +157,7 @@ class Parser : public ExpressionParser {
     Statement macro(int line) {
         Statement result{Does::Macro, line};
         if (loops_ > 0 || macros_ > 0)
-            refuse("a macro inside a loop or a macro is not supported", line);
+            refuse("a macro inside a loop or inside another macro is not supported", line);
         result.targets = {number_of(need_name("the name of a macro"))};
         need("(");
         while (!take(")")) {
@@ -166,7 +166,7 @@ class Parser : public ExpressionParser {
             if (take("="))
                 result.exprs.push_back(expression());
             else if (!result.exprs.empty())
-                refuse("a parameter without a default follows one with a default", line);
+                refuse("a parameter without a default follows a parameter with a default", line);
         }
         end_tag();
         ++macros_;

@@ -74,8 +74,8 @@ Result<std::optional<OptimizerStates>> states_of(Source& source, const Request& 
     if (!request.optimizer) return std::nullopt;
     if (to != Format::TorchDist || !request.adapters.empty() || !request.state.empty())
         return fail(ErrorCode::InvalidArgument,
-                    std::string("--optimizer is for torch_dist targets, without --state and "
-                                "without adapters; the target is ") +
+                    std::string("--optimizer works only with torch_dist targets, without --state "
+                                "and without adapters; the target is ") +
                         name_of(to));
     return add_states(source, families, request);
 }

@@ -167,7 +167,7 @@ bool is_stacked(const Json& config, std::string module) {
 
 Result<LoraModule> module_of(const std::string& name, const Halves& halves, const Json& config) {
     if (!halves.a || !halves.b)
-        return fail(ErrorCode::Corrupt, "adapter module " + name + " lacks one of A and B");
+        return fail(ErrorCode::Corrupt, "adapter module " + name + " lacks its matrix A or B");
     const tensor::Shape& a = halves.a->info.shape;
     const tensor::Shape& b = halves.b->info.shape;
     if (a.size() != 2 || b.size() != 2 || a[0] != b[1] || a[0] < 1)

@@ -34,9 +34,9 @@ Result<PipelineSchedule> interleaved_for(int pp, int vp, int microbatches, int g
     const int fitting = (microbatches / group + 1) * group;
     return fail(
         ErrorCode::InvalidArgument,
-        fmt::format("interleaving in groups of {} leaves a last group of {} of the {} "
-                    "micro-batches of a replica, fewer than pp {}: bubble {}, with {} "
-                    "micro-batches {}; change train.global_batch_size, or set parallel.group",
+        fmt::format("interleaving in groups of {} leaves a last group of {} of a replica's {} "
+                    "micro-batches, which is smaller than pp {}; the bubble is {}, and with {} "
+                    "micro-batches it is {}; change train.global_batch_size, or set parallel.group",
                     group, microbatches % group, microbatches, pp, bubble_text(schedule, costs),
                     fitting, bubble_text(interleaved(pp, vp, fitting, group), costs)));
 }

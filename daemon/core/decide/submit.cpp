@@ -30,7 +30,7 @@ Result<std::string> admit(const State& s, const Submit& in, int count) {
     const auto known = policy.accounts.find(account);
     if (!account.empty() && known == policy.accounts.end()) {
         return fail(ErrorCode::NotFound, "there is no account " + account,
-                    "name one of rolld.yaml's accounts, or none");
+                    "use an account that rolld.yaml lists, or leave out the account");
     }
     const bool open = account.empty() || known->second.users.empty();
     if (!open && std::ranges::count(known->second.users, in.user) == 0)

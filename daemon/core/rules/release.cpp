@@ -13,7 +13,7 @@ constexpr int kFailuresMax = 5;
 // may stay.
 std::string end_reason(const State& state, const Allocation& a, Time leaves, Time now) {
     const AllocationQueue& queue = state.queues.at(a.queue);
-    if (queue.removing) return "its queue is being removed";
+    if (queue.removing) return "the allocation's queue is being removed";
     const bool was_granted = a.granted_at != Time{};
     if (a.phase == AllocationPhase::Pending && was_granted)
         return "Slurm has requeued the allocation";

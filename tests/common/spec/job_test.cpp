@@ -99,7 +99,7 @@ TEST(Undeliverable, NamesTheFieldThatMakesADocumentTooLarge) {
     const std::string quotes(3'000'000, '"');  // each quote takes two bytes of the document
     const std::string problem = told({{"name", "x"}, {"train", {{"prompts", {"a", quotes}}}}});
     EXPECT_TRUE(
-        problem.starts_with("train.prompts[1] is 6000003 bytes long and brings the job to 6000"))
+        problem.starts_with("train.prompts[1] is 6000003 bytes long, so the whole job is 6000"))
         << problem;
     EXPECT_NE(problem.find("a job may have at most 4194304"), std::string::npos);
     EXPECT_EQ(told(Json::array()), "");

@@ -37,8 +37,8 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
          "train.lora.rank_pattern.wq is not one of the targets; allowed: a name in "
          "train.lora.targets, without a layer's number"},
         {"/train/lora/modules_to_save", "norm",
-         "train.lora.modules_to_save has norm, which cannot be trained whole beside LoRA; allowed: "
-         "embed_tokens, lm_head"},
+         "train.lora.modules_to_save has norm, which cannot be trained in full together with LoRA; "
+         "allowed: embed_tokens, lm_head"},
         {"/train/lora/double_quantization", true,
          "train.lora.double_quantization is true, but only the scales of base nf4 can be "
          "quantized; allowed: false, or set train.lora.base to nf4"},

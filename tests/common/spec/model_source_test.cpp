@@ -23,11 +23,12 @@ TEST_F(ModelSourceKeys, TheOptimizerOfACheckpointNeedsItsWeightsUnchanged) {
     EXPECT_TRUE(train_spec(parse(json).spec.document.text())->model.optimizer);
     json["model"]["adapters"] = {"start"};
     json["train"]["optimizer"] = {{"kind", "lion"}};
-    EXPECT_EQ(problems(json),
-              "model.optimizer is true, but model.adapters changes the weights that the state in "
-              "model.from belongs to; leave out one of the two\n"
-              "model.optimizer is true, but train.optimizer.kind is \"lion\"; allowed: the kinds "
-              "adamw, adam and sgd, whose state has the shapes of the weights\n");
+    EXPECT_EQ(
+        problems(json),
+        "model.optimizer is true, but with model.adapters the job does not train the weights to "
+        "which the optimizer state in model.from belongs; remove model.optimizer or "
+        "model.adapters\nmodel.optimizer is true, but train.optimizer.kind is \"lion\"; allowed: "
+        "the kinds adamw, adam and sgd, whose state has the shapes of the weights\n");
 }
 
 }  // namespace

@@ -48,8 +48,7 @@ TEST(OptimizerSpec, RefusesWhatAKindDoesNotHave) {
          "train.optimizer.groups[0] sets nothing; allowed: match, and at least one of lr, "
          "lr_scale, weight_decay"},
         {{{"groups", {{{"match", "a"}, {"lr", 1}, {"lr_scale", 2}}}}},
-         "train.optimizer.groups[0].lr_scale cannot be combined with lr; allowed: only one of the "
-         "two"},
+         "train.optimizer.groups[0].lr_scale cannot be used with lr; remove one of these two keys"},
         {{{"groups", {{{"match", "a||b"}, {"lr", 1}}}}},
          "train.optimizer.groups[0].match is \"a||b\", which has an empty pattern; allowed: "
          "patterns over native names, separated by |"}};

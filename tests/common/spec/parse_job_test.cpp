@@ -25,7 +25,7 @@ TEST_F(ParseJob, EveryBatchOfAScheduleFitsThePipeline) {
     json["train"]["batch_size_schedule"] = "0:2 1K:8";
     EXPECT_EQ(problems(json), "");
     json["train"]["batch_size_schedule"] = "0:1 1K:8";
-    EXPECT_NE(problems(json).find("the 1 micro-batches of a replica"), std::string::npos)
+    EXPECT_NE(problems(json).find("1 micro-batches for each replica"), std::string::npos)
         << problems(json);
 }
 

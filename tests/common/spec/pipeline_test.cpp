@@ -75,16 +75,18 @@ TEST(Pipeline, TheNearestLayoutsDivideTheLayers) {
 
 TEST(Pipeline, RefusesAnIncompleteGroupOfMicrobatchesWithTheNearest) {
     const ParallelSpec p{.pp = 4, .vpp = 2, .schedule = Schedule::Interleaved};
-    EXPECT_EQ(problems(p, {.microbatches = 10, .rows = 6}),
-              "parallel.vpp is 2, so micro-batches are interleaved in groups of 4, but the 10 "
-              "micro-batches of a replica (global_batch_size / micro_batch_size / dp) leave a "
-              "group smaller than pp 4; the nearest numbers that work are 8 (global_batch_size 48) "
-              "or 12 (global_batch_size 72); parallel.group 5 works with 10; or set vpp to 1\n");
+    EXPECT_EQ(
+        problems(p, {.microbatches = 10, .rows = 6}),
+        "parallel.vpp is 2, so micro-batches are interleaved in groups of 4; with 10 micro-batches "
+        "for each replica (global_batch_size / micro_batch_size / dp), the last group would be "
+        "smaller than pp 4; the nearest numbers that work are 8 (global_batch_size 48) "
+        "or 12 (global_batch_size 72); parallel.group 5 works with 10; or set vpp to 1\n");
     EXPECT_EQ(problems({.pp = 4, .vpp = 2}, {.microbatches = 10}), "");
-    EXPECT_EQ(problems({.pp = 4, .vpp = 2}, {.microbatches = 3}),
-              "parallel.vpp is 2, so micro-batches are interleaved in groups of 4, but the 3 "
-              "micro-batches of a replica (global_batch_size / micro_batch_size / dp) leave a "
-              "group smaller than pp 4; the nearest numbers that work are 4; or set vpp to 1\n");
+    EXPECT_EQ(
+        problems({.pp = 4, .vpp = 2}, {.microbatches = 3}),
+        "parallel.vpp is 2, so micro-batches are interleaved in groups of 4; with 3 micro-batches "
+        "for each replica (global_batch_size / micro_batch_size / dp), the last group would be "
+        "smaller than pp 4; the nearest numbers that work are 4; or set vpp to 1\n");
     EXPECT_EQ(problems({.pp = 2, .vpp = 3, .schedule = Schedule::Gpipe}, {.microbatches = 3}), "");
 }
 
@@ -111,8 +113,7 @@ TEST(Pipeline, RefusesSettingsThatContradictEachOther) {
         "parallel.vpp to 2\n");
     EXPECT_EQ(problems({.pp = 2, .vpp = 2, .schedule = Schedule::DualPipeV}, {.microbatches = 3}),
               "parallel.schedule is dualpipe-v, which needs at least 2 x pp = 4 micro-batches per "
-              "replica, but there are 3; allowed with these: zb-v, or a larger "
-              "train.global_batch_size\n");
+              "replica, but there are 3; use zb-v, or a larger train.global_batch_size\n");
     EXPECT_EQ(
         problems({.pp = 4, .vpp = 2, .group = 3}),
         "parallel.group is 3; allowed: 4 (pp) or more; the key also requires pp >= 2, vpp >= 2 "

@@ -31,7 +31,7 @@ TEST_F(StagedFiles, HaveNamesBelowTheirDirectoryAndPieces) {
     EXPECT_NE(problems(job).find("files[0] is the path a.txt"), std::string::npos);
     job["files"] = {file("a")};
     job["stdout"] = "log";
-    EXPECT_NE(problems(job).find("stdout is log, below a `workdir`"), std::string::npos);
+    EXPECT_NE(problems(job).find("stdout is log, a path in a `workdir`"), std::string::npos);
     job.erase("files");
     EXPECT_NE(problems(job).find("workdir is {files}/b, but the job has no `files`"),
               std::string::npos);

@@ -81,11 +81,10 @@ TEST(TrainSpec, KeysOfRecomputationThatDoNotFitItsKindAreRefused) {
          "only with recompute `full`"},
         {{{"recompute", "full"}, {"recompute_method", "block"}},
          "parallel.recompute_layers is missing; with recompute_method `block`, set it to the "
-         "number "
-         "of layers of each chunk that are computed again"},
+         "number of layers of each chunk that are recomputed"},
         {{{"recompute", "auto"}},
          "parallel.memory_limit is 0; with recompute `auto`, set it to the memory that a rank may "
-         "need, such as 3GiB"}};
+         "use, such as 3GiB"}};
     for (const auto& [parallel, message] : cases) {
         Json json = smallest();
         json["parallel"] = parallel;
@@ -189,8 +188,8 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
               "phase begins training");
     EXPECT_EQ(problem(phases(0, 0)), "data.curriculum[1].step is 0; allowed: more than 0");
     EXPECT_EQ(problem({{"weights", {1, 2}}}, {{"epochs", 2}, {"steps", nullptr}}),
-              "train.epochs is 2, but data.weights has no passes over all files; allowed: "
-              "train.steps");
+              "train.epochs is 2, but with data.weights training makes no whole passes over the "
+              "files; use train.steps instead");
     EXPECT_EQ(problem({{"split", {9, 1, 0}}}), "data.split needs data.order megatron");
     EXPECT_EQ(problem({{"packing", "best_fit"}}),
               "data.packing is best_fit; allowed: `in_order` with objective \"pretrain\"");
@@ -222,8 +221,8 @@ TEST(TrainSpec, WhatIsLearnedBelongsToSft) {
     EXPECT_EQ(train_spec(json.dump())->data.train_on, TrainOn::Last);
     ASSERT_EQ(impossible_sizes(json).size(), 1);
     EXPECT_EQ(impossible_sizes(json)[0].message,
-              "is \"last\"; allowed: `assistant` with objective \"pretrain\", which learns all "
-              "tokens");
+              "is \"last\"; allowed with objective \"pretrain\": only `assistant`, because this "
+              "objective trains on all tokens");
     json["objective"] = "sft";
     EXPECT_EQ(impossible_sizes(json).size(), 0);
 }

@@ -48,16 +48,18 @@ TEST_F(JobFile, ALinkInTheOutputIsRefusedWhereverItLeads) {
     for (const fs::path& target : {top / "secret", fs::path("../../../secret"),
                                    state() / "web.token", fs::path("/dev/zero")}) {
         link_log(target);
-        EXPECT_EQ(read(), "refused: " + log().string() +
-                              " is a symbolic link that the job file does not name, which is not "
-                              "followed");
+        EXPECT_EQ(
+            read(),
+            "refused: " + log().string() +
+                " is a symbolic link that the job file does not name, so rolld does not follow it");
     }
     fs::remove(log());
     write(top / "rank-0.log", "SECRET");
     fs::remove_all(output() / "logs/attempt-1");
     fs::create_symlink(top, output() / "logs/attempt-1");
-    EXPECT_EQ(read(), "refused: " + log().parent_path().string() +
-                          " is a symbolic link or no directory, which is not followed");
+    EXPECT_EQ(read(),
+              "refused: " + log().parent_path().string() +
+                  " is not a directory, or is a symbolic link, which rolld does not follow");
     EXPECT_FALSE(newest_with_logs({output()}, 1));
     fs::create_symlink(top / "secret", output() / "metrics.jsonl");
     EXPECT_FALSE(open_metrics({output()}));

@@ -80,17 +80,19 @@ TEST(Readers, AVolumeThatHangsIsAnsweredInTimeAndOthersAreServed) {
         volume.await_hanging(1);
         readers.start("/x", says("a"), answers.add());
         io.run();
-        EXPECT_EQ(answers.texts,
-                  (std::vector<std::string>{
-                      "a", "/hangs was not read within 1000 ms; its volume may not answer"}));
+        EXPECT_EQ(
+            answers.texts,
+            (std::vector<std::string>{
+                "a",
+                "/hangs was not read within 1000 ms; its volume may have stopped responding"}));
         answers.texts.clear();
         io.restart();
         for (int i = 0; i < 4; ++i) readers.start("/hangs", volume.hang(), answers.add());
         readers.start("/y", says("b"), answers.add());
         EXPECT_EQ(answers.texts,
-                  (std::vector<std::string>{"/y was not read, because rolld already reads 4 files "
-                                            "for clients, 4 of them on this volume; a volume may "
-                                            "not answer"}));
+                  (std::vector<std::string>{
+                      "/y was not read, because rolld is already reading 4 files for clients, 4 of "
+                      "them on this volume; a volume may have stopped responding"}));
         io.run();
         EXPECT_EQ(answers.texts.size(), 5);
     }

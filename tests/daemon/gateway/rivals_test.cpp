@@ -41,8 +41,8 @@ class Rivals : public ::testing::Test {
 
 TEST_F(Rivals, ASecondWorkerIsRefusedWhileTheFirstMayRunItsAttempts) {
     EXPECT_EQ(refusal("s2", "dir2@host2"),
-              "node a already runs a roll-worker (host host1, process 7); start this one with "
-              "another --node, or end the other one");
+              "node a already runs a roll-worker (host host1, process 7); start this roll-worker "
+              "with another --node, or end the other roll-worker");
     EXPECT_NE(refusal("s2", "dir1@host2"), "") << "the same directory on another host";
     EXPECT_EQ(refusal("s1", "dir1@host1"), "") << "the first one itself";
     desk.submit(core::wants(1, 1));

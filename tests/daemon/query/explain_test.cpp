@@ -358,11 +358,11 @@ TEST_F(Explain, NamesWhatTheConnectedNodesLack) {
     desk.join("cpu", 8);
     EXPECT_EQ(why(wants(1, 1, 1)), "needs 1 node with 1 GPU; no connected node has a GPU");
     EXPECT_EQ(why(wants(1, 9, 1)),
-              "needs 1 node with 9 slots and 1 GPU; no connected node has that");
+              "needs 1 node with 9 slots and 1 GPU; no connected node has these resources");
     desk.join("large", 8, 8);
     desk.join("small", 8, 4);
     EXPECT_EQ(why(wants(2, 1, 8)),
-              "needs 2 nodes with 8 GPUs each; 1 of 3 connected nodes has that");
+              "needs 2 nodes with 8 GPUs each; 1 of 3 connected nodes has these resources");
     EXPECT_EQ(why(wants(3, 2, 4)),
               "needs 3 nodes with 2 slots and 4 GPUs each; 2 of 3 connected nodes have 4 GPUs");
     EXPECT_EQ(why(wants(1, 9)), "needs 1 node with 9 slots; no connected node has 9 slots");
@@ -382,10 +382,9 @@ TEST_F(Explain, NamesTheMemoryAndTheCpusThatTheNodesLack) {
         return only(desk.submit(wanted)).why;
     };
     desk.join("old", 8);
-    EXPECT_EQ(
-        why(1, 64, 0),
-        "needs 1 node with 1 slot and 64 GiB of memory; no connected node reports its memory; "
-        "install this release of Roll on the nodes");
+    EXPECT_EQ(why(1, 64, 0),
+              "needs 1 node with 1 slot and 64 GiB of memory; no connected node reports its "
+              "memory; update Roll on the nodes to rolld's release");
     core::WorkerHello hello{"n", "n", 8, 0};
     hello.memory = 23 * kGibibyte;
     hello.cpus = 2;

@@ -66,7 +66,7 @@ void Explain::change_queues(const std::string& remedy) {
 // Makes the event happen that "The job starts by itself when ..." names.
 void Explain::wait(const std::string& remedy) {
     const auto says = [&](const char* what) { return remedy.find(what) != remedy.npos; };
-    if (says("when job 1 ends as required") || says("when one of these jobs ends")) {
+    if (says("when job 1 ends as required") || says("when one of the array's running jobs ends")) {
         end(JobId{1});
     } else if (says("after 35 s")) {
         desk.tell(core::Adopted{});

@@ -124,7 +124,7 @@ TEST(Wire, AWorkerThatCannotBeGivenSecretsGetsNoJobThatHasSome) {
                attempts[0]
                        .value("reason", Json())
                        .dump()
-                       .find("older release, which cannot be given secrets") != std::string::npos;
+                       .find("older release, which cannot receive secrets") != std::string::npos;
     }));
 }
 

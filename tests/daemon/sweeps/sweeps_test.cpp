@@ -116,7 +116,7 @@ TEST_F(Sweeps, TheWatchNamesTrialsThatCannotBeTheBest) {
     ASSERT_EQ(stopped.size(), 1u);
     EXPECT_EQ(stopped[0].job, JobId{7});
     EXPECT_EQ(stopped[0].reason,
-              "stopped by halving at step 10: loss 3 is number 2, and the best 1 goes on");
+              "stopped by halving at step 10: loss 3 is in place 2, but only the best 1 goes on");
 }
 
 TEST_F(Sweeps, TheWatchForgetsASweepThatHasEnded) {

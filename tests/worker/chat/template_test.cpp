@@ -156,18 +156,18 @@ TEST_F(Turns, TheFirstMessageMayBeTheAssistants) {
     EXPECT_EQ(learned("{% for m in messages %}<{{ m.role }}{{ loop.index }}>{{ m.content }}"
                       "{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}",
                       first),
-              "cannot tell the turn of message 1 apart in the text of t.jinja: its text does not "
-              "begin with the prompt that the template writes; use a template with "
-              "{% generation %}");
+              "cannot find where the turn of message 1 begins and ends in the text of t.jinja: the "
+              "text of this turn does not begin with the prompt that the template writes; use a "
+              "template with {% generation %}");
 }
 
 TEST_F(Turns, ThatCannotBeToldApartAreRefused) {
     const std::string counted =
         "{{ messages|length }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
     EXPECT_EQ(learned(counted, two_),
-              "cannot tell the turn of message 4 apart in the text of t.jinja: the template "
-              "renders the text before this message differently when later messages follow; use a "
-              "template with {% generation %}");
+              "cannot find where the turn of message 4 begins and ends in the text of t.jinja: the "
+              "template renders the text before this message differently when later messages "
+              "follow; use a template with {% generation %}");
 }
 
 TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {

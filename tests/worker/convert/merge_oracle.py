@@ -155,7 +155,7 @@ class Merge(FolderCase):
         refused('model.layers.0.mlp.other.weight', 2,
                 **{prefix + 'mlp.other.lora_A.weight': torch.zeros(4, 64),
                    prefix + 'mlp.other.lora_B.weight': torch.zeros(96, 4)})
-        refused('lacks one of A and B', 1,
+        refused('lacks its matrix A or B', 1,
                 **{prefix + 'mlp.other.lora_A.weight': torch.zeros(4, 64)})
         refused('has rank 3', 1,
                 **{prefix + 'self_attn.q_proj.lora_A.weight': torch.zeros(3, 64),

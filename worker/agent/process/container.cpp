@@ -239,8 +239,9 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
         return fail(ErrorCode::InvalidArgument,
                     "node " + site.node + " cannot run the container " + container.image +
                         ": the PATH of its roll-worker has no " +
-                        (container.runtime == "auto" ? "podman, apptainer or enroot that fits"
-                                                     : container.runtime) +
+                        (container.runtime == "auto"
+                             ? "podman, apptainer or enroot that can run this container"
+                             : container.runtime) +
                         "; install it there and restart roll-worker, or submit to another "
                         "node");
     const std::string& path = site.container_runtimes.at(runtime);

@@ -286,8 +286,8 @@ int run_srun(int argc, char** argv) {
             "submit the program with rollctl submit -- PROGRAM");
     if (number_in(environment, "ROLL_NODE_RANK") != 0)
         return complain(
-            "srun: only the batch script itself starts steps, not a task on another "
-            "node");
+            "srun: only the batch script itself can start steps; this process is not the batch "
+            "script");
     StepSite site{split_names(value_in(environment, "SLURM_JOB_NODELIST")),
                   number_in(environment, "SLURM_NTASKS"),
                   number_in(environment, "SLURM_NTASKS_PER_NODE")};

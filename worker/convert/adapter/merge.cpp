@@ -179,7 +179,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
                             Folding folding) {
     const std::vector<AdapterPlace> places = find_adapters(directory);
     if (places.empty())
-        return fail(ErrorCode::NotFound, directory.string() + " holds no adapter_config.json");
+        return fail(ErrorCode::NotFound, directory.string() + " contains no adapter_config.json");
     if (places.size() > 1 && places.front().name != "default")
         return fail(
             ErrorCode::InvalidArgument,
@@ -207,10 +207,12 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
         const auto [before, is_first] = source.overlay.deltas.try_emplace(number, std::move(delta));
         if (is_first) continue;
         if (module.magnitude || !before->second.row_scale.empty())
-            return fail(ErrorCode::InvalidArgument,
-                        "two adapters change " + module.module +
-                            ", and one of them has DoRA; the second is in " + directory.string(),
-                        "merge one adapter, then merge the other into the result");
+            return fail(
+                ErrorCode::InvalidArgument,
+                "two adapters change " + module.module +
+                    ", and at least one of these two adapters has DoRA; the second adapter is in " +
+                    directory.string(),
+                "merge one adapter, then merge the other into the result");
         add_to(before->second, delta);
     }
     return {};

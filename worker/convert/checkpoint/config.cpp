@@ -144,7 +144,8 @@ Result<void> open_with_config(Source& source, const families::Families& families
         source = std::move(fits.front());
         return {};
     }
-    const std::string what = source.directory.string() + " has no config.json, and its arguments ";
+    const std::string what =
+        source.directory.string() + " has no config.json, and the arguments of its training run ";
     if (fits.empty())
         return fail(ErrorCode::InvalidArgument, what + "fit no known family: " + reason,
                     "give --config MODEL: the model's HuggingFace directory or its config.json");

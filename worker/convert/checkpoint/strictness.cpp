@@ -59,11 +59,13 @@ Disagreement as_told(Strictness strictness, Disagreement all) {
 std::vector<std::string> sentences(const Disagreement& disagreement) {
     std::vector<std::string> lines;
     for (const std::string& name : disagreement.unexpected)
-        lines.push_back("unexpected: " + name +
-                        " is a tensor of the model that the checkpoint lacks");
+        lines.push_back("the checkpoint lacks the tensor " + name +
+                        " of the model (\"unexpected\" in --strictness)");
     for (const std::string& name : disagreement.missing)
-        lines.push_back("missing: " + name + " is a tensor of the checkpoint that no rule names");
-    for (const std::string& name : disagreement.left_out) lines.push_back("left out: " + name);
+        lines.push_back("the model lacks the checkpoint's tensor " + name +
+                        " (\"missing\" in --strictness)");
+    for (const std::string& name : disagreement.left_out)
+        lines.push_back("left out of the target: " + name);
     return lines;
 }
 

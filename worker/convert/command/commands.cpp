@@ -59,7 +59,7 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     hooks.progress = [&](std::int64_t done, std::int64_t total) { pace.show(done, total); };
     if (replicas_may_differ())
         hooks.differs = [](const std::string& what) {
-            fmt::print(stderr, "warning: {}; the first one is used\n", what);
+            fmt::print(stderr, "warning: {}; the first of the two is used\n", what);
         };
     ROLL_TRY(const Report report, convert(command.request, families, hooks));
     pace.wipe();
@@ -77,8 +77,8 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
                    report.disk_free);
     fmt::print(stderr, "{}", sentence_on_kept(report));
     if (report.reused > 0)
-        fmt::print(stderr, "{} of {} files are shared with {}\n", report.reused, report.files,
-                   command.request.reuse.string());
+        fmt::print(stderr, "{} of {} files are hard links to files of {}\n", report.reused,
+                   report.files, command.request.reuse.string());
     fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
                report.tensors, report.bytes, report.files, dry ? " would be written to " : " at ",

@@ -60,7 +60,7 @@ class Parser {
         app_.require_subcommand(0, 1);
         app_.add_flag("--json", json_, "Print JSON");
         app_.add_flag("--version", version_, "Print the version");
-        app_.add_option("--launch", launch_, "Run as a job of roll-worker, as this file says");
+        app_.add_option("--launch", launch_, "Launch file that roll-worker wrote");
         app_.footer(
             "In rollctl, job:ID in place of a directory is the newest checkpoint of that job.\n"
             "Option names may use - or _. Also accepts the arguments of ROLL's tools/convert.py\n"
@@ -214,8 +214,9 @@ class Parser {
 
     void add_target(CLI::App& sub) {
         sub.footer(
-            "With --submit, rollctl queues the work as a job. It then takes --wait, --follow,\n"
-            "--nodes N (all write one target together), --after, --hold, --name and --time.");
+            "With --submit, rollctl queues the work as a job and also accepts --wait, "
+            "--follow,\n--nodes N (N nodes write the target together), --after, --hold, --name and "
+            "--time.");
         value(sub, "--to", request_.to, parse_format,
               "hf, bin, mca, torch_dist, dcp, fsdp_dtensor, megatron or nemo");
         value(sub, "--dtype", dtype_, parse_dtype_name,
@@ -225,7 +226,7 @@ class Parser {
         value(sub, "--name", request_.name, parse_name,
               "Name of the model in the configs of a NeMo target [model]");
         value(sub, "--max-shard-size", request_.shard_bytes, parse_bytes,
-              "Largest file (hf) [5GB]");
+              "Maximum size of a weight file (hf) [5GB]");
         value(sub, "--convert-model-max-length", request_.model_max_length, parse_bytes,
               "model_max_length of a HuggingFace target");
         sub.add_option("--reuse", request_.reuse, "Link to identical files of this earlier target");
@@ -234,7 +235,7 @@ class Parser {
                        "For --part: unique per run, such as $SLURM_JOB_ID.$SLURM_STEP_ID")
             ->needs("--part");
         sub.get_option("--part")->needs("--run");
-        size(sub, "--threads", request_.threads, "Default: the number of cores, at most 4");
+        size(sub, "--threads", request_.threads, "Number of threads [number of cores, at most 4]");
         sub.add_flag("--overwrite", request_.overwrite, "Replace the target");
         sub.add_flag("--dry-run", request_.dry_run, "Print the plan; write nothing");
         sub.add_flag("--verify", request_.verify, "Read the target and compare it with SRC");
@@ -256,7 +257,7 @@ class Parser {
         size(sub, "--etp,--expert-tensor-parallel-size", layout.etp,
              "Tensor-parallel size of experts");
         sub.add_option("--layout,--pipeline-model-parallel-layout", layout.pipeline,
-                       "For example E,t*3|t,L");
+                       "Layers of each stage, for example E,t*3|t,L");
         size(sub, "--decoder-first-pipeline-num-layers,--num-layers-in-first-pipeline-stage",
              layout.first_layers, "Layers of the first stage");
         size(sub, "--decoder-last-pipeline-num-layers,--num-layers-in-last-pipeline-stage",
@@ -268,14 +269,15 @@ class Parser {
         flag(sub, "--moe-grouped-gemm", request_.grouped_experts,
              "Write experts under the tensor names of Megatron's grouped GEMM");
         sub.add_option("--transformer-impl", implementation_,
-                       "Norms get the names that this implementation uses in Megatron")
+                       "Name the norms as this implementation of Megatron's layers does")
             ->check(CLI::IsMember({"local", "transformer_engine"}));
         size(sub, "--make-vocab-size-divisible-by", request_.vocab_divisor, "Pad the vocabulary");
         sub.add_option("--checkpoint-version", request_.megatron_version,
                        "Version of a Megatron target; 0 to 2 precede Megatron Core [3]")
             ->check(CLI::IsMember({0, 1, 2, 3}));
-        sub.add_option("--mtp-layer-name", mtp_name_,
-                       "Layer in an MTP module; Megatron 0.17 and later use mtp_model_layer")
+        sub.add_option(
+               "--mtp-layer-name", mtp_name_,
+               "Name of the layer in an MTP module; Megatron 0.17 and later use mtp_model_layer")
             ->check(CLI::IsMember({"transformer_layer", "mtp_model_layer"}));
     }
 
@@ -284,7 +286,7 @@ class Parser {
         sub.add_option("--config", request_.config, "Directory or family with the config");
         sub.add_option("--state", request_.state, "Read this optimizer state, such as fp32_param");
         value(sub, "--strictness,--dist-ckpt-strictness", request_.strictness, parse_strictness,
-              "What to do if tensors and model differ [raise_all]");
+              "What to do if the checkpoint lacks tensors or has too many [raise_all]");
     }
 
     void add_readers() {
@@ -340,7 +342,7 @@ class Parser {
             return invalid(
                 "give a source and a target directory; one of them is missing or is empty");
         if (int{dtype_.has_value()} + int{bf16_} + int{fp16_} > 1)
-            return invalid("--dtype, --bf16 and --fp16 exclude each other");
+            return invalid("use only one of --dtype, --bf16 and --fp16");
         if (dtype_) request_.dtype = *dtype_;
         if (bf16_ || (is_trlx_ && !dtype_ && !fp16_)) request_.dtype = tensor::DType::BF16;
         if (fp16_) request_.dtype = tensor::DType::F16;

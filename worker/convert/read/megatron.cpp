@@ -63,7 +63,7 @@ Result<void> check_args(const Source& source, const Json& args) {
         return fail(ErrorCode::InvalidArgument,
                     source.directory.string() + ": args." + key + " is " + said->dump() +
                         "; the config says " + own->dump(),
-                    "name the directory of the HuggingFace model that this checkpoint holds: "
+                    "give the directory of the HuggingFace model that this checkpoint contains: "
                     "--config MODEL");
     }
     return {};

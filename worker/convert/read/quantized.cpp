@@ -46,7 +46,7 @@ struct Method {
     const char* name;
     const char* tool;  // the tool that dequantizes weights of this method
 };
-constexpr const char* kItsLibrary = "the library that quantized it";
+constexpr const char* kItsLibrary = "the library that quantized the model";
 constexpr std::array<Method, 6> kMethods{{
     {"gptq", "GPTQ", "GPTQModel"},
     {"awq", "AWQ", "AutoAWQ"},

@@ -35,9 +35,10 @@ std::vector<std::size_t> Examples::others(std::string_view line) const {
 
 Result<std::vector<std::size_t>> Examples::chosen(std::string_view line) {
     const auto too_few = [&](std::size_t found) {
-        return fail(ErrorCode::InvalidArgument, "num_fewshot is " + std::to_string(options_.count) +
-                                                    ", but only " + std::to_string(found) +
-                                                    " records can be examples of this question");
+        return fail(ErrorCode::InvalidArgument,
+                    "num_fewshot is " + std::to_string(options_.count) + ", but only " +
+                        std::to_string(found) +
+                        " records can be used as examples for this question");
     };
     if (options_.in_order) {
         std::vector<std::size_t> first = others(line);

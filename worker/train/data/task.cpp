@@ -233,7 +233,7 @@ Result<void> check_examples(const Json& task, const fs::path& file) {
 
 Result<void> check_keys(const Json& task, const std::string& text, const fs::path& file) {
     if (!task.is_object() || !holds<std::string>(task.value("task", Json())))
-        return refused(file, "has no key task; this key names the task");
+        return refused(file, "lacks the key `task`, which gives the name of the task");
     for (const auto& [key, value] : task.items())
         if (!is_in(kRead, key) && !is_in(kNoEffect, key))
             return refused(file, key + " is not supported");

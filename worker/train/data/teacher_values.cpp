@@ -109,12 +109,13 @@ void TeacherValuesFiles::copy(std::uint64_t key, const at::Tensor& targets_T, st
             damaged = paths_[file].string();
     }
     if (record == nullptr)
-        throw RankFailure(1, damaged.empty()
-                                 ? "the stored values of the teacher lack a window of the job; "
-                                   "another program may have deleted their files"
-                                 : damaged +
-                                       " is damaged; delete it, and the job computes the "
-                                       "values again");
+        throw RankFailure(
+            1,
+            damaged.empty()
+                ? "the teacher's stored predictions lack a window of the job; another program may "
+                  "have deleted files of these predictions"
+                : damaged +
+                      " is damaged; delete this file, and the job computes the predictions again");
     const std::byte* const ids = record + sizeof(Header);
     const std::byte* const log_probs =
         ids + rows.size() * static_cast<std::size_t>(top_k_) * sizeof(std::int32_t);

@@ -131,12 +131,12 @@ bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) c
 void Opener::tell(const fs::path& path, const data::Prepared& prepared, const data::TokenFile& file,
                   double seconds) const {
     if (prepared.source_is_gone)
-        std::printf("%s no longer exists; the tokens that were made from it are used\n",
+        std::printf("%s no longer exists; the job uses the tokens that were made from this file\n",
                     path.c_str());
     if (prepared.was_stale)
         std::printf(
-            "the content of %s has changed although its size and modification time have not; its "
-            "tokens are made again\n",
+            "the content of %s has changed, although the file has the same size and modification "
+            "time; the text is tokenized again\n",
             path.c_str());
     std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
                 file.tokens().size(), seconds, prepared.bin.c_str());

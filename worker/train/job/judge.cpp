@@ -14,9 +14,9 @@ void Judge::check(const std::vector<std::string>& known) const {
         if (std::ranges::find(known, name) != known.end()) return;
         std::string list;
         for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
-        throw RankFailure(2, std::string(key) + ": " + name +
-                                 " is not measured by this job; allowed: " +
-                                 (list.empty() ? "none, because nothing is held out" : list));
+        throw RankFailure(
+            2, std::string(key) + ": " + name + " is not measured by this job; allowed: " +
+                   (list.empty() ? "none, because the job has no validation data" : list));
     };
     if (spec_.early_stop.patience > 0)
         need_known("train.early_stop.metric", spec_.early_stop.metric.name);

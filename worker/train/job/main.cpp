@@ -225,8 +225,9 @@ void add_generate_options(CLI::App& command, Arguments& arguments) {
         .add_option("--top-p", arguments.text.top_p,
                     "Sample from the most likely tokens up to this total probability")
         ->check(CLI::Range(0.0, 1.0));
-    command.add_option("--seed", arguments.text.seed, "The same seed gives the same text");
-    command.add_flag("--json", arguments.json, "One JSON object (roll.generate/1)");
+    command.add_option("--seed", arguments.text.seed,
+                       "Seed of the sampling; the same seed gives the same text");
+    command.add_flag("--json", arguments.json, "Print one JSON object (roll.generate/1)");
 }
 
 void add_evaluation_options(CLI::App& command, Arguments& arguments) {
@@ -241,23 +242,25 @@ void add_evaluation_options(CLI::App& command, Arguments& arguments) {
         ->check(CLI::Range(0, 1000));
     command.add_option("--data", options.texts,
                        "A .txt, .jsonl or .bin file, for the perplexity; repeatable");
-    command.add_option("--field", options.field, "Key of the text in a line of a .jsonl [text]");
+    command.add_option("--field", options.field,
+                       "Field of a .jsonl line that contains the text [text]");
     command
         .add_option("--seq-length", options.seq_length,
-                    "Tokens that the model sees at once [its positions, at most 2048]")
+                    "Length of a sequence in tokens [the model's maximum, at most 2048]")
         ->check(CLI::PositiveNumber);
     command.add_flag("--log-probs", options.log_probs,
-                     "Report the log-probability of each choice, too");
-    command.add_flag("--json", arguments.json, "One JSON object (roll.eval/1)");
+                     "Also report the log-probability of each choice");
+    command.add_flag("--json", arguments.json, "Print one JSON object (roll.eval/1)");
 }
 
 void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
     command.add_option("--search", arguments.search, "Key to choose; repeatable")->required();
     command.add_option("--dp", arguments.dp, "Data-parallel size that the job gives");
-    command.add_option("--memory-limit", arguments.memory.bytes, "Bytes that a rank may need");
+    command.add_option("--memory-limit", arguments.memory.bytes,
+                       "Bytes of memory that a rank may use");
     command.add_option("--memory-from", arguments.memory.from,
-                       "Where the limit comes from, for messages");
+                       "What sets the memory limit; messages contain this text");
 }
 
 int main(int argc, char** argv) {
@@ -271,9 +274,9 @@ int main(int argc, char** argv) {
     CLI::App* planning =
         app.add_subcommand("plan", "Report what a train job would do, without running it");
     planning->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
-    planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
-    planning->add_option("--svg", arguments.svg, "Write a drawing of the pipeline schedule");
-    planning->add_option("--trace", arguments.trace, "Write the pipeline schedule as Chrome trace");
+    planning->add_flag("--json", arguments.json, "Print one JSON object (roll.plan/1)");
+    planning->add_option("--svg", arguments.svg, "Draw the pipeline schedule in this SVG file");
+    planning->add_option("--trace", arguments.trace, "Write the schedule as a Chrome trace");
     planning->add_option("--layout-search", arguments.layout_search,
                          "Report of the search for this job's layout, to add to the JSON object");
     CLI::App* searching =
@@ -283,17 +286,17 @@ int main(int argc, char** argv) {
                                            "Run a job's layout with the smallest possible sizes, "
                                            "and compare the results with one rank's");
     proving->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
-    proving->add_flag("--json", arguments.json, "One JSON object (roll.prove/1)");
+    proving->add_flag("--json", arguments.json, "Print one JSON object (roll.prove/1)");
     CLI::App* previewing =
         app.add_subcommand("preview", "Show the first documents of a job's data, as tokens");
     previewing->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
-    previewing->add_option("--documents", arguments.documents, "Documents to show of each file");
+    previewing->add_option("--documents", arguments.documents, "Documents to show from each file");
     previewing->add_option("--columns", arguments.style.columns, "Width of a line")
         ->check(CLI::Range(20, 1000));
     previewing->add_flag("--color", arguments.style.color, "Show learned text in green");
-    previewing->add_flag("--json", arguments.json, "One JSON object (roll.data_preview/1)");
+    previewing->add_flag("--json", arguments.json, "Print one JSON object (roll.data_preview/1)");
     CLI::App* evaluating =
-        app.add_subcommand("eval", "Measure an HF or MCA directory on tasks and texts");
+        app.add_subcommand("eval", "Evaluate an HF or MCA directory on tasks and texts");
     add_evaluation_options(*evaluating, arguments);
     try {
         app.parse(argc, argv);

@@ -98,8 +98,8 @@ std::optional<std::string> replica_difference(TrainStep& step, const std::vector
         const auto sets = by_hash(hash_CR[row].const_data_ptr<std::int64_t>(), ranks);
         if (sets.size() == 1) continue;
         std::string text = copies[i].name + " differs between replicas: the copy of " +
-                           ranks_text(sets[1]) + " is not the copy of " + ranks_text(sets[0]);
-        if (sets.size() > 2) text += ", and further copies differ, too";
+                           ranks_text(sets[1]) + " differs from the copy of " + ranks_text(sets[0]);
+        if (sets.size() > 2) text += ", and further copies also differ";
         return text;
     }
     return std::nullopt;

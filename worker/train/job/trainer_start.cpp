@@ -83,10 +83,10 @@ FabricOptions fabric_options(const protocol::Launch& launch, int rank,
 void check_is_adapter(const fs::path& directory, bool adapts) {
     if (is_adapter(directory) == adapts) return;
     throw RankFailure(2, directory.string() +
-                             (adapts ? " holds a whole model, but this job has train.lora; start a "
-                                       "new job with model.from set to that directory"
-                                     : " holds an adapter, but this job has no train.lora; set it "
-                                       "as in the job that wrote the checkpoint"));
+                             (adapts ? " contains a whole model, but this job has train.lora; "
+                                       "start a new job with model.from set to that directory"
+                                     : " contains an adapter, but this job has no train.lora; set "
+                                       "train.lora as in the job that wrote the checkpoint"));
 }
 
 // Returns the output directories of the jobs from which this job may continue.
@@ -257,7 +257,7 @@ void Trainer::connect_recorder() {
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
     const auto on_stuck = [this](const std::string& why) {
         link_.report(protocol::Failed{why});
-        if (why.empty()) return std::fprintf(stderr, "the waiting transfer has finished\n");
+        if (why.empty()) return std::fprintf(stderr, "the transfer that was stuck has finished\n");
         return std::fprintf(stderr, "stuck: %s; the latest transfers:\n%s", why.c_str(),
                             recorder_->latest().c_str());
     };
@@ -381,7 +381,7 @@ void Trainer::restore_newest() {
         throw RankFailure(2, "train.global_batch_size: " + std::to_string(spec_.global_batch_size) +
                                  " is not the value with which " + directory.string() +
                                  " was trained, but data.order megatron and data.curriculum depend "
-                                 "on it; set the former value");
+                                 "on this value; set the former value");
     if (spec_.epochs > 0) {  // another global_batch_size changes the number of steps that are left
         set_steps_of_epochs(spec_, corpus_, {restored.step, restored.samples});
         record_ = job_record(launch_, spec_);
@@ -418,8 +418,9 @@ void Trainer::recall_left_out() {
     }
     share(state_.left_out, *world_);
     if (writes() && !state_.left_out.empty())
-        std::printf("left out: samples %s, because a step with them was not finite\n",
-                    ranges_text(state_.left_out).c_str());
+        std::printf(
+            "left out: samples %s, because the loss or the gradient of their step was not finite\n",
+            ranges_text(state_.left_out).c_str());
 }
 
 // Returns an upper bound of a checkpoint's size in bytes. Counts the parts of all ranks, and the

@@ -118,8 +118,8 @@ void check_base(const fs::path& adapter, const fs::path& directory) {
         if (folder == cached || (!folder.empty() && folder == base.filename())) return;
     throw RankFailure(2, "model.adapters: " + adapter.string() + " is an adapter of " +
                              base.string() + ", not of model.from " + directory.string() +
-                             "; set model.from to its model, or correct base_model_name_or_path "
-                             "in its adapter_config.json");
+                             "; set model.from to the adapter's base model, or correct "
+                             "base_model_name_or_path in the adapter's adapter_config.json");
 }
 
 std::string title_of(convert::Format format) {
@@ -176,7 +176,7 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
     }
     if (!missing.empty())
         throw RankFailure(2, directory.string() + " has no tensor " + *missing.begin());
-    std::string text = decision(source, grown) + (gets_score ? "; the score is new" : "");
+    std::string text = decision(source, grown) + (gets_score ? "; the score layer is new" : "");
     if (!adapters.empty()) text += "; " + std::to_string(adapters.size()) + " adapters merged";
     return text;
 }

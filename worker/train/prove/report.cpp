@@ -107,7 +107,7 @@ std::string difference_text(const OrderedJson& difference) {
     std::string text = quantity_text(difference);
     if (!difference["index"].empty()) text += ", element " + difference["index"].dump();
     const bool copies = difference["copies_differ"].get<bool>();
-    text += copies ? ": two ranks that hold a copy of it have " : ": ";
+    text += copies ? ": two ranks with a copy of this tensor have " : ": ";
     text += value_text(difference["value"]) + (copies ? " and " : " in the layout, ") +
             value_text(difference["expected"]) + (copies ? "" : " on one rank");
     const OrderedJson& error = difference["error"];

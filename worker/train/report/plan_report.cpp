@@ -205,7 +205,7 @@ std::string run_text(const OrderedJson& plan) {
     std::string text = "the run     ";
     const std::string epochs = plan.contains("epochs") ? epochs_text(plan["epochs"]) : "";
     if (plan["steps"].is_null())
-        return text + epochs + "; the steps are counted when the text is tokenized\n";
+        return text + epochs + "; the number of steps is computed when the text is tokenized\n";
     if (!epochs.empty()) text += epochs + " = ";
     const double tokens = plan["tokens_per_step"].get<double>() * plan["steps"].get<double>();
     const auto causal = plan["flops_per_token"]["causal"].get<double>();
@@ -216,8 +216,8 @@ std::string run_text(const OrderedJson& plan) {
 
 std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
     if (time["seconds"].is_null())
-        return "unknown: set train.peak_tflops to the TFLOP/s of one of these GPUs in this "
-               "precision, from its data sheet";
+        return "unknown: set train.peak_tflops to the TFLOP/s of one GPU in the job's precision, "
+               "from the GPU's data sheet";
     return duration_text(time["seconds"]) + " if each of " + ranks.dump() +
            " ranks reaches half of " +
            plan::scaled(1e12 * time["peak_tflops_per_rank"].get<double>(), 1000,

@@ -122,7 +122,8 @@ std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Co
                            ": there is no checkpoint before the last step, " + steps);
     if (spec.checkpoint_keep_best && spec.valid_every == 0)
         warnings.push_back(
-            "checkpoint.keep_best: the only validation is the last one; set train.valid_every");
+            "checkpoint.keep_best: the job validates only at its end; set train.valid_every to "
+            "validate earlier");
     const bool none = spec.data.valid_fraction == 0 && spec.data.valid_files.empty();
     if (none && (spec.valid_every > 0 || spec.valid_at_start))
         warnings.push_back("data.valid holds out no tokens, so there are no validations");

@@ -34,9 +34,9 @@ std::string teacher_text(const OrderedJson& teacher) {
                teacher["parameters"].get<double>(), 1000,
                {"parameters", "k parameters", "M parameters", "G parameters", "T parameters"}) +
            ", " + plan::bytes_text(teacher["weight_bytes_per_rank"].get<std::int64_t>()) +
-           " a rank until the first step; its predictions take " +
+           " a rank until the first step; the teacher's predictions take " +
            plan::bytes_text(teacher["stored_bytes_per_token"].get<std::int64_t>()) +
-           " a learned token on disk\n";
+           " on disk for each learned token\n";
 }
 
 }  // namespace roll::train

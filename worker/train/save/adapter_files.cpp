@@ -179,7 +179,7 @@ void read_adapter(const fs::path& directory, TrainStep& step, const ModelSetup& 
             throw RankFailure(2, "train.lora: " + std::string(key) + " is " + here.dump() +
                                      ", but " + there.dump() + " in the checkpoint " +
                                      directory.string() +
-                                     "; use the train.lora of the job that wrote it");
+                                     "; use the train.lora of the job that wrote the checkpoint");
     }
     const PeftNames names(model);
     const auto file = need(tensor::SafetensorsFile::open(directory / kWeightFile));

@@ -72,7 +72,8 @@ std::int64_t continue_optimizer(const fs::path& directory, TrainStep& step) {
             throw RankFailure(2, "model.optimizer: " + directory.string() +
                                      " has no optimizer state " + state + "; it has " +
                                      listed(stored.names) +
-                                     "; set train.optimizer.kind to the kind that wrote it");
+                                     "; set train.optimizer.kind to the kind of the optimizer that "
+                                     "wrote the checkpoint");
         load_state(directory, state, chunks,
                    [&](std::size_t chunk, std::size_t i, const at::Tensor& value) {
                        const at::Tensor into = step.optimizers()[chunk].state().of(ending, i);

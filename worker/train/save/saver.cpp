@@ -154,7 +154,8 @@ void Saver::need_saved() const {
             (newest < 0 ? "; there is no earlier checkpoint"
                         : "; the newest saved checkpoint is of step " + std::to_string(newest)) +
             (newest < 0 ? "; free some disk space, then submit the job again"
-                        : "; free some disk space, then continue from it with rollctl resume"));
+                        : "; free some disk space, then continue from this checkpoint with rollctl "
+                          "resume"));
 }
 
 bool Saver::knows(std::int64_t step) const {
@@ -209,7 +210,7 @@ void Saver::settle_pruning(const Result<std::string>& outcome) {
         link_.report(protocol::CheckpointPruned{pruned_.step, pruned_.writer});
     } else {
         std::find_if(all.begin(), all.end(), is_it)->optimizer = false;
-        std::printf("checkpoint of step %lld keeps only its weights\n",
+        std::printf("checkpoint of step %lld: the optimizer state was deleted, the weights stay\n",
                     static_cast<long long>(pruned_.step));
     }
     prune();

@@ -47,7 +47,8 @@ class HashedFile {
 
 Result<Spans> taken(checkpoint::BytePipe& pipe, std::int64_t size) {
     const Spans spans = pipe.await(static_cast<std::size_t>(size));
-    if (spans[0].empty()) return fail(ErrorCode::Failed, "the training step that saves has failed");
+    if (spans[0].empty())
+        return fail(ErrorCode::Failed, "the training step that saves the checkpoint has failed");
     return spans;
 }
 

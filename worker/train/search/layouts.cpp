@@ -72,7 +72,8 @@ class Lister {
                 return refuse("dp " + std::to_string(dp),
                               "train.batch_size_schedule has batches "
                               "of " +
-                                  std::to_string(phase.size) + " samples, no multiple of dp");
+                                  std::to_string(phase.size) +
+                                  " samples, which is not a multiple of dp");
         if (spec_.global_batch_size % dp != 0)
             return refuse("dp " + std::to_string(dp), "train.global_batch_size " +
                                                           std::to_string(spec_.global_batch_size) +

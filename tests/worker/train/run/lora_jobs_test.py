@@ -62,9 +62,9 @@ class LoraTest(RankCase):
                      checkpoints=whole.published)
         plain = self.lora(6)
         del plain['train']['lora']
-        self.refused(plain, 2, 'holds an adapter, but this job has no train.lora', checkpoints=whole.published)
+        self.refused(plain, 2, 'contains an adapter, but this job has no train.lora', checkpoints=whole.published)
         full = self.run_whole(2, 1, plain)
-        self.refused(self.lora(9), 2, 'holds a whole model, but this job has train.lora', checkpoints=full.published)
+        self.refused(self.lora(9), 2, 'contains a whole model, but this job has train.lora', checkpoints=full.published)
 
     def test_the_plan_counts_only_the_factors_as_trained(self):
         done = self.plan(self.lora(6, train__precision='bf16'), '--json')

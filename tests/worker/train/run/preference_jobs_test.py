@@ -190,7 +190,7 @@ class PreferenceTest(RankCase):
         reward = lambda job, **changes: self.run_whole(job, 1, self.pairs(
             6, objective={'kind': 'reward', 'center_rewards_coefficient': 0.01}, **changes))
         one = reward(1)
-        self.assertIn('the score is new', one.log())
+        self.assertIn('the score layer is new', one.log())
         rows = one.metrics()
         self.assertEqual((rows[1]['pairs'], 'nll_loss' in rows[1], 'logps/chosen' in rows[1]), (4, False, False))
         valid = [row for row in rows if 'valid_loss' in row]

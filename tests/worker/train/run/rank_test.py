@@ -256,8 +256,8 @@ class RankTest(RankCase):
         self.assertEqual((plan['time']['seconds'], plan['time']['peak_tflops_per_rank']), (None, None))
         self.assertEqual(plan['memory_per_rank_bytes']['program'], 0)
         told = self.plan(document).stdout
-        self.assertIn('\ntime        unknown: set train.peak_tflops to the TFLOP/s of one of these GPUs in this '
-                      'precision, from its data sheet\n', told)
+        self.assertIn('\ntime        unknown: set train.peak_tflops to the TFLOP/s of one GPU in the '
+                      "job's precision, from the GPU's data sheet\n", told)
         self.assertRegex(told, r"\nmemory      \S+ MiB a rank, without CUDA's own memory: ")
         document['train']['peak_tflops'] = 989
         work = plan['flops_per_token']['causal'] * 8 * 32 * 10

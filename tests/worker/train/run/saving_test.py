@@ -54,7 +54,7 @@ class Saving(RankCase):
         message = attempt.said('failed')[0]['message']
         self.assertRegex(message, r'^the last checkpoint could not be written: no space for a checkpoint: \S+ has \S+ '
                                   r'MiB free, but the checkpoint needs \S+ MiB; the newest saved checkpoint is of step '
-                                  r'1; free some disk space, then continue from it with rollctl resume$')
+                                  r'1; free some disk space, then continue from this checkpoint with rollctl resume$')
         self.assertNotIn('\n', message)
         self.assertEqual(attempt.log().count('is postponed, and training continues'), 1)
         self.assertRegex(attempt.log(), r"warning: \S+ has \S+ MiB free, but the job's checkpoints will need \S+ MiB\n")

@@ -100,7 +100,7 @@ class TasksTest(RankCase):
         self.same_as_transformers(mine, files)
         more = self.eval('--task', self.task, '--num-fewshot', '15')
         self.assertEqual(more.returncode, 2)
-        self.assertIn('words.yaml: num_fewshot is 15, but only 14 records can be examples', more.stderr)
+        self.assertIn('words.yaml: num_fewshot is 15, but only 14 records can be used as examples', more.stderr)
 
     def test_a_job_measures_at_every_layout(self):
         found = []

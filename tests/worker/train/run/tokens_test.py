@@ -269,7 +269,7 @@ class TokensTest(RankCase):
         second = self.run_whole(2, 2, self.text_document(12, checkpoint__every=3), reversed(first.published[-2:]))
         self.assertEqual(second.metrics(), whole.metrics())
         self.assertEqual(second.weights(12), whole.weights(12))
-        self.assertIn(f'\n{self.lines} no longer exists; the tokens that were made from it are used\n',
+        self.assertIn(f'\n{self.lines} no longer exists; the job uses the tokens that were made from this file\n',
                       '\n' + second.log())
         # A job in another folder that resumes this one also finds them.
         third = self.run_whole(3, 1, {**self.text_document(14), 'kind': 'resume'}, second.published[-1:],
@@ -288,7 +288,7 @@ class TokensTest(RankCase):
             file.write(text)
         os.utime(self.lines, ns=(times.st_atime_ns, times.st_mtime_ns))
         second = self.run_whole(2, 1, changed, first.published, kind='resume')
-        self.assertIn(f'the content of {self.lines} has changed although its size', second.log())
+        self.assertIn(f'the content of {self.lines} has changed, although the file has the same size', second.log())
         self.assertNotIn('training continues on other data', second.log())
         with open(self.lines, encoding='utf-8') as file:
             lines = file.readlines()

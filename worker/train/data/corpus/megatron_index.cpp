@@ -69,8 +69,8 @@ Result<MegatronIndex> MegatronIndex::make(const TokenFile& file, std::size_t beg
     const std::uint64_t an_epoch = (tokens - 1) / index.length_;
     if (samples > kSamplesMost || epochs > kSequencesMost / std::max<std::size_t>(end - begin, 1))
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("gives {} samples of {} sequences in Megatron's order; allowed: "
-                                "{} samples and {} sequences",
+                    fmt::format("gives {} samples from {} sequences in Megatron's order; allowed: "
+                                "at most {} samples and {} sequences",
                                 samples, epochs * (end - begin), kSamplesMost, kSequencesMost));
     const std::uint64_t first = ((epochs - 1) * tokens - (epochs > 1 ? 1 : 0)) / index.length_;
     const bool apart = epochs > 1 && *sampling.samples - first <

@@ -79,7 +79,7 @@ Result<Texts> plain_texts(const Value& record, const std::string& prompt_field) 
     if (prompt.is(Kind::None)) return split_texts(chosen.text(), rejected.text());
     if (!prompt.is(Kind::String))
         return no_pair("its field \"" + prompt_field + "\" is " + quoted(prompt) +
-                       "; allowed with answers that are texts: a text");
+                       "; allowed if the answers are texts: a text");
     const std::string before(prompt.text());
     return Texts{before, before + std::string(chosen.text()),
                  before + std::string(rejected.text())};

@@ -234,8 +234,8 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
     for (std::size_t i = 0; i < files.size(); ++i)
         if (counts[i] > indexes_[i].size())
             return refuse(
-                fmt::format("data.weights: {} samples are drawn from {}, which has {} in "
-                            "Megatron's order; set other weights",
+                fmt::format("data.weights: the job draws {} samples from {}, but Megatron's order "
+                            "has only {} samples of this file; set other weights",
                             counts[i], files[i].name, indexes_[i].size()));
     return {};
 }

@@ -75,7 +75,7 @@ Result<void> TokenFile::read_index(const fs::path& path) {
         return corrupt(path, fmt::format("is too short for {} sequences and {} documents",
                                          sequences, entries));
     if (entries == 0)
-        return corrupt(path, "has no entry in its document starts; expected: 1 or more");
+        return corrupt(path, "has an empty list of document starts; expected: 1 entry or more");
     sequences_ = sequences;
     documents_ = entries - 1;
     const std::span<const std::byte> bytes = data_.bytes();
@@ -116,8 +116,8 @@ Result<void> TokenFile::check_sequences(const fs::path& path) const {
         end += static_cast<std::size_t>(length) * element_;
     }
     if (end != size)
-        return corrupt(path, fmt::format("has a last sequence that does not end at the end of its "
-                                         ".bin ({} bytes): one of the two files is truncated",
+        return corrupt(path, fmt::format("has a last sequence that ends before the end of its .bin "
+                                         "({} bytes): one of the two files is truncated",
                                          size));
     return {};
 }
@@ -131,13 +131,14 @@ Result<void> TokenFile::check_documents(const fs::path& path) const {
         const bool last = i == documents_;
         if (start < before || start > sequences_ || (i == 0 && start != 0) ||
             (last && start != sequences_))
-            return corrupt(path,
-                           fmt::format("has entry {} of the document starts at sequence {}; "
-                                       "expected: {}",
-                                       i, start,
-                                       last     ? std::to_string(sequences_)
-                                       : i == 0 ? "0"
-                                                : fmt::format("{} to {}", before, sequences_)));
+            return corrupt(
+                path,
+                fmt::format(
+                    "has in entry {} of its list of document starts the sequence {}; expected: {}",
+                    i, start,
+                    last     ? std::to_string(sequences_)
+                    : i == 0 ? "0"
+                             : fmt::format("{} to {}", before, sequences_)));
         before = start;
     }
     return {};
