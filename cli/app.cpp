@@ -154,8 +154,8 @@ class Parser {
         sub->add_flag("--no-git", submit_.no_git, "Do not record the Git commit and diff");
         sub->add_flag("--strict", submit_.strict,
                       "Reject a job that no connected node or requested allocation can ever run");
-        // An empty value comes from a variable of a script that is not set. The job would run
-        // without its container, or a retry without its key.
+        // Reject empty values, which come from unset variables in scripts. Otherwise a job would
+        // run without its container, or a retry without its idempotency key.
         for (CLI::Option* option : sub->get_options())
             if (option->get_items_expected_max() > 0)
                 option->check([](const std::string& value) {

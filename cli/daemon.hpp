@@ -40,7 +40,7 @@ class Daemon {
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`
-    // has a selector of jobs, adds the name of the user that "@me" in the selector means.
+    // has a selector of jobs, also sends the user's name, which "@me" in the selector stands for.
     template <class Args>
     Result<Json> ask(Args args) {
         return send(Args::kOperation.name, to_json(std::move(args)));

@@ -22,7 +22,7 @@ struct ForeignKey {
 };
 
 struct Foreign {
-    // Keys of the configuration that set keys of the job file, in the order of the table
+    // Keys of the configuration that set keys of the job file, in the order of trainer.json
     std::vector<ForeignKey> honoured;
     // Defaults of the foreign program, for keys that the configuration does not set
     std::vector<ForeignKey> defaults;

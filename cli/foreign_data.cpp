@@ -63,7 +63,7 @@ std::string keys_of(const OrderedJson& object) {
 void read_conversations(const Config& config, const std::string& key, const std::string& name,
                         const Json& set) {
     const std::string formatting = set.value("formatting", std::string("alpaca"));
-    const OrderedJson& known = foreign_table()["formatting"];  // default columns of each formatting
+    const OrderedJson& known = foreign_table()["formatting"];  // default columns by formatting
     if (!known.contains(formatting))
         return config.refuse(key, fmt::format("names {}, whose formatting is {}; supported: {}",
                                               name, formatting, keys_of(known)));
@@ -146,7 +146,7 @@ void read_columns(const Config& config, const std::string& key, const std::strin
     config.set("data.completion_field", column("response", "output"));
 }
 
-// Returns the absolute paths of the files of the data sets that the value of `key` lists.
+// Returns the absolute paths of the files of all data sets that `key` lists.
 std::vector<std::string> files_of(const Config& config, const std::string& key, const Json& info) {
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {
@@ -174,7 +174,7 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
     return files;
 }
 
-// Returns true if the file has more lines than this. Reads no further than necessary.
+// Returns true if the file has more than `lines` lines. Reads no further than necessary.
 bool has_more_lines(const std::string& path, double lines) {
     std::ifstream file(path);
     double count = 0;

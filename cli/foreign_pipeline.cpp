@@ -17,7 +17,7 @@ struct Pipeline {
     Foreign& foreign;
 };
 
-// Returns the path as the table writes it: with WORKER in place of the worker's name.
+// Returns the path in the form of pipeline.json: with WORKER in place of the worker's name.
 std::string table_path(const Pipeline& pipeline, const std::string& path) {
     const std::string& worker = pipeline.worker;
     const bool is_of_worker = path == worker || path.starts_with(worker + ".");

@@ -59,7 +59,7 @@ void read_model(const Config& config) {
 
 // Sets whether tokens attend to other documents in the same sequence.
 void read_packing(const Config& config) {
-    if (spec::is_preference(config.objective())) return;  // answers are never packed
+    if (spec::is_preference(config.objective())) return;  // preference data is never packed
     const bool pretrains = config.objective() == "pretrain";
     const bool apart = config.flag("neat_packing") || config.flag("sequence_packing");
     const bool across = config.has("packing") ? config.flag("packing") : pretrains;

@@ -118,7 +118,7 @@ void read_scored(const Config& config) {
         "other program stores a value head with a bias beside the language model");
 }
 
-// Reads the options of the loss per token, which the HuggingFace Trainer has in all stages.
+// Reads the options of the loss per token. The HuggingFace Trainer has these options in all stages.
 void read_token_loss(const Config& config) {
     constexpr std::array<std::pair<const char*, const char*>, 2> kOptions{
         {{"label_smoothing_factor", "label_smoothing"}, {"neftune_noise_alpha", "neftune_alpha"}}};

@@ -41,9 +41,9 @@ std::vector<std::string> git_environment(const std::vector<std::string>& off) {
     return environment;
 }
 
-// Runs git in `directory`, without the settings `off`. Returns git's output. If the output is
-// longer than `most` bytes, returns only the first `most` + 1 bytes. Returns nullopt if git fails,
-// is missing or does not end before `deadline`.
+// Runs git in `directory`, with the configuration keys `off` turned off. Returns git's output. If
+// the output is longer than `most` bytes, returns only the first `most` + 1 bytes. Returns nullopt
+// if git fails, is missing or does not end before `deadline`.
 std::optional<std::string> git(const std::filesystem::path& directory,
                                std::vector<std::string> arguments, std::size_t most,
                                Clock::time_point deadline,

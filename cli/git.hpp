@@ -1,5 +1,5 @@
-// Records, as `git` of the job document, the state of the git work tree from which a job is
-// submitted.
+// Records the state of the git work tree from which a job is submitted, in the key `git` of the job
+// document.
 #pragma once
 
 #include <cstddef>

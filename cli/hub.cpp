@@ -24,7 +24,8 @@ std::string variable(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-// Returns the number of parts of a text that may be a name of the Hub; 0 if it cannot be one.
+// Returns the number of parts of a name on the Hub, such as 2 for OWNER/NAME; 0 if the text cannot
+// be such a name.
 std::ptrdiff_t parts_of(const std::string& text) {
     const auto allowed = [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
@@ -40,8 +41,8 @@ bool exists(const std::string& base, const std::string& path) {
     return fs::exists(fs::path(base) / path, error);
 }
 
-// Returns the files of a directory that Roll reads and whose path has the word "train", or all that
-// Roll reads if none has this word; in the order of their paths.
+// Returns the data files of a directory, sorted by path. If the paths of some data files contain
+// the word "train", returns only these files.
 std::vector<std::string> data_files(const fs::path& directory) {
     std::vector<std::string> all, train;
     std::error_code error;
@@ -60,9 +61,9 @@ std::vector<std::string> data_files(const fs::path& directory) {
     return found;
 }
 
-// Returns the files that a name of a data set (OWNER/NAME), or of a file in it (OWNER/NAME/FILE),
-// stands for; empty if the cache does not have it. A data set stands for its training files, so
-// only data.train (`whole`) may name one.
+// Returns the cached files of a data set of the Hub. `text` names a file of the data set
+// (OWNER/NAME/FILE) or, if `whole` is true (for data.train), the training files of the data set
+// (OWNER/NAME). Returns an empty list if the cache does not have them.
 std::vector<std::string> cached_files(const std::string& text, bool whole) {
     if (parts_of(text) < 2) return {};
     const std::size_t end = text.find('/', text.find('/') + 1);

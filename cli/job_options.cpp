@@ -141,7 +141,7 @@ static Json number_json(double number) {
     return whole ? Json(static_cast<int>(number)) : Json(number);
 }
 
-// Returns the number of a job as JSON, or the text if it is not a number.
+// Returns a job's id as a JSON number. If the text is not a number, returns the text.
 static Json number_or_text(const std::string& text) {
     const auto number = parse_number<std::uint64_t>(text);
     return number ? Json(*number) : Json(text);
@@ -164,8 +164,8 @@ static Result<void> set_variables(const std::vector<std::string>& words, Json& d
     return {};
 }
 
-// Adds the paths of --file to `files`. They start from the working directory; the paths in the job
-// file start from the job file.
+// Adds the paths of --file to `files`. These paths are relative to the working directory, while the
+// paths in the job file are relative to the directory of the job file.
 static Result<void> add_files(const std::vector<std::string>& words, Json& document) {
     for (const std::string& word : words) {
         std::error_code error;

@@ -42,7 +42,8 @@ bool asks_for_layout(const Json& document) {
     return is_auto(document, "/parallel/layout") || is_auto(document, "/train/micro_batch_size");
 }
 
-// Returns the smallest memory of the nodes that rolld knows; nullopt if there is none.
+// Returns the least memory of all nodes with at least `slots` slots; nullopt if rolld knows no such
+// node.
 std::optional<std::int64_t> smallest_node(const Context& context, int slots) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return std::nullopt;

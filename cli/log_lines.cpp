@@ -36,7 +36,7 @@ bool read_clock(std::string_view text, std::tm& clock) {
     clock.tm_hour = number(11, 2);
     clock.tm_min = number(14, 2);
     clock.tm_sec = number(17, 2);
-    clock.tm_isdst = -1;  // mktime() determines whether daylight saving time applies
+    clock.tm_isdst = -1;  // lets mktime() determine whether daylight saving time applies
     return clock.tm_mon < 12 && clock.tm_mday <= 31 && clock.tm_hour < 24 && clock.tm_min < 60;
 }
 

@@ -13,9 +13,9 @@
 
 namespace roll::cli {
 
-// Returns the time at the beginning of a line, such as "2026-11-21T10:00:00.5Z" or
-// "[2026-11-21 10:00:00,500] step 3"; nullopt if the line begins with no time. A time without a
-// zone is in the local zone.
+// Returns the time at the beginning of a line, such as "2026-11-21T10:00:00.5Z" or "[2026-11-21
+// 10:00:00,500] step 3"; nullopt if the line does not begin with a time. A time without a zone is
+// in the local zone.
 std::optional<Time> time_of_line(std::string_view line);
 
 // Finds the last `count` lines for which `takes` returns true. Returns the offset of the first of

@@ -18,8 +18,8 @@ namespace roll::cli {
 
 struct CheckedJob;  // a job document, and the list that collects its problems
 
-// Finds the problems of the models of jobs. Opens each directory only once, even if many jobs name
-// it.
+// Finds problems of the models that jobs name. Opens each directory only once, even if many jobs
+// name it.
 class ModelCheck {
   public:
     // If `config_suffices`, the directory of a model needs no weights.
@@ -48,8 +48,8 @@ class ModelCheck {
     };
 
     void check(const CheckedJob& job);
-    // Return the model of model.from, and the model of a directory. Null if this machine cannot see
-    // it.
+    // given_model() returns the model in model.from, model_in() the model in a directory. Both
+    // return null if this machine cannot see the directory.
     const Model* given_model(const CheckedJob& job);
     const Model* model_in(const std::string& directory, const Json& dropouts);
     void check_teacher(const CheckedJob& job, std::int64_t vocab);

@@ -7,7 +7,7 @@
 
 namespace roll::cli {
 
-// The problem of an option whose value is empty, as a check of CLI11 returns it.
+// The message that a check of CLI11 returns for an option with an empty value.
 inline const std::string kEmptyValue = "is empty; give a value, or leave the option out";
 
 // Returns a sentence about the error with which `app` refused the command line.

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kReadMax = 1u << 30;  // no rolld takes larger files
+constexpr std::uintmax_t kReadMax = 1u << 30;  // rolld rejects larger files
 
 Error wrong_file(const std::string& path, const std::string& why) {
     return {ErrorCode::InvalidArgument, fmt::format("files: {} {}", path, why),
@@ -59,7 +59,8 @@ Result<spec::StagedFile> read_staged(const std::string& given, const std::string
     return file;
 }
 
-// Returns the largest size of the files of one job in the document or its chain.
+// Adds up the sizes of the files of each job in the document and in its chain. Returns the largest
+// of these sums.
 std::uint64_t largest_job(const Json& document) {
     std::uint64_t bytes = 0, largest = 0;
     for (const spec::StagedFile& file : spec::staged_files(document)) bytes += file.bytes;
@@ -95,7 +96,7 @@ Result<void> send_files(Daemon& daemon, const std::vector<Json>& documents,
             return fail(ErrorCode::Refused,
                         protocol::files_too_large(document.value("name", "the job"), bytes, most),
                         protocol::kFilesTooLargeHint);
-    // One piece after the other, so that other clients are answered in between
+    // Send one piece at a time, so that rolld can answer other clients in between
     for (const auto& piece : reply.value("missing", std::vector<std::string>{})) {
         const auto found = pieces.find(piece);
         if (found == pieces.end()) continue;

@@ -1,5 +1,5 @@
-// A file in a job's output directory, which is read from a volume of this machine, or through rolld
-// in pieces.
+// A file in a job's output directory. The file is read from a volume of this machine, or in pieces
+// through rolld.
 #pragma once
 
 #include <cstdint>

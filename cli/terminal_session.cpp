@@ -28,7 +28,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kReadWait{5000};  // time after which rolld answers without output
+constexpr milliseconds kReadWait{5000};  // rolld answers a read after this time at the latest
 constexpr milliseconds kSilenceMax{15'000};
 constexpr std::size_t kInputBytes = 16 << 10;
 
@@ -236,7 +236,7 @@ class Session {
     bool raw_;
     EscapeKeys escape_{};
     std::optional<std::uint64_t> read_id_{};
-    std::map<std::uint64_t, Steady::time_point> writes_{};  // writes without a reply, by id
+    std::map<std::uint64_t, Steady::time_point> writes_{};  // send times of unanswered writes
     Steady::time_point posted_at_{};
     std::deque<Outgoing> output_{};
     std::uint64_t received_ = 0;  // bytes of output
@@ -244,7 +244,7 @@ class Session {
     std::uint64_t taken_ = 0;     // bytes of input that the program has taken
     bool input_ended_ = false;
     std::optional<int> status_{};  // set once the program has ended
-    std::string trouble_{};        // why it ended without an exit status
+    std::string trouble_{};        // why the program ended without an exit status
 };
 
 }  // namespace

@@ -50,10 +50,10 @@ void drop_escape(std::string_view& text) {
     if (text.empty()) return;
     const char kind = text[0];
     text.remove_prefix(1);
-    if (kind == '[') {  // ends at the first byte from @ to ~
+    if (kind == '[') {  // this sequence ends at the first byte from @ to ~
         while (!text.empty() && (text[0] < '@' || text[0] > '~')) text.remove_prefix(1);
         if (!text.empty()) text.remove_prefix(1);
-    } else if (kind == ']') {  // ends at BEL or at ESC backslash
+    } else if (kind == ']') {  // this sequence ends at BEL or at ESC backslash
         const std::size_t end = text.find_first_of("\a\x1b");
         text.remove_prefix(std::min(end == std::string_view::npos ? end : end + 1, text.size()));
         if (text.starts_with('\\')) text.remove_prefix(1);

@@ -25,8 +25,8 @@ using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for out
 std::string dump(const Json& json);
 
 // Parses a JSON text. Fails with Corrupt if the text is not JSON or nests deeper than `depth_max`
-// levels; the message has the byte position of the error. Values that become part of a message need
-// a lower limit than the message.
+// levels; the message has the byte position of the error. Use a lower limit for a value that
+// becomes part of a message, because the message adds levels.
 Result<Json> parse_json(std::string_view text, int depth_max = 100);
 
 // Returns whether a JSON value is exactly a T: an integer in T's range (not 1.0 or true), a list of

@@ -12,7 +12,7 @@ namespace roll {
 bool is_json_list(std::string_view text);
 
 struct JsonRecord {
-    std::string_view text;  // without the list's marks and the spaces around it; may be empty
+    std::string_view text;  // record without list marks and spaces around it; may be empty
     std::size_t end = 0;    // position at which the next record begins
 };
 

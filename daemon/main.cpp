@@ -132,8 +132,8 @@ Result<void> share_keys(const io::StateDirectory& directory, const io::StateDire
     return {};
 }
 
-// Returns the settings for allocation requests to Slurm. Allocations start the roll-worker that is
-// next to this program, which must therefore be on a shared volume.
+// Returns the settings for allocation requests to Slurm. Allocations start the roll-worker in the
+// directory of this program, so this directory must be on a shared volume.
 Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask) {
     slurm::Site site;
     site.umask = umask;

@@ -68,7 +68,7 @@ struct JobsOptions {
     bool all = false;
     std::string state, user, format;
     std::string since;                  // leave out jobs that ended before this time
-    std::optional<std::size_t> newest;  // maximum number of jobs to list; lists the newest
+    std::optional<std::size_t> newest;  // lists at most this number of jobs, the newest
     bool expand = false;                // print one row for each task of an array
 };
 void add_jobs_options(CLI::App& command, JobsOptions& options);  // adds all options except -o
@@ -133,14 +133,14 @@ using Commands = std::map<std::string, std::vector<std::string>>;
 Result<int> run_completion(const std::string& shell, const Commands& commands);
 Result<int> run_version(const Context& context);
 
-// Replaces each word such as "job:12" or "job:last" by the directory of that job's newest
-// checkpoint or else of its export, and a Hub's name in words[1] by the model's directory in
-// HuggingFace's cache. Fails with NotFound if a job has neither checkpoint nor export.
+// Replaces words such as "job:12" or "job:last" by the directory of the job's newest checkpoint, or
+// of its export if there is no checkpoint (NotFound if there is neither). If words[1] names a model
+// of the Hub, replaces it by the model's directory in HuggingFace's cache.
 Result<void> replace_models(const Context& context, std::vector<std::string>& words);
 
-// Replaces selectors in `after` ("ok:last") and `into` ("NAME") of a job document by numbers of
-// jobs. A selector must select one job. A task stands for its array, and a job of a group for its
-// group.
+// Replaces selectors in a job document by job ids: in `after` ("ok:last") and in `into` ("NAME").
+// Each must select one job. For a task of an array, `after` gets the array's id. For a job in a
+// group, `into` gets the group's id.
 Result<void> replace_selectors(const Context& context, Json& document);
 
 // Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the

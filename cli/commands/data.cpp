@@ -26,8 +26,8 @@ const char* objective_of(std::string_view text, bool list) {
     return record->contains("text") ? "pretrain" : "sft";
 }
 
-// Returns whether a file has data. Otherwise, it is a job file. A .json may be either: a job file
-// is an object with a kind.
+// Returns whether a file is a data file; otherwise it is a job file. A .json file may be either: it
+// is a job file if it contains an object with the key `kind`.
 Result<bool> is_data(const fs::path& file) {
     const std::string extension = file.extension();
     if (extension != ".json") return extension == ".jsonl" || extension == ".txt";

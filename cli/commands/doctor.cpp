@@ -161,7 +161,7 @@ Finding check_walls(const Context& context) {
                  : ""};
 }
 
-// Reports how each node's worker enforces the limits of jobs on memory and CPUs.
+// Reports how each node's worker enforces the jobs' limits on memory and CPUs.
 Finding check_limits(const Context& context) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return {"limits", true, "unknown, because rolld does not run", ""};

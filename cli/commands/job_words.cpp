@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kJobPrefix = "job:";
 
-// Returns the selector of a dependency such as "ok:last"; empty if the dependency has a number, or
-// is not one.
+// Returns the selector in a dependency such as "ok:last". Returns an empty text if the dependency
+// has a job id instead, or if the text is not a dependency.
 std::string selector_of(const std::string& dependency) {
     for (const std::string_view when : {"ok:", "any:", "failed:", "exported:"}) {
         if (!dependency.starts_with(when)) continue;
@@ -43,14 +43,15 @@ class LateDaemon {
     std::optional<Daemon> daemon_;
 };
 
-// Returns the number to wait for instead of the job: a task of an array stands for its array.
+// Returns the id of the job to wait for: for a task of an array, the id of the whole array.
 std::uint64_t whole_job(const Json& job) {
     const Json array = job.value("array", Json());
     if (array.is_object()) return array.value("job", std::uint64_t{0});
     return job.value("id", std::uint64_t{0});
 }
 
-// Returns the job group that the job is, or the group that contains the job.
+// Returns the id of a job group: of the job itself if it is a group, else of the group to which the
+// job belongs.
 Result<std::uint64_t> group_of(const Json& job) {
     if (job.value("kind", Json()) == "open") return job.value("id", std::uint64_t{0});
     if (const Json into = job.value("into", Json()); into.is_number())

@@ -65,7 +65,7 @@ class TextPrinter {
         print(titled ? text.substr(text.find('\n') + 1) : text);
         shown_ += jobs.size();
     }
-    // Prints the title if there is no row. Returns the number of rows.
+    // Prints the title if no row was printed. Returns the number of printed rows.
     std::size_t finish() const {
         if (shown_ == 0 && !context_.parsable) print(jobs_text(Json::array(), format_, look_));
         return shown_;

@@ -14,7 +14,7 @@ Result<int> run_sweep(const Context& context, const SubmitOptions& options);
 // Adds the subcommands show and best. `context` is read when a command runs.
 void add_sweep_commands(CLI::App& sweep, const AddCommand& command, const Context& context);
 
-// Format roll.sweep/1, the reply of sweep_json().
+// Formats the reply of sweep_json() (schema roll.sweep/1) as text.
 std::string sweep_text(const Json& sweep, const Look& look);
 std::string sweep_csv(const Json& sweep);
 

@@ -76,7 +76,7 @@ class Screen {
         curs_set(0);
         keypad(stdscr, TRUE);
         nodelay(stdscr, TRUE);
-        // time in ms after which Esc is a key, and not the beginning of an escape sequence
+        // wait 25 ms for the rest of an escape sequence, then treat Esc as a key
         set_escdelay(25);
         color_ = color && has_colors() && start_color() == OK;
         if (!color_) return;

@@ -38,7 +38,7 @@ Result<SbatchWords> read_sbatch_words(const std::vector<SourceWord>& words);
 // Returns the options that variables such as SBATCH_TIMELIMIT set. `environment` has "NAME=value".
 std::vector<SbatchOption> sbatch_variables(const std::vector<std::string>& environment);
 
-// Returns the entry of an option in the table.
+// Returns the entry of an option in schemas/foreign/sbatch.json.
 const OrderedJson& sbatch_entry(const std::string& name);
 
 // Returns an option as a person writes it: "--ntasks=4" or "--hold".

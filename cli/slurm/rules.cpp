@@ -74,7 +74,7 @@ class Translation {
     void read_switches(int nodes);
     void describe();
 
-    std::vector<SbatchOption> order_;  // each option once, in the order of the last occurrences
+    std::vector<SbatchOption> order_;  // each option once, ordered by its last occurrence
     std::map<std::string, const SbatchOption*> by_name_;
     Time now_;
     SbatchReading reading_{};
@@ -184,9 +184,9 @@ void Translation::read_sizes() {
     read_switches(nodes);
 }
 
-// Reads the memory of a node. If several options are given, the first one in the list applies. In
-// Slurm, 0 means the whole memory of the node. Roll cannot express this value, so the job then has
-// no limit.
+// Reads the memory of a node. If several of the options below are given, the first in the list
+// applies. In Slurm, 0 means the whole memory of the node. Roll cannot express this value, so the
+// job then has no limit.
 void Translation::read_memory() {
     const std::int64_t slots = resources()["slots_per_node"];
     const std::int64_t gpus = resources().value("gpus_per_node", 0);

@@ -28,7 +28,7 @@ struct Curve {
 
 // The job whose page or log is open.
 struct OpenJob {
-    Json job;                  // `job` of the reply to `show`; null until the reply has come
+    Json job;                  // `job` of the reply to `show`; null until the reply has arrived
     std::vector<Point> loss;   // loss at each step of the whole run
     std::vector<Point> speed;  // tokens/s at each step of the whole run
     PhaseTimes phases{};       // times of the phases of the whole run's steps
@@ -56,7 +56,7 @@ struct Data {
     OpenLog log;
     std::string trouble;        // reason why rolld does not answer; empty if rolld answers
     std::string answer;         // the result of the last change
-    std::uint64_t answers = 0;  // number of answers to changes of jobs
+    std::uint64_t answers = 0;  // grows with each new `answer`
 };
 
 enum class Page { Jobs, Nodes, Allocations };
@@ -83,8 +83,8 @@ struct Ui {
     bool typing = false;    // true: the keyboard edits the filter
     Sort sort = Sort::State;
     bool reversed = false;
-    // The key of the selected row on each page. An index would select another row when rows come
-    // and go.
+    // The key of the selected row on each page. An index would select another row when rows are
+    // added or removed.
     std::array<std::string, kPageNames.size()> selected{};
     std::size_t scroll = 0;  // first line of the job page or the help
     std::size_t shift = 0;   // first column of the log
@@ -92,7 +92,7 @@ struct Ui {
     std::optional<std::uint64_t> log_top{};
     std::optional<Confirm> confirm{};
     std::string message{};           // text in the last line, shown until the next key
-    std::uint64_t answers_seen = 0;  // number of results of changes that were shown
+    std::uint64_t answers_seen = 0;  // value of Data::answers at the last key
 };
 
 // The size and the abilities of the screen.
@@ -104,7 +104,7 @@ struct Canvas {
     bool local = true;  // times are in the local zone
 };
 
-// The data that the reader must request, which depends only on the user's choices.
+// The data that the reader must request. It depends only on the user's choices.
 struct Wanted {
     Page page = Page::Jobs;
     std::optional<std::uint64_t> job{};

@@ -1,6 +1,6 @@
 // rolld's beacon: a file of two 512-byte records with a counter. A worker that has lost contact
-// reads the file to tell a dead rolld (the counter stands still) from a network partition (the
-// counter grows).
+// reads the file. If the counter still grows, rolld runs and the network is partitioned; otherwise
+// rolld is dead.
 //
 // A record is JSON padded with spaces, followed by its checksum and a newline, so `cat` shows it.
 // Writes alternate between the two records, in place. A crash during a write therefore leaves the
@@ -51,8 +51,8 @@ constexpr std::size_t beacon_offset(std::uint64_t counter) {
     return counter % 2 == 0 ? 0 : kBeaconRecordBytes;
 }
 
-// Returns the record of the file with the higher (incarnation, counter). Fails with Corrupt if
-// neither record is readable.
+// Returns the newer of the file's two records: the one with the higher (incarnation, counter).
+// Fails with Corrupt if neither record is readable.
 Result<Beacon> newest_beacon(std::string_view file);
 
 // Writes the record at its offset and fsyncs the file. Creates the file if it is missing.

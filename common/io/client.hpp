@@ -53,7 +53,7 @@ class Client {
     // Returns the descriptor of the channel (Channel::descriptor()), to wait for replies.
     int descriptor() const { return channel_->descriptor(); }
 
-    // Returns the error of a request that got no answer for this time.
+    // Returns the error of a request that got no answer within `timeout`.
     tl::unexpected<Error> silent(std::chrono::milliseconds timeout) const;
 
   private:

@@ -43,7 +43,7 @@ struct Prepared {
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
     int namespaces = 0;   // flags for clone()
-    std::string uid_map;  // text for uid_map of a new user namespace, which keeps the caller's uid
+    std::string uid_map;  // text for uid_map of a new user namespace; it keeps the caller's uid
     std::string gid_map;
     std::optional<Failure> failure{};  // set by the child if it could not call exec
 };

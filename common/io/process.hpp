@@ -21,8 +21,8 @@ struct Spawn {
     std::vector<std::string> arguments;
     std::vector<std::string> environment;  // the whole environment as "NAME=value"
     std::string directory{};  // working directory; empty: the caller's working directory
-    // Pairs of a descriptor of the caller and the child's descriptor for it. The child gets no
-    // other descriptors, except that unlisted standard streams become /dev/null.
+    // Pairs: a descriptor of the caller, and the number that it gets in the child. The child gets
+    // no other descriptors, except that standard streams without a pair become /dev/null.
     std::vector<std::pair<int, int>> descriptors{};
     std::optional<pid_t> group{};  // process group to join; 0 creates a new one
     bool new_session = false;

@@ -15,7 +15,8 @@
 namespace roll::io {
 namespace {
 
-// The path in sun_path has at most 107 characters, and local_socket() adds 4 characters.
+// Maximum length of the path ROOT/rolld.sock. The kernel allows 107 characters for a Unix socket's
+// path, and local_socket() appends ".cli" to this one.
 constexpr std::size_t kSocketPathMax = 100;
 
 std::string variable(const char* name) {

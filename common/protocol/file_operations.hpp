@@ -59,7 +59,7 @@ struct PiecePutReply {
     std::string piece{};
 };
 
-// The message and the hint if the files of a job have more bytes than rolld takes
+// The message and the hint if the files of a job have more bytes than rolld accepts
 std::string files_too_large(const std::string& name, std::uint64_t bytes, std::uint64_t most);
 inline constexpr const char* kFilesTooLargeHint =
     "put large inputs on a volume that the nodes see; the operator may raise `rolld --job-files`";

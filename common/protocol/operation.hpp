@@ -13,11 +13,11 @@ enum class Access {
     Operate  // changes nodes, allocation queues or rolld; only for the operator
 };
 
-// The time at which rolld answers a request.
+// The time at which rolld answers a request. A turn is one pass of rolld's main loop.
 enum class Answering {
-    AtOnce,     // the answer needs no turn of the engine
-    AfterTurn,  // the answer follows the turn that commits the change
-    Later       // the answer follows several turns, or comes once there is news (long poll)
+    AtOnce,     // without waiting for a turn
+    AfterTurn,  // after the turn that commits the change
+    Later       // after several turns, or once there is news (long poll)
 };
 
 struct Operation {

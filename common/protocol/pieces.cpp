@@ -12,7 +12,7 @@ std::string piece_frame(const Json& json, std::string_view bytes = {}) {
     return frame.append(bytes);
 }
 
-// Returns the JSON of a message, and sets `bytes` to what follows it.
+// Returns the JSON of a message, and sets `bytes` to the bytes after the JSON.
 Result<Json> head_of(std::string_view frame, std::string_view& bytes) {
     if (!is_about_piece(frame))
         return fail(ErrorCode::Corrupt, "piece: is not a message about a piece");

@@ -1,4 +1,4 @@
-// The scopes of HTTP tokens. A scope names the operations that a token allows at most.
+// The scopes of HTTP tokens. A token's scope limits the operations that the token allows.
 #pragma once
 
 #include <optional>

@@ -2,10 +2,10 @@
 // feature `shell`. They use the connection of the heartbeats, but begin with kTerminalMark, so that
 // neither side takes them for a heartbeat or an answer. A release without terminals ignores them.
 //
-// Data flows only as far as the receiver has room: a worker sends output up to
+// Each side sends data only while the receiver has room: a worker sends output up to
 // TerminalOrder::limit, and a client sends input up to kTerminalWindow bytes ahead of
 // TerminalNews::taken. Each message with data has the position of the data in its stream. A gap
-// shows that a message was lost, and ends the terminal.
+// between positions means that a message was lost, and ends the terminal.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ namespace roll::protocol {
 constexpr std::string_view kTerminalMark = "terminal ";
 // Maximum number of bytes of each stream that are held between the program and the client
 constexpr std::size_t kTerminalWindow = 64 << 10;
-// Maximum time between two signs of life of a client, which rolld passes on to the worker. If none
+// Maximum time between two signs of life of a client. rolld passes them on to the worker. If none
 // arrives for this time, the worker ends the terminal's processes.
 constexpr std::chrono::seconds kTerminalPatience{30};
 
@@ -31,7 +31,7 @@ inline bool is_about_terminal(std::string_view frame) { return frame.starts_with
 
 // Starts a program in a running attempt.
 struct TerminalStart {
-    int program = 0;  // index of the attempt's program on the worker that lends its environment
+    int program = 0;  // index, on the worker, of the program whose environment is used
     std::vector<std::string> command{};  // empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes
     std::string term{};     // value of TERM; empty: not set

@@ -30,7 +30,7 @@ struct JobsArgs {
 struct ShowArgs {
     static constexpr Operation kOperation{"show", Access::Read, Answering::AtOnce, "roll.job/1",
                                           "Shows one job with its attempts and checkpoints."};
-    Json id{};  // number of the job, or a selector of one job
+    Json id{};  // id of the job, or a selector of one job
     std::string me{};
 };
 struct EventsArgs {

@@ -1,4 +1,4 @@
-// The protocol between rolld and a roll-worker. Messages carry whole states instead of changes.
+// The protocol between rolld and a roll-worker. Messages contain whole states instead of changes.
 // Every heartbeat lists all attempts that the worker runs. Every answer lists all attempts that the
 // worker should run. Lost or repeated messages therefore do no harm.
 //
@@ -87,7 +87,7 @@ struct StartOrder {
     int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
     std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
     bool files = false;     // the worker fetches the files that the document names before the start
-    std::string refused{};  // reason why the worker fails the attempt at once; empty: it does not
+    std::string refused{};  // reason why the worker must fail the attempt at once; empty: none
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
 
@@ -121,7 +121,7 @@ struct Answer {
     std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
     std::uint64_t counter = 0;   // beacon's counter when rolld began to count the silence
     std::string beacon{};        // path of the beacon file; empty: no beacon
-    // if not empty: why rolld does not take the worker; the answer then has no orders
+    // if not empty: why rolld does not accept the worker; the answer then has no orders
     std::string refused{};
     // with `refused`: the reason may pass, so the worker keeps sending heartbeats
     bool keep_asking = false;

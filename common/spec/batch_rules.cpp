@@ -18,8 +18,8 @@ std::optional<std::int64_t> integer(const Json& document, const char* pointer) {
     return value > 0 ? std::optional(value) : std::nullopt;
 }
 
-// Checks the batch sizes of train.batch_size_schedule, and that no key is set that this key
-// excludes.
+// Checks the batch sizes of train.batch_size_schedule, and that no key is set that cannot be
+// combined with it.
 void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
                           std::vector<Problem>& problems) {
     const Json::json_pointer at("/train/batch_size_schedule");

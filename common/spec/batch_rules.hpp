@@ -1,4 +1,4 @@
-// Checks the keys of a train job about the sizes and the grouping of batches. Pure.
+// Checks the keys of a train job that determine the sizes and the grouping of batches. Pure.
 #pragma once
 
 #include <cstdint>

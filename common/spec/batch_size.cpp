@@ -33,7 +33,7 @@ std::int64_t samples_of(const BatchPhase& phase, std::int64_t seq_length) {
     return phase.tokens / seq_length + (phase.tokens % seq_length != 0 ? 1 : 0);
 }
 
-// Returns the index of the phase to which a step belongs that begins after `samples` samples.
+// Returns the index of the phase of the step that begins after `samples` samples.
 std::size_t phase_at(const BatchSizes& sizes, std::int64_t samples) {
     std::size_t phase = 0;
     while (phase + 1 < sizes.phases.size() &&

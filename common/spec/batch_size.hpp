@@ -10,7 +10,7 @@
 
 namespace roll::spec {
 
-// A batch size from a number of trained tokens on.
+// A phase of a schedule: the batch size after `tokens` trained tokens.
 struct BatchPhase {
     std::int64_t tokens = 0;
     std::int64_t size = 0;  // samples in a step
@@ -31,14 +31,15 @@ struct BatchSizes {
 };
 
 // Returns the batch size of the step that begins after `samples` samples. A sample counts as
-// seq_length tokens, so the size depends only on the number of samples, which checkpoints hold. A
+// seq_length tokens, so the size depends only on the number of samples, which checkpoints store. A
 // step that begins exactly at a threshold has the new size.
 std::int64_t batch_size_at(const BatchSizes& sizes, std::int64_t samples);
 
 // Returns the number of samples before step `step` (from 0) of a run.
 std::int64_t samples_before(const BatchSizes& sizes, std::int64_t step);
 
-// Returns how many further steps train at least `wanted` samples, after `done` samples.
+// Returns the number of steps that raise the number of trained samples from `done` to at least
+// `wanted`.
 std::int64_t steps_for(const BatchSizes& sizes, std::int64_t done, std::int64_t wanted);
 
 }  // namespace roll::spec

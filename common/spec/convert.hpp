@@ -25,7 +25,7 @@ struct ConvertSpec {
     std::string to;      // target format "hf", "mca", ...; empty: MCA if the source is HF, else HF
     std::string config;  // directory with the config, if `source` has no config
     std::string strictness = "raise_all";  // one of Megatron's strictness modes
-    std::string state;                     // optimizer state to convert; empty: convert the weights
+    std::string state;                     // converts this optimizer state; empty: the weights
     bool optimizer = false;  // convert: also convert the optimizer's state to a torch_dist target
     bool unmerge = false;    // merge: remove the adapters instead of adding them
     std::string name;        // name of the model in a NeMo target's configs; empty: "model"

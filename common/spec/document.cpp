@@ -27,8 +27,8 @@ bool has_variants(const Json& document, std::size_t count) {
 
 namespace {
 
-// Returns an upper bound, too high by a few bytes at most, of the bytes that dump() writes for the
-// string.
+// Returns an upper bound of the number of bytes that dump() writes for the string. The bound is at
+// most a few bytes too high.
 std::size_t bytes_of(std::string_view text) {
     std::size_t bytes = text.size() + 3;
     for (const unsigned char c : text) bytes += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : 0;

@@ -13,8 +13,8 @@ struct MetricSpec {
     bool higher = false;  // true: higher values are better
 };
 
-// Training stops early after `patience` consecutive values of the metric, none of which exceeds the
-// best earlier value by more than `min_delta`.
+// Training stops early after `patience` consecutive values of the metric, none of which is better
+// than the best earlier value by more than `min_delta`.
 struct EarlyStopSpec {
     std::int64_t patience = 0;  // values without improvement; 0: never stop early
     double min_delta = 0;       // least improvement that counts

@@ -13,7 +13,7 @@ namespace roll::spec {
 
 struct HttpConfig {
     std::string listen = "127.0.0.1:8410";  // ADDRESS:PORT; port 0: any free port
-    std::vector<std::string> hosts{};       // further host names of requests
+    std::vector<std::string> hosts{};       // additional host names that requests may use
     std::string certificate{}, key{};       // PEM files; empty: no TLS
     bool insecure = false;                  // serve other machines without TLS
     bool read_only = false;                 // refuse all changes
@@ -22,7 +22,7 @@ struct HttpConfig {
 struct ListenAddress {
     std::string ip{};
     std::uint16_t port = 0;
-    bool is_loopback = false;  // only this machine reaches the address
+    bool is_loopback = false;  // true: only this machine can reach the address
 };
 
 // Parses ADDRESS:PORT. Fails with InvalidArgument, and with the message "is ...; allowed: ...".

@@ -1,5 +1,5 @@
-// A job's specification: the part of a job file that the scheduler uses. `document` carries the
-// whole file unchanged to the program that runs the job (see spec/train.hpp).
+// A job's specification: the part of a job file that the scheduler uses. `document` is the whole
+// file, which the program that runs the job gets unchanged (see spec/train.hpp).
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace roll::spec {
 
 enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 
-// A dependency on the job `job`. A job starts only when all its dependencies hold:
+// A dependency on the job `job`. A job starts only when all its dependencies are met:
 //
 // Ok: `job` succeeded. Failed: `job` ended without success. Any: `job` ended. Exported: `job`
 // succeeded, and so did its automatic export if there is one.
@@ -114,7 +114,7 @@ struct ParsedJob {
 };
 
 // Parses a job document (JSON; the CLI converts YAML) and checks it against
-// schemas/job.schema.json. Relative paths start from `base_directory`, which must be absolute.
+// schemas/job.schema.json. Relative paths are relative to `base_directory`, which must be absolute.
 ParsedJob parse_job(std::string_view json_document, const std::string& base_directory);
 
 const char* name_of(JobKind kind);

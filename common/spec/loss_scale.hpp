@@ -9,14 +9,14 @@
 namespace roll::spec {
 
 // The loss is multiplied by a scale, so that small gradients are not rounded to 0 in float16. The
-// update divides the gradients by it. worker/train/pipeline/loss_scale.hpp has the rule by which
+// update divides the gradients by the scale. worker/train/job/loss_scale.hpp has the rule by which
 // the scale changes.
 struct LossScaleSpec {
     double initial = 65536;
     int growth_interval = 1000;  // consecutive steps without overflow after which the scale doubles
-    double backoff = 0.5;        // factor of the scale after overflows
-    int hysteresis = 2;          // number of overflows since the last growth that lower the scale
-    double min = 1;              // the scale is never lowered below this value
+    double backoff = 0.5;        // factor by which overflows change the scale
+    int hysteresis = 2;  // number of the first overflow since the last growth that lowers the scale
+    double min = 1;      // the scale is never lowered below this value
 };
 
 // Reads train.loss_scale, whose types the schema's checker has accepted. `json` may be null.

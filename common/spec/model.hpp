@@ -33,8 +33,8 @@ struct RopeScaling {
     std::vector<double> short_factors = {};
     std::vector<double> long_factors = {};
 
-    // Returns the sequence length up to which the frequencies do not depend on the length; 0 if
-    // they never do.
+    // Returns the sequence length up to which the frequencies do not depend on the length; 0 if the
+    // frequencies never depend on it.
     std::int64_t same_up_to() const {
         return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
     }
@@ -87,7 +87,7 @@ struct ModelConfig {
                                                                                          : 0;
     }
 
-    // Returns the numbers of outputs and of inputs of a linear layer.
+    // Returns the number of outputs and the number of inputs of a linear layer.
     std::pair<std::int64_t, std::int64_t> linear_sizes(LoraPlace place) const {
         switch (place) {
             case LoraPlace::Q: return {heads * head_dim, hidden};

@@ -1,4 +1,4 @@
-// Checks the keys of a train job that start from another model (model.from). Pure.
+// Checks the key `model` of a train job that starts from another model (model.from). Pure.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,8 @@ namespace roll::spec {
 // dropouts in that model's config.
 Json dropouts_of(const Json& model);
 
-// Returns a problem for each key of `model` that does not fit model.from, or needs it.
+// Returns a problem for each key of `model` that cannot be combined with model.from, and for each
+// key that needs model.from if this is missing.
 std::vector<Problem> model_source_problems(const Json& document);
 
 }  // namespace roll::spec

@@ -24,7 +24,8 @@ struct PackedForm {
     std::int64_t first_column = 0, columns = 0;
 
     bool is_packed() const { return base != LoraBase::Full; }
-    // Return the number of the first block that the columns touch, and how many blocks they touch.
+    // Return the index of the first block that the columns touch, and the number of blocks that
+    // they touch.
     std::int64_t first_block() const { return first_column / kPackedBlock; }
     std::int64_t blocks() const {
         return (first_column + columns + kPackedBlock - 1) / kPackedBlock - first_block();

@@ -39,15 +39,14 @@ void fill_tokenize(Json& document) {
     resources["gpus_per_node"] = 0;
 }
 
-// Sets the retry limit of a command job to no retries unless the job file gives a limit.
+// Gives a command job no retries of app failures unless the job file sets a limit.
 void fill_tries(Json& document) {
     if (document.value("kind", Json()) != "command") return;
     if (!document.contains("retry")) document["retry"] = Json::object();
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
 }
 
-// Sets the slots of a gang without GPUs to one for each of its processes unless the job file gives
-// a number.
+// Gives a gang without GPUs one slot for each of its processes unless the job file sets the slots.
 void fill_slots(Json& document) {
     const Json resources = document.value("resources", Json());
     if (!resources.is_object() || resources.contains("slots_per_node")) return;

@@ -168,8 +168,8 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
                         p.vpp));
     check_schedule(p, sizes, refuse);
     const int group = std::max(p.group, p.pp);
-    // Without a given group size, Schedule::Auto finds one for any number of micro-batches from pp
-    // on.
+    // Without a given group size, Schedule::Auto finds a group size for any number of micro-batches
+    // that is at least pp.
     const bool is_free = p.schedule == Schedule::Auto && p.group == 0;
     if (has_groups(p) && sizes.microbatches &&
         (is_free ? *sizes.microbatches < p.pp : !groups_fit(*sizes.microbatches, group, p.pp)))

@@ -75,7 +75,7 @@ struct ParsedPolicy {
 };
 
 // Parses the document of rolld.yaml and checks it against schemas/rolld.schema.json. Relative paths
-// start from `base_directory`.
+// are relative to `base_directory`.
 ParsedPolicy parse_policy(std::string_view json_document, const std::string& base_directory = "/");
 
 // Returns the account to charge for a user's job that names no account; empty if there is none.

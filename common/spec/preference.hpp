@@ -37,7 +37,7 @@ struct PreferenceSpec {
     double beta = 0.1;
     double label_smoothing = 0;  // share of pairs whose answers are assumed to be swapped
     double gamma = 0;            // SimPo: the margin between the answers' rewards
-    double nll_weight = 0;       // factor of the mean -log p of the tokens of the chosen answers
+    double nll_weight = 0;  // factor of the mean of -log p over the tokens of the chosen answers
     // Kto: factors of the losses of the chosen and of the rejected answers
     double desirable_weight = 1, undesirable_weight = 1;
     double center_rewards_coefficient = 0;  // Reward: factor of the squared sum of a pair's scores

@@ -1,4 +1,4 @@
-// Reads the keys of `data` about the samples that are trained on or held out.
+// Reads the keys of `data` that select the samples to train on and the samples to hold out.
 #pragma once
 
 #include "common/error.hpp"

@@ -28,14 +28,14 @@ struct Resources {
     int gpu_percent = 100;  // share of each GPU in percent; below 100 only if gpus_per_node is 1
     int segment = 0;  // number of consecutive nodes that must be in one segment; 0: no requirement
     int spares = 0;   // additional nodes, held to replace nodes that fail
-    // number of processes of a command on each node, which form a gang (process/gang.hpp); 0: one
-    // process, which does not get the variables of a gang
+    // number of processes of a command on each node; these processes form a gang
+    // (process/gang.hpp). 0: one process, which does not get the variables of a gang
     int tasks_per_node = 0;
     // Limits of the attempt's processes on each node. 0: the job requests no limit, and nothing is
     // reserved for it
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
-    int slots_per_rank = 1;  // slots of a rank of a training job without GPUs
+    int slots_per_rank = 1;  // slots per rank, for training jobs without GPUs
     friend auto operator<=>(const Resources&, const Resources&) = default;
 
     int ranks_per_node() const {

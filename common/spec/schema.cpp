@@ -282,7 +282,7 @@ class Checker {
         }
     }
 
-    // Checks enum, const and x-built, the list of the values that this release supports.
+    // Checks enum, const and x-built (the values that this release supports).
     void check_values(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto holds = [&](const OrderedJson& values) {
             for (const OrderedJson& one : values)

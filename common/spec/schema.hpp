@@ -30,8 +30,8 @@ const OrderedJson& policy_schema();  // returns the parsed schemas/rolld.schema.
 // "is missing".
 std::vector<Problem> check(const OrderedJson& schema, const Json& value);
 
-// Adds the defaults of missing keys, but only in a section that `value` has or that has a default
-// itself.
+// Adds the defaults of missing keys. Does so only in sections that `value` has, and in sections
+// that themselves have a default.
 void fill_defaults(const OrderedJson& schema, Json& value);
 
 void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base);

@@ -323,7 +323,8 @@ bool holds_nothing_out(const Json& document) {
     return document[at].is_object() ? document[at].empty() : document[at] == 0;
 }
 
-// Returns true if the metric at `pointer` is a score of a task, which needs no validation set.
+// Returns true if the metric at `pointer` is a score of a task. Such a metric needs no validation
+// set.
 bool is_of_task(const Json& document, const char* pointer) {
     const Json metric = key_at(document, pointer);
     return metric.is_string() && metric.get<std::string>().starts_with("task_");

@@ -37,11 +37,12 @@ Json to_json(const StagedFile& file);
 
 bool has_files(const JobSpec& spec);
 
-// Returns the files of a job's document, which has passed check_files(). Empty if there are none.
+// Returns the files in a job's document; empty if there are none. Requires that the document has
+// passed check_files().
 std::vector<StagedFile> staged_files(const Json& document);
 
-// Checks the names of `files` and that each of them has pieces. Requires that the document has the
-// structure that the schema describes.
+// Checks the names of the files in `files`, and that each file has pieces. Requires that the
+// document has the structure that the schema describes.
 std::vector<Problem> check_files(const Json& document);
 
 }  // namespace roll::spec

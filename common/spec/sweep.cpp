@@ -42,9 +42,8 @@ Json settings_of(Json sweep) {
     return settings;
 }
 
-// Returns a message if the trials differ in a key that rolld reads, which is not allowed. `first`
-// and `trial` are parsed jobs. `document` is the document of `first` with the parameters of
-// `trial`.
+// Trials must not differ in a key that rolld reads. Returns a message if they do. `first` and
+// `trial` are parsed jobs. `document` is the document of `first` with the parameters of `trial`.
 std::optional<std::string> unequal(const JobSpec& first, JobSpec trial, const Json& document) {
     const Json own = Json::parse(trial.document.text());
     trial.document = first.document;

@@ -52,11 +52,11 @@ class Trials {
     Json trials_;
 };
 
-// Successive halving: at each rung (a number of steps), only the best trials go on.
+// Successive halving: at each rung (a number of steps), only the best trials continue.
 struct Halving {
     std::string metric = "loss";  // key of the metric in metrics.jsonl
     bool maximize = false;        // if true, larger values are better
-    int reduction = 3;            // one of `reduction` trials goes on
+    int reduction = 3;            // one in `reduction` trials continues
     // steps of the first rung; each further rung has `reduction` times as many
     std::int64_t min_steps = 1;
     friend bool operator==(const Halving&, const Halving&) = default;

@@ -38,7 +38,7 @@ inline constexpr std::array<std::string_view, 3> kTokenLossKeys{"label_smoothing
 
 // The model whose predictions a job learns (objective distill).
 struct TeacherSpec {
-    std::string from = {};    // absolute path of its directory; empty: there is no teacher
+    std::string from = {};  // absolute path of the teacher's directory; empty: there is no teacher
     std::int64_t top_k = 64;  // number of tokens whose probabilities are stored for each target
 
     friend bool operator==(const TeacherSpec&, const TeacherSpec&) = default;

@@ -116,7 +116,7 @@ struct TrainSpec {
     // number of newest checkpoints with optimizer state; 0: all
     std::int64_t checkpoint_keep_optimizer = 0;
     bool checkpoint_keep_best = false;   // also keep the best checkpoint
-    bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
+    bool checkpoint_first_step = false;  // test: save after the first step, then read it back
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space
     // maximum host memory, in MiB, of a rank's copy of its part of a checkpoint
     std::int64_t checkpoint_buffer_mib = 2048;

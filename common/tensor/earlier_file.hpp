@@ -35,8 +35,8 @@ class EarlierFile {
     Result<void> give(const Write& write) const;
 
     // Makes `path` a hard link to the file and fsyncs it. Returns false if the compared content
-    // differs from the file, if linking fails, or if a part of the file was not compared. Parts
-    // before a compared part that contain only zeros need not be compared.
+    // differs from the file, if linking fails, or if a part of the file was not compared. A part of
+    // zeros need not be compared if a later part was compared.
     bool become(const std::filesystem::path& path);
 
   private:

@@ -45,9 +45,9 @@ class BulkQueue {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
-    // `inputs` is the maximum number of inputs per turn of all requests together; above it, each
-    // request may still add the inputs of one job. Tickets are numbered from `ticket` + 1, and
-    // `ticket` must differ between runs of rolld.
+    // `inputs` is the maximum number of inputs that all requests together may add per turn. Above
+    // it, each request may still add the inputs of one job. Tickets are numbered from `ticket` + 1,
+    // and `ticket` must differ between runs of rolld.
     explicit BulkQueue(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
@@ -78,7 +78,7 @@ class BulkQueue {
         bool awaited = true;
         bool over = false;
         gateway::Instant over_at{};
-        // Positions in `jobs`: this turn changes the jobs from `done` to before `taken`.
+        // Positions in `jobs`: this turn changes the jobs [done, taken).
         std::size_t done = 0, taken = 0;
         std::size_t first = 0, end = 0;  // range of this request's inputs in the turn
     };

@@ -17,8 +17,8 @@
 namespace roll::api {
 namespace {
 
-// Fails with InvalidArgument if a training job leaves a choice to rollctl, which makes it before it
-// sends the job.
+// Fails with InvalidArgument if a key of a training job is still `auto`. rollctl replaces such
+// values before it sends the job.
 Result<void> refuse_auto(const spec::JobSpec& spec) {
     for (const spec::JobSpec& next : spec.then) ROLL_TRY_VOID(refuse_auto(next));
     if (!spec.trains() || spec.document.text().find("\"auto\"") == std::string::npos) return {};
@@ -96,8 +96,9 @@ Json submitted(const core::State& state, JobId id, std::size_t jobs, bool change
     return protocol::reply_json(reply, protocol::SubmitArgs::kOperation.reply);
 }
 
-// Checks what only a client other than rollctl gets wrong: trials of a sweep that set `files`, too
-// many files, and sizes that are not those of the pieces. Requires that rolld has all pieces.
+// Checks for errors that rollctl never makes, but other clients may: trials of a sweep that set
+// `files`, too many files, and sizes of files that differ from the sizes of their pieces. Requires
+// that rolld has all pieces.
 Result<void> check_files(const Context& context, const Json& document,
                          const std::vector<spec::StagedFile>& files) {
     const Json sweep = document.value("sweep", Json());

@@ -119,7 +119,7 @@ bool fits(std::string_view text, std::string_view pattern) {
 
 // Returns whether roll-worker may have made a link to `target` for this job.
 bool is_named(const JobPlaces& places, const fs::path& target) {
-    constexpr std::ptrdiff_t kValuesMax = 8;  // fits() tries all lengths of each value
+    constexpr std::ptrdiff_t kValuesMax = 8;  // limit, because fits() tries all lengths
     if (places.log_name.empty()) return false;
     spec::LogNameValues any;
     for (const char letter : std::string_view("AaJjnrt")) any[letter] = kNumber;
@@ -158,7 +158,7 @@ Result<OpenFile> open_named(const JobPlaces& places, const fs::path& target,
 
 fs::path logs_of(std::uint32_t attempt) { return fmt::format("logs/attempt-{}", attempt); }
 
-// Returns `bytes` without an incomplete UTF-8 character at its end.
+// Removes an incomplete UTF-8 character from the end of `bytes`.
 void drop_incomplete_character(std::string& bytes) {
     constexpr std::size_t kTailMax = 3;  // a character has at most 4 bytes
     for (std::size_t tail = 1; tail <= std::min(kTailMax, bytes.size()); ++tail) {
@@ -196,7 +196,7 @@ Result<OpenFile> open_metrics(const JobPlaces& places) {
 }
 
 std::optional<std::uint32_t> newest_with_logs(const JobPlaces& places, std::uint32_t attempts) {
-    constexpr std::uint32_t kTriesMax = 100;  // attempts at the end that are searched for logs
+    constexpr std::uint32_t kTriesMax = 100;  // maximum number of searched attempts
     for (std::uint32_t tried = 0; tried < std::min(attempts, kTriesMax); ++tried)
         if (open_directory_below(places.output, logs_of(attempts - tried))) return attempts - tried;
     return std::nullopt;

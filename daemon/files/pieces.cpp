@@ -12,7 +12,7 @@
 namespace roll::files {
 namespace {
 
-// Size of the pieces that may wait for their job, in jobs with as many files as allowed
+// Maximum size of a user's pieces that wait for their job, in units of job_bytes_max_
 constexpr std::uint64_t kJobsWaiting = 16;
 
 }  // namespace
@@ -41,7 +41,7 @@ Result<Pieces> Pieces::open(const std::filesystem::path& directory,
     return pieces;
 }
 
-// Removes the pieces whose job did not come.
+// Removes the pieces whose job was not submitted in time.
 void Pieces::forget_old(Instant now) {
     std::erase_if(unnamed_, [&](const auto& item) {
         const auto& [piece, unnamed] = item;

@@ -24,7 +24,8 @@ std::string volume_of(const std::string& path) {
     return volume;
 }
 
-// The state that the threads share. A thread that still runs keeps this object after its Readers.
+// The state that the threads share. A thread that still runs keeps this object alive even after the
+// Readers object is destroyed.
 struct Readers::Home {
     struct Task {
         std::uint64_t id = 0;
@@ -114,14 +115,14 @@ void Readers::start(std::string what, Read read, Answer answer) {
 
 void Readers::take(std::uint64_t id, Result<Json> result) {
     const auto found = waiting_.find(id);
-    if (found == waiting_.end()) return;  // the read was answered before, because it took too long
+    if (found == waiting_.end()) return;  // already answered, because it took too long
     const Answer answer = std::move(found->second.answer);
     waiting_.erase(found);
     if (waiting_.empty()) timer_.cancel();
     answer(std::move(result));
 }
 
-// Answers the reads that take too long.
+// Answers with an error each read whose time limit has passed.
 void Readers::expire() {
     const auto now = std::chrono::steady_clock::now();
     while (!waiting_.empty() && waiting_.begin()->second.until <= now) {
@@ -139,7 +140,7 @@ void Readers::expire() {
     if (!waiting_.empty()) arm();
 }
 
-// Waits for the end of the first read's time.
+// Starts the timer for the time limit of the oldest read.
 void Readers::arm() {
     timer_.expires_at(waiting_.begin()->second.until);
     timer_.async_wait([this](boost::system::error_code error) {

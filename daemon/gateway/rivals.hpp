@@ -1,4 +1,4 @@
-// Tells whether another roll-worker runs as the node of a heartbeat.
+// Detects that the node of a heartbeat already has another roll-worker.
 #pragma once
 
 #include <optional>

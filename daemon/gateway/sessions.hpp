@@ -28,7 +28,7 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // without a heartbeat since rolld's start; equals the lease
+    int silent_after_start_beats = 15;  // limit without a heartbeat since rolld's start: the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // Time for which a start order may take effect after it was sent: a worker drops orders older
@@ -77,7 +77,7 @@ std::chrono::milliseconds two_missed_beats(const Session& session);
 
 class Sessions {
   public:
-    // `cluster` is the id of the ledger, which is part of the keys of Slurm allocation requests.
+    // `cluster` is the id of the ledger. The keys of Slurm allocation requests contain this id.
     explicit Sessions(LeaseRules rules, std::string cluster = {})
         : rules_(rules),
           cluster_(std::move(cluster)) {}

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kTerminalsMax = 64;
 constexpr std::ptrdiff_t kTerminalsOfUserMax = 16;
 constexpr auto kForgetAfter = 2 * protocol::kTerminalPatience;
-// Time that a program's last output has to arrive after the attempt has ended
+// How long to wait for the last output of a terminal's program after the attempt has ended
 constexpr auto kLastOutput = std::chrono::seconds(5);
 constexpr auto kWaitMax = std::chrono::milliseconds(60'000);
 

@@ -38,7 +38,8 @@ Result<std::shared_ptr<const Answer>> Board::look(const std::string& op, const J
     };
     if (auto found = kept()) return *std::move(found);
     const std::lock_guard asking(lane_of(key));
-    // Another thread may have stored the answer while this thread waited for the lane.
+    // Another thread may have stored the answer while this thread waited for the mutex of
+    // lane_of().
     if (auto found = kept()) return *std::move(found);
     Kept answer = put_question(op, args);
     keep(key, answer);

@@ -35,7 +35,7 @@ class Board {
     static constexpr auto kFresh = std::chrono::seconds(1);
     static constexpr std::size_t kAnswersMax = 256;
 
-    // At most `at_once` threads call `ask` at the same time, and only one of them with the same
+    // At most `at_once` threads call `ask` at the same time, and no two of them with the same
     // arguments.
     explicit Board(Ask ask, std::size_t at_once = 1,
                    std::function<Instant()> now = std::chrono::steady_clock::now)

@@ -63,8 +63,8 @@ class Feed {
         std::vector<std::uint64_t> versions;  // 0: no answer yet
         bool is_refused = false;              // true if the token is no longer valid
         bool is_refreshing = false;           // true while its answers are computed
-        std::uint64_t round = 0;              // grows when viewers have something to send
-        boost::asio::steady_timer woken;      // viewers wait for it; never expires
+        std::uint64_t round = 0;              // grows when there is something to send to viewers
+        boost::asio::steady_timer woken;      // never expires; cancelling it wakes the viewers
         int quiet_ticks = 0;
     };
 

@@ -152,7 +152,7 @@ io::Task<void> Listener::accept() {
             co_await pause.async_wait(token);
             continue;
         }
-        // connection refused: the destructor of `socket` closes it
+        // refuse the connection: the destructor of `socket` closes it
         if (connections_ >= kConnectionsMax || handshakes_ >= kHandshakesMax) continue;
         if (certificate_)
             io::spawn(io_, serve_tls(std::move(socket)));

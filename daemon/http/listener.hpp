@@ -22,7 +22,7 @@ namespace roll::http {
 class Listener {
   public:
     static constexpr std::size_t kConnectionsMax = 4096;
-    static constexpr std::size_t kHandshakesMax = 1024;  // unfinished TLS handshakes at once
+    static constexpr std::size_t kHandshakesMax = 1024;  // limit of unfinished TLS handshakes
 
     // Serves TLS if there is a certificate.
     Listener(boost::asio::io_context& io, Site& site, std::optional<Certificate> certificate = {});

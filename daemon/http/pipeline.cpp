@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kPlanTime = std::chrono::seconds(30);
 constexpr std::size_t kPlanBytesMax = 8u << 20;
-constexpr int kDocumentFd = 3;  // roll-rank's descriptor of the document
+constexpr int kDocumentFd = 3;  // descriptor from which roll-rank reads the document
 
 tl::unexpected<Error> no_plan() {
     return fail(ErrorCode::Failed, "roll-rank could not compute the schedule of this job",
@@ -54,8 +54,8 @@ std::string read_all(const io::Descriptor& pipe) {
 Result<Json> run_plan(const Json& document) {
     const auto program = std::filesystem::path(io::own_program()).parent_path() / "roll-rank";
     Json timed = document;
-    // Given a peak, roll-rank does not measure this machine. The schedule does not depend on the
-    // peak.
+    // Set a peak, so that roll-rank does not measure this machine. The peak does not affect the
+    // schedule.
     if (timed.contains("train") && timed["train"].is_object()) timed["train"]["peak_tflops"] = 1;
     ROLL_TRY(const io::Descriptor file, in_memory(dump(timed)));
     ROLL_TRY(io::Pipe pipe, io::make_pipe());

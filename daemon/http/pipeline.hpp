@@ -17,7 +17,7 @@ namespace roll::http {
 // seconds. Fails with Unavailable if this installation has no roll-rank.
 Result<Json> run_plan(const Json& document);
 
-// Keeps the schedules of jobs, which never change. The class is thread-safe.
+// Keeps the schedules of jobs. A job's schedule never changes. The class is thread-safe.
 class Pipelines {
   public:
     static constexpr std::size_t kKeptMax = 64;

@@ -101,8 +101,8 @@ Result<std::string> reason_of(const std::string& body) {
     return reason;
 }
 
-// Returns the reply that streams the answers to the targets in the parameter `watch`, which are
-// separated by spaces and relative to /api/v1/: "jobs?limit=5 totals".
+// Returns the reply that streams the answers to the targets in the parameter `watch`, such as
+// "jobs?limit=5 totals". The targets are separated by spaces and relative to /api/v1/.
 Result<Reply> stream_reply(const Target& target) {
     ROLL_TRY_VOID(only(target, {"watch"}));
     const auto watch = target.query.find("watch");

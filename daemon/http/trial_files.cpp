@@ -5,7 +5,7 @@
 namespace roll::http {
 namespace {
 
-constexpr int kPartsMax = 64;  // parts of a file that one call reads; a part has up to 256 KiB
+constexpr int kPartsMax = 64;  // maximum number of parts per call; a part has up to 256 KiB
 
 // Takes the complete lines of `text`. Returns the number of bytes taken.
 std::size_t take_lines(std::string_view text, const std::string& metric, bool maximize,
@@ -21,8 +21,8 @@ std::size_t take_lines(std::string_view text, const std::string& metric, bool ma
 
 }  // namespace
 
-// Returns whether `part` belongs to the file of the earlier parts. It does not if the file became
-// shorter, if another file has its name, or if it changed and did not grow.
+// Returns whether `part` belongs to the same file as the earlier parts. This is not the case if the
+// file became shorter, if another file has its name, or if it changed and did not grow.
 bool TrialFiles::continues(const Json& part, const Position& position) {
     if (part.value("from", std::uint64_t{0}) != position.next) return false;
     if (position.next == 0) return true;

@@ -105,9 +105,8 @@ tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::pat
     return fail(error.code, error.message, "nothing was changed; give an earlier backup");
 }
 
-// Moves the ledger of `state` to `before`, and the ledger of `made` into its place, the mark last.
-// If a rolld starts in between, it refuses the ledger, which is missing or does not match the
-// mark.
+// Moves the ledger of `state` to `before`, and then the ledger of `made` to `state`. Moves the mark
+// last: a rolld that starts in between refuses a ledger that is missing or does not match the mark.
 Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs::path& before) {
     ROLL_TRY_VOID(make_directories(before));
     for (const char* name : {"ledger.snapshot", "ledger.db-wal", "ledger.db-shm", "ledger.db"})

@@ -188,8 +188,8 @@ Result<core::State> Ledger::Impl::fold(core::State state, std::int64_t since) co
         const Row row = row_of(all.get());
         const auto event = event_from(row.kind, row.body);
         if (!event) return damaged(path, event.error().message);
-        // The column `job` is not in the hash chain, so it must match the event, which
-        // is.
+        // The hash chain covers the event, but not the column `job`, so check the column against
+        // the event.
         const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
         if (job_of(*event).value_or(JobId{}) != filed)
             return damaged(

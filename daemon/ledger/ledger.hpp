@@ -2,7 +2,7 @@
 //
 // The database uses WAL and synchronous=FULL. Each append is one transaction. SQLite does not
 // notice all changed bytes: a flipped byte of a payload passes integrity_check, and a flipped byte
-// of the WAL silently drops committed rows. Rows therefore carry a hash chain, and the file
+// of the WAL silently drops committed rows. Rows therefore form a hash chain, and the file
 // `ledger.mark` has the newest (seq, hash) outside the database. Damage is found and reported at
 // open; a damaged ledger is not served.
 //

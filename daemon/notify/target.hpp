@@ -29,8 +29,8 @@ Result<Url> parse_url(const std::string& text);
 struct Target {
     std::string name;
     Url url{};  // address for the POST; not used if `command` is set
-    // Certificates, in PEM, that an https server's certificate must be signed by; empty: those that
-    // the system trusts
+    // PEM file with the certificates that may sign an https server's certificate; empty: the
+    // certificates that the system trusts
     std::filesystem::path ca_file{};
     std::vector<std::string> command{};  // command that gets the notification on its standard input
     std::string secret{};                // key of the signature; empty: none

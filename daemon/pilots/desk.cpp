@@ -69,8 +69,8 @@ std::string Desk::hearsay(AllocationId id) const {
     return found == hearsay_.end() ? "" : found->second;
 }
 
-// Returns whether the request may have been sent to Slurm. If an earlier rolld made the request, it
-// may have sent it, too.
+// Returns whether the request may have been sent to Slurm. A request that an earlier rolld made may
+// have been sent by that rolld.
 bool Desk::was_sent(const core::State& state, AllocationId id) const {
     return sent_.contains(id) || state.allocations.at(id).incarnation != state.incarnation;
 }
@@ -278,7 +278,7 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
     return inputs;
 }
 
-// Finds jobs in Slurm that carry a key of this rolld but belong to no allocation of State. Such a
+// Finds jobs in Slurm that have a key of this rolld but belong to no allocation of State. Such a
 // job exists if a request was sent twice, or if Slurm queued the request after rolld had withdrawn
 // it.
 void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {

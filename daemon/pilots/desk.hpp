@@ -61,8 +61,8 @@ using Outcome = std::variant<Submitted, Polled, Cancelled, NodesTold>;
 
 class Desk {
   public:
-    // `cluster` is the id of this rolld's ledger, which is part of the keys of its requests in
-    // Slurm. `now` is the time of rolld's start.
+    // `cluster` is the id of this rolld's ledger. The keys of this rolld's requests in Slurm
+    // contain this id. `now` is the time of rolld's start.
     Desk(std::string cluster, DeskRules rules, Instant now)
         : cluster_(std::move(cluster)),
           rules_(rules),

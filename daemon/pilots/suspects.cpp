@@ -10,8 +10,8 @@
 namespace roll::pilots {
 namespace {
 
-// Returns the silent workers in Slurm allocations that hold a member of a training job. Usually
-// there are none.
+// Returns the silent workers that run in Slurm allocations and hold a member of a training job.
+// Usually there are none.
 std::set<WorkerId> held_by_silent(const core::State& state, const std::set<WorkerId>& silent) {
     std::set<WorkerId> held;
     for (const WorkerId id : silent) {

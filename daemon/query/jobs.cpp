@@ -150,7 +150,7 @@ struct Fold {
         ++tasks;
     }
     // Counts all tasks of an array without visiting each of them. Requires that no task has ended
-    // or was removed.
+    // or been removed.
     void add_all(JobId array, const core::Job& job, const core::State& state, int count) {
         const auto found = state.index.array_running.find(array);
         const int running = found == state.index.array_running.end() ? 0 : found->second;

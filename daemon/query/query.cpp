@@ -163,7 +163,7 @@ Json with_scores(Json ranks) {
     return ranks;
 }
 
-// The resources of a worker that running attempts hold, and their jobs.
+// The resources of a worker that running attempts hold, and the jobs of these attempts.
 struct Taken {
     int slots = 0;
     int gpu_hundredths = 0;

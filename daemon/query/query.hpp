@@ -33,7 +33,7 @@ struct Hearsay {
     // How the worker enforces the memory and CPU limits of jobs; empty: unknown
     std::map<WorkerId, std::string> limits{};
     std::map<WorkerId, std::string> wall{};  // how the worker isolates its attempts; empty: unknown
-    // state of the allocation that squeue last reported
+    // state that squeue last reported for the allocation
     std::map<AllocationId, std::string> slurm{};
     std::string slurm_trouble{};
 };

@@ -60,7 +60,7 @@ Result<void> check(const core::SecretName& secret, const std::string& value) {
                     fmt::format("the value of {} has {} bytes; allowed: 1 to {}", secret.name,
                                 value.size(), kValueBytesMax));
     }
-    // Refuse invalid UTF-8, because a message could not carry the value unchanged.
+    // Refuse invalid UTF-8, because a message could not contain the value unchanged.
     const Json text = value;
     if (value.find('\0') != value.npos || Json::parse(dump(text)) != text) {
         return fail(

@@ -52,8 +52,8 @@ void Server::refuse_large(const Client& client, const io::ZmqMessage& message) {
     if (!is_worker) reply(client.peer, protocol::request_id(frame), tl::unexpected(error));
 }
 
-// Handles one request. The code that reads a client's input checks it. Exceptions are caught here
-// all the same, because no request may end rolld.
+// Handles one request. The handlers check a client's input. Exceptions are caught here
+// nevertheless, because no request may end rolld.
 void Server::take_request(const Client& client, const std::string& frame) {
     Peer peer = client.peer;
     const auto request = protocol::decode_request(frame);

@@ -1,5 +1,5 @@
 // Adds the values of users' secrets to start orders. State has only the names of secrets; only
-// start orders carry the values.
+// start orders contain the values.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Carries terminals in jobs (`rollctl shell`) between clients and workers.
+// Passes data of terminals in jobs (`rollctl shell`) between clients and workers.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -32,7 +32,8 @@ Result<void> Server::open_terminal(const Asking& asking, const api::OpenTerminal
     return {};
 }
 
-// Takes news of a terminal only from the worker that runs its program.
+// Takes a worker's message about a terminal. Ignores it unless that worker runs the terminal's
+// program.
 void Server::take_terminal_news(const Peer& peer, const std::string& frame) {
     auto news = protocol::decode_terminal_news(frame);
     if (!news) return;
@@ -44,7 +45,7 @@ void Server::take_terminal_news(const Peer& peer, const std::string& frame) {
     terminals_.hear(*std::move(news));
 }
 
-// Sends what this turn has collected for workers and clients.
+// Sends the messages about terminals that this turn has collected for workers and clients.
 void Server::tend_terminals() {
     const auto now = std::chrono::steady_clock::now();
     const core::State& state = engine_.state();

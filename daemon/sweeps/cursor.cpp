@@ -37,7 +37,7 @@ bool Cursor::read_on() {
     struct stat status {};
     if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return true;
     if (static_cast<std::uint64_t>(status.st_size) < offset_) {
-        offset_ = 0;  // a new attempt has started the file again
+        offset_ = 0;  // a new attempt has rewritten the file
         partial_.clear();
     }
     const std::uint64_t left = static_cast<std::uint64_t>(status.st_size) - offset_;

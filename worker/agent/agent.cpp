@@ -117,7 +117,7 @@ void Agent::take_refusal(const protocol::Answer& answer) {
     if (!answer.keep_asking && !refused_since_) refused_since_ = now_;
 }
 
-// Passes on what has arrived of the files of jobs, and asks rolld for the next piece.
+// Passes on the pieces of jobs' files that have arrived, and asks rolld for the next piece.
 void Agent::fetch_files() {
     if (parts_.files.take_news()) request_heartbeat(Millis{0});
     if (const auto request = parts_.files.request(now_)) parts_.link.send(*request);

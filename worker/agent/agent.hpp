@@ -50,8 +50,8 @@ class Agent {
     // Runs the loop until a signal has asked roll-worker to end and the end of every attempt has
     // been reported to rolld. A second signal makes run() return at once, unless this roll-worker
     // is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process that it
-    // started is left. Fails with Refused if rolld does not take this roll-worker, because another
-    // one runs as its node.
+    // started is left. Fails with Refused if rolld refuses this roll-worker, because another one
+    // runs under its node name.
     Result<void> run();
 
   private:
@@ -82,8 +82,7 @@ class Agent {
     // time until which the agent waits for rolld to acknowledge the last reports of ended attempts
     std::optional<Instant> give_up_at_{};
     std::optional<Instant> answered_at_{};
-    std::string refused_{};  // why rolld does not take this roll-worker; empty: rolld takes it
-    // since when rolld has refused this roll-worker because another one is alive
+    std::string refused_{};  // why rolld refuses this roll-worker; empty: rolld accepts it
     std::optional<Instant> refused_since_{};
     std::string last_trouble_{};
 };

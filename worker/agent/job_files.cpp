@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr Millis kAskAgain{5000};  // time without an answer after which a request is repeated
 
-// Writes a file from its pieces in `pieces`.
+// Writes a file from its pieces in the directory `pieces`.
 Result<void> write_file(const fs::path& path, const spec::StagedFile& file,
                         const fs::path& pieces) {
     ROLL_TRY_VOID(make_directories(path.parent_path()));
@@ -115,7 +115,7 @@ void JobFiles::keep(const protocol::Piece& piece) {
     kept_bytes_ += piece.bytes.size();
 }
 
-// Removes the pieces that were not used for the longest time.
+// Removes the least recently used pieces.
 void JobFiles::make_room() {
     while (kept_bytes_ > kept_bytes_max_) {
         const auto oldest =

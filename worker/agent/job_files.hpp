@@ -35,8 +35,8 @@ class JobFiles {
     // `kept_bytes_max` of pieces that no waiting attempt needs.
     explicit JobFiles(std::filesystem::path directory, std::uint64_t kept_bytes_max = 256u << 20);
 
-    // Removes the start orders from `answer` whose files are not here, and fetches these files.
-    // rolld repeats the orders. Refuses the orders whose files cannot be fetched.
+    // Removes from `answer` the start orders whose files are not here, and fetches these files.
+    // rolld repeats these orders. Refuses the orders whose files cannot be fetched.
     void hold_back(protocol::Answer& answer);
     // Returns the request to send now, if there is one. Repeats a request that was not answered.
     std::optional<protocol::PieceRequest> request(Instant now);

@@ -120,7 +120,7 @@ class TurnFinder {
   private:
     Result<std::string> part(std::span<const Value> messages, bool prompt) const {
         if (messages.empty()) return std::string();
-        Arena scratch(options_.limits.memory);  // there may be many parts, and each is long
+        Arena scratch(options_.limits.memory);  // freed after each part, because parts are long
         ROLL_TRY(Rendered rendered,
                  render(model_, conversation_, messages, prompt, scratch, options_));
         return std::move(rendered.text);
@@ -136,8 +136,8 @@ class TurnFinder {
     }
 
     // Returns the position at which the turn of a message begins: after the prompt that the
-    // template writes for the assistant. If the prompt begins a thought that the turn does not
-    // have, as DeepSeek's, the turn begins where its text differs from the prompt.
+    // template writes for the assistant. Some prompts (DeepSeek's) begin a thought that the turn
+    // does not have. The turn then begins where its text first differs from the prompt.
     Result<std::size_t> begin_of(std::size_t index) const {
         const std::span<const Value> earlier = messages_.first(index);
         auto prompt = part(earlier, /*prompt=*/true);
@@ -154,8 +154,9 @@ class TurnFinder {
                        "messages follow");
     }
 
-    // Like begin_of() for the first message. No text precedes it that a prompt could continue, so
-    // this function looks for the prompt that the template writes after a user's message.
+    // Like begin_of(), but for the first message. There is no earlier text that a prompt could
+    // continue, so this function looks for the prompt that the template writes after a user's
+    // message.
     Result<std::size_t> first_begin() const {
         const Value user = dict({{"role", string("user")}, {"content", string("a")}}, arena_);
         auto prompt = part({&user, 1}, /*prompt=*/true);
@@ -176,7 +177,7 @@ class TurnFinder {
             0, "the text of this turn does not begin with the prompt that the template writes");
     }
 
-    // Returns the messages with another content of the message at `index`.
+    // Returns a copy of the messages in which `mark` is the content of the message at `index`.
     std::vector<Value> marked(std::size_t index, std::string_view mark) const {
         std::vector<Value> messages(messages_.begin(), messages_.end());
         std::vector<Entry> entries(messages_[index].dict->entries.begin(),

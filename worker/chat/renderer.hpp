@@ -126,7 +126,7 @@ class Renderer {
     std::vector<bool> defined_;
     std::vector<Variable> locals_;
     std::deque<Namespace> spaces_;
-    // indices in locals_: begin of the current macro, begin of the current scope
+    // indices in locals_: start of the current macro, start of the current scope
     std::size_t macro_begin_ = 0, scope_begin_ = 0;
     int scopes_ = 0;  // number of open scopes; 0 at the top level of the template
     int captures_ = 0, depth_ = 0, line_ = 0;

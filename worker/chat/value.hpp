@@ -112,7 +112,7 @@ int compare(const Value& a, const Value& b, int depth = 0);
 // Returns Python's name of the kind, for messages.
 const char* name_of(Kind kind);
 
-// length() returns Python's len(value). iterate() returns the items over which a loop goes.
+// length() returns Python's len(value). iterate() returns the items that a loop visits.
 std::int64_t length(const Value& value);
 std::span<const Value> iterate(const Value& value, Arena& arena);
 bool is_iterable(const Value& value);

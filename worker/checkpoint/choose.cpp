@@ -81,7 +81,7 @@ std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule) {
     std::vector<Name> doomed;
     std::int64_t usable_seen = 0;
     // Step of the usable checkpoint that the loop visited before. The loop goes from newer to older
-    // checkpoints, so this step is at least that of `kept`.
+    // checkpoints, so no checkpoint visited later has a higher step.
     std::optional<std::int64_t> step_before;
     const bool any_usable =
         std::any_of(recorded.begin(), recorded.end(), [](const Kept& k) { return k.usable; });

@@ -15,7 +15,7 @@ namespace roll::checkpoint {
 
 inline constexpr const char* kOptimizerFolder = "roll/optimizer";
 inline constexpr const char* kOptimizerIndexFile = "roll/optimizer/index.json";
-// The adapter that is the average of a LoRA job's adapter (train.ema), as a PEFT directory
+// Directory with the moving average (train.ema) of a LoRA job's adapter, in PEFT's format
 inline constexpr const char* kAveragedAdapter = "roll/ema";
 
 using Sizes = std::vector<std::int64_t>;

@@ -32,8 +32,8 @@ Best decode_best(const Json& json) {
     return best;
 }
 
-// Sets the metric of `held`. Returns whether its value is still the best one: the metric and the
-// direction are the same as before.
+// Sets the metric of `held`. Returns whether the value of `held` stays valid: it does if the metric
+// and its direction do not change.
 bool use_metric(Best& held, const Best& metric) {
     const bool same =
         held.metric == metric.metric && held.higher.value_or(*metric.higher) == *metric.higher;

@@ -41,7 +41,7 @@ struct Best {
 struct LossScale {
     double scale = 1;
     int good_steps = 0;          // consecutive steps without overflow since the scale last changed
-    int tolerated = 0;           // number of further overflows before one lowers the scale
+    int tolerated = 0;           // number of further overflows that do not lower the scale
     std::int64_t overflows = 0;  // number of steps skipped because of an overflow
     int at_least = 0;            // consecutive overflows with the least scale
     friend bool operator==(const LossScale&, const LossScale&) = default;
@@ -71,20 +71,19 @@ struct State {
     std::int64_t best_step = 0;        // step of the best checkpoint
     Best stop;                         // best value of train.early_stop.metric so far
     std::int64_t clipped_steps = 0;    // number of steps whose gradient was clipped
-    // number of consecutive values of stop.metric that did not improve it
+    // number of consecutive values of stop.metric that were no improvement
     std::int64_t stale_validations = 0;
     std::optional<LossScale> loss_scale;  // set with dtype "fp16"
     std::vector<std::int64_t> left_out;  // indices of the samples excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Sets the metrics of the job; ignores the values of `best` and `stop`. Forgets the best values of
-// other metrics and of the other direction, and the steps and counts that belong to them.
+// Sets the metrics of the job; ignores the values of `best` and `stop`. If a metric or its
+// direction changes, forgets its best value and the step or count that belongs to this value.
 void use_metrics(State& state, const Best& best, const Best& stop);
 
-// Records a value of state.best.metric. Returns true if it is the best value so far, which then is
-// of state.step. `higher`: true if higher values are better. A value that is not finite is never
-// the best.
+// Records a value of state.best.metric at state.step. Returns true if it is the best value so far.
+// `higher`: true if higher values are better. A value that is not finite is never the best.
 bool note_best(State& state, double value, bool higher);
 
 // Records a value of state.stop.metric. Counts it as stale if it is not finite, or is not better

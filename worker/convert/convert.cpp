@@ -122,8 +122,8 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
     return fail(ErrorCode::Corrupt, "the written " + name + " differs from the source");
 }
 
-// Returns the hooks for one of several processes, which make all processes stop together and count
-// the bytes of all processes as progress.
+// Returns the hooks for one of several processes. With these hooks, all processes stop together,
+// and the progress counts the bytes of all processes.
 Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     if (part.alone()) return hooks;
     Hooks all = hooks;

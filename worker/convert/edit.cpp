@@ -22,7 +22,7 @@ constexpr const char* kObjectsFile = "__objects.distcp";
 // A checkpoint that is opened without a family. Its model consists of the tensors in its files.
 struct Raw {
     Source source;
-    fs::path directory;        // directory of .metadata or of the weights
+    fs::path directory;        // directory that contains .metadata or the weights
     std::set<fs::path> files;  // files that are rewritten and not copied; relative to the root
     // entries of a distributed checkpoint that are not tensors
     std::vector<formats::DcpObject> objects;
@@ -202,9 +202,9 @@ Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& nam
     return kept;
 }
 
-// Creates links in the iteration directory to the files in ROLL's folder, which is inside it.
-// Megatron looks for the files in the iteration directory. Does nothing if the source has no such
-// links.
+// Creates links to the files in ROLL's folder in the iteration directory, which contains this
+// folder. Megatron looks for the files in the iteration directory. Does nothing if the source has
+// no such links.
 Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& written) {
     std::error_code error;
     const fs::path above = raw.directory.parent_path() / formats::kDcpMetadataFile;

@@ -26,7 +26,7 @@ Json optimizer_values(const Source& source, const OptimizerStates& states) {
     };
     const double lr = number("lr", 1e-3), decay = number("weight_decay", 0.1);
     Json groups = Json::array();
-    // Megatron has one group of the parameters that decay, and one of norms and biases.
+    // Megatron has one group for the parameters that decay, and one for norms and biases.
     for (const double factor : {1.0, 0.0})
         groups.push_back({{"is_expert_parallel", false},
                           {"default_config", true},

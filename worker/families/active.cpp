@@ -10,7 +10,7 @@ bool is_counted(const NativeTensor& tensor) {
            tensor.name.starts_with("output_layer.") || tensor.name == kScore;
 }
 
-// Returns the number of routed experts that a token uses in a layer with `experts` of them.
+// Returns the number of routed experts that a token uses in a layer with `experts` routed experts.
 Result<std::int64_t> top_k(const Json& native, std::int64_t experts) {
     const Json k = native.value("moe_router_topk", Json());
     if (!k.is_number_integer() || k < 1 || k > experts)

@@ -70,7 +70,7 @@ struct WeightRule {
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
-    // a native config field that must be true, or !field; empty: the rule always applies
+    // a native config field that must be true (!field: false); empty: the rule always applies
     std::string condition;
     std::string layers;  // kind of the layers that have the tensor, or !kind; empty: all layers
     // Number of groups of rows in a Strands tensor. Tensor parallelism divides the groups among

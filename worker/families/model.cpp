@@ -395,7 +395,7 @@ class Lister {
   private:
     using Repeat = std::map<std::string, std::string>::const_iterator;
 
-    // Adds one tensor of a rule for each combination of the numbers of its `repeat` placeholders.
+    // Adds a tensor for each combination of numbers that the rule's `repeat` placeholders may have.
     Result<void> add_repeated(const WeightRule& rule, Repeat next, const Instance& instance) {
         if (next == rule.repeat.end()) return add(rule, instance);
         ROLL_TRY(const std::int64_t count, dim_of(next->second, scope_, rule.native, 0));

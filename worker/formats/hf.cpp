@@ -181,7 +181,7 @@ bool is_companion(const std::string& name) {
 std::vector<std::string> companion_files(const fs::path& directory) {
     std::vector<std::string> found;
     std::error_code error;
-    fs::recursive_directory_iterator entry(directory, error);  // it does not follow linked folders
+    fs::recursive_directory_iterator entry(directory, error);  // does not follow linked folders
     for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
         const fs::path path = entry->path().lexically_relative(directory);
         std::error_code ignored;

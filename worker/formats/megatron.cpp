@@ -232,7 +232,7 @@ Json native_of_args(const Json& args) {
     if (is_true(args, "multi_latent_attention")) {
         native.erase("kv_channels");
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-        // with latent attention, this argument has the factor, not rope_scaling_factor
+        // with latent attention, the factor is in this argument, not in rope_scaling_factor
         if (args.contains("rotary_scaling_factor"))
             native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
     }

@@ -217,8 +217,8 @@ bool is_first(const NativeTensor& tensor, const formats::McaLayout& layout,
     const int parts = tensor.expert ? etp : layout.tp;
     if (tensor.split == Split::None && rank.tp % parts != 0) return false;
     // A rank exists only if `rank.ep` and `rank.tp / etp` are equal modulo `common`
-    // (mca_has_rank()). So the first rank that holds a tensor outside the experts has ep = tp /
-    // etp % common, and the first rank that holds a tensor of an expert has tp / etp = ep %
+    // (mca_has_rank()). Therefore, the first rank that holds a tensor outside the experts has ep =
+    // tp / etp % common, and the first rank that holds a tensor of an expert has tp / etp = ep %
     // common.
     const int common = std::gcd(layout.tp / etp, layout.ep);
     return tensor.expert ? rank.tp / etp == rank.ep % common : rank.ep == rank.tp / etp % common;

@@ -35,7 +35,8 @@ struct Shard {
 // tp 1, the shard is the whole tensor. The fused query, key and value tensor is usually cut between
 // key-value groups. If tp is a multiple of the number of groups, the tensor's rows are cut into tp
 // equal parts, as in Megatron since 0.16. A rank may then have only a part of a group. Fails with
-// InvalidArgument if a size is not divisible by the number of parts; the message has both numbers.
+// InvalidArgument if a size is not divisible by the number of parts; the message has the size and
+// the number of parts.
 Result<Shard> shard_of(const families::NativeTensor& tensor, int tp, int rank);
 
 // A range of a native tensor that a rank holds. The range begins at `whole` in the native tensor

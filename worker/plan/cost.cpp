@@ -221,8 +221,8 @@ std::int64_t layer_saving(const spec::ModelConfig& m, std::int64_t element) {
     return saved;
 }
 
-// Returns the elements of the largest matrix, which is unpacked for its product; 0 if none is
-// packed.
+// Returns the number of elements of the largest packed matrix, which is unpacked for its product; 0
+// if no matrix is packed.
 std::int64_t largest_unpacked(const spec::ModelConfig& m) {
     if (!m.lora.is_set() || m.lora.base == spec::LoraBase::Full) return 0;
     std::int64_t most = 0;
@@ -231,16 +231,16 @@ std::int64_t largest_unpacked(const spec::ModelConfig& m) {
     return most;
 }
 
-// Returns the bytes of the largest part of a checkpoint that a rank of the stage writes, at most
-// the size of the checkpoint buffer. One replica writes the stage's weights. The `states` elements
-// of the optimizer's state are divided among the replicas: if they share it, each writes its own
-// part; if not, the replica that writes the weights writes less of the state. In a LoRA job, the
-// first stage writes the adapter.
+// Returns the size in bytes of the largest part of a checkpoint that a rank of the stage writes, at
+// most the size of the checkpoint buffer. One replica writes the stage's weights. The `states`
+// elements of the optimizer's state are divided among the replicas: if the replicas share the
+// state, each writes its own part; if not, the replica that writes the weights writes less of the
+// state. In a LoRA job, the first stage writes the adapter.
 std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                             const StagePart& part, std::int64_t count, std::int64_t states) {
     const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
     const std::int64_t trained = parameter_count(model) - part.frozen_of_model;
-    const std::int64_t copies = spec.optimizer.ema.decay > 0 ? 2 : 1;  // the adapter, its average
+    const std::int64_t copies = spec.optimizer.ema.decay > 0 ? 2 : 1;  // adapter and its average
     const std::int64_t adapter = part.first ? copies * trained : 0;
     const std::int64_t weights = model.lora.is_set() ? adapter : count;
     const bool by_rows = spec.parallel.zero > 0 || model.lora.is_set();
@@ -342,8 +342,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     bytes.updated = owned.trained * main;
     bytes.exchange = std::max(owned.exchange, held.matrices) * main;
     // Activations may be in the gradients' memory only if a step has one micro-batch, because only
-    // the first micro-batch of a step finds this memory free. With frozen parameters they may not,
-    // because the gradients of these must stay 0.
+    // the first micro-batch of a step finds this memory free. If parameters are frozen, activations
+    // may not be there, because the gradients of frozen parameters must stay 0.
     const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
                        !held.on_gpu && part.chunks == 1;
     const std::int64_t layers = part.layers / part.chunks;  // layers per chunk

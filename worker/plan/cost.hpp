@@ -124,7 +124,7 @@ struct Held {
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
     std::optional<Owned> owned = std::nullopt;  // rank's optimizer state; nullopt: the whole state
-    Recomputed recompute = {};  // for the part's layers, chunk by chunk; empty: all is saved
+    Recomputed recompute = {};  // recomputation of the part's layers, chunk by chunk; empty: none
 };
 // Returns the memory of a stage's first rank. No other rank of the stage needs more.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

@@ -136,9 +136,9 @@ class Simulation {
         transfer(message);
     }
 
-    // Delivers messages from the front of `message`'s queue, as long as each one's matching send or
-    // receive is at the front of the peer's queue. Then delivers messages in the peers' queues that
-    // were waiting behind them.
+    // Delivers messages from the front of the queue of `message`, as long as the matching send or
+    // receive of the front message is at the front of the peer's queue. Then delivers messages in
+    // the peers' queues that were waiting behind the delivered messages.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);

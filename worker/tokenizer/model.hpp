@@ -1,5 +1,5 @@
-// The `model` of a tokenizer file, which encodes one word. Immutable; several threads may encode,
-// each with its own ModelWork.
+// The `model` of a tokenizer file. It encodes one word. Immutable; several threads may encode, each
+// with its own ModelWork.
 #pragma once
 
 #include <cstdint>

@@ -93,8 +93,8 @@ std::string Normalizer::apply(const Strip& strip, std::string_view text) {
     return begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
 }
 
-// No other step than Precompiled turns one character into several words, so only with it can the
-// result exceed 1.
+// Only the step Precompiled turns one character into several words, so the result exceeds 1 only
+// with this step.
 std::size_t Normalizer::head(std::string_view text) const {
     std::size_t head = 1;
     for (const Step& step : steps_)

@@ -9,7 +9,7 @@
 
 namespace roll::core {
 
-// Time that the workers of a granted allocation have to join. Workers that have not joined by then
+// Time limit for the workers of a granted allocation to join. Workers that have not joined by then
 // are no longer expected.
 inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 

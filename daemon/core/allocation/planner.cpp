@@ -234,7 +234,7 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 
 // If an allocation request is not worthwhile, worthwhile() lowers the maximum number of such
 // requests in `quotas`. The next round plans all jobs again, because the jobs of that request may
-// need another one. Each further round lowers a maximum, so the loop ends.
+// need another request. Each further round lowers a maximum, so the loop ends.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

@@ -6,8 +6,8 @@
 namespace roll::core {
 namespace {
 
-// Returns the first job of the job's array, or the job itself if it is in no array. So all jobs of
-// an array count as one job.
+// Returns the first job of the job's array, or the job itself if it is in no array. As a result,
+// all jobs of an array count as one job.
 JobId whole(const State& state, JobId id) {
     const auto job = state.jobs.find(id);
     return job == state.jobs.end() || job->second.array == JobId{} ? id : job->second.array;

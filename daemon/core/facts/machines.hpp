@@ -17,8 +17,8 @@ bool is_excluded(const State& state, const Worker& worker);
 // faults do not suffice.
 std::string fault_of(const State& state, const Machine& machine, Time since);
 
-// Returns whether other machines had the same kind of fault at the same time as this one, so that
-// its faults no longer suffice to exclude it.
+// Returns whether other machines had the same kind of fault at the same time as this machine, so
+// that this machine's faults no longer suffice to exclude it.
 bool was_innocent(const State& state, const Machine& machine);
 
 }  // namespace roll::core

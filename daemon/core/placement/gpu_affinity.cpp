@@ -55,9 +55,9 @@ std::vector<int> whole_gpus(const FreeSlots& free, int count) {
 std::vector<int> slots_near(const FreeSlots& free, const std::vector<int>& gpus, int count) {
     ROLL_CHECK(count <= std::ssize(free.slots));
     std::map<int, int> seen;  // number of slots seen so far, by GPU
-    // Sort key of a slot. First, slots near the chosen GPUs come before all others. Second, the
-    // slot's position among the slots of a chosen GPU, or the free share of another GPU. Third, the
-    // slot.
+    // Sort keys of the slots: false for slots near a chosen GPU, which come first; the slot's
+    // position among the slots of its chosen GPU, or the free share of another GPU; the index of
+    // the slot.
     std::vector<std::tuple<bool, int, int>> order;
     for (const int slot : free.slots) {
         const int near = gpu_near(slot, free);

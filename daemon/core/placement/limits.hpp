@@ -40,12 +40,11 @@ class Limits {
 
     // Returns whether an account of the running job borrows, that is, uses more than its own quota.
     bool borrows(const Job& job) const;
-    // Returns whether every variant in which the job may start now would make one of its accounts
-    // exceed its own quota (borrow). False if no variant may start now.
+    // Returns whether the job would borrow in every variant in which it may start now: one of its
+    // accounts would exceed that account's own quota. False if no variant may start now.
     bool would_borrow(const Job& job) const;
-    // Returns whether the job would not borrow from its nearest account with a
-    // quota, among the job's account and its ancestors. False if no account has a
-    // quota.
+    // Returns whether the job would fit into the own quota of the nearest account that has one,
+    // among the job's account and its ancestors. False if no account has a quota.
     bool owns(const Job& job) const;
 
   private:

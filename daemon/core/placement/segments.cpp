@@ -33,8 +33,8 @@ const Workers* tightest(const std::map<std::string, Workers>& segments, std::siz
     return best;
 }
 
-// Chooses `count` workers in blocks of `size` workers of one segment, first from the segments with
-// the most blocks.
+// Chooses `count` workers in blocks. A block has `size` workers of one segment. Takes blocks first
+// from the segments with the most blocks.
 Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count,
                std::size_t size) {
     std::vector<const Workers*> order;

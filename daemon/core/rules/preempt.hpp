@@ -1,7 +1,7 @@
 // Preemption: the first waiting job may take the resources of an attempt that has run for the
 // policy's `min_run` and has a lower priority or borrows the waiting job's quota. The attempt stops
-// after a checkpoint, as at a time limit, and its job is requeued. So a job runs for at least
-// `min_run` between two preemptions.
+// after a checkpoint, as at a time limit, and its job is requeued. Between two preemptions, a job
+// therefore runs for at least `min_run`.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

@@ -1,6 +1,6 @@
 // The actions that rolld must still carry out. They are derived from State and never stored. After
-// a crash the same State yields the same actions again. Each action therefore names its attempt,
-// and carrying it out twice does no harm.
+// a crash the same State yields the same actions again. Each action therefore names its attempt, so
+// that rolld may carry out an action twice without harm.
 #pragma once
 
 #include <variant>
@@ -39,8 +39,8 @@ struct GiveBackAllocation {
 };
 
 using Action = std::variant<StartMember, KeepMember, StopMember>;
-// Actions that use Slurm. Each names its allocation request, so that carrying it out twice does no
-// harm.
+// Actions that use Slurm. Each action names its allocation request, so that rolld may carry it out
+// twice without harm.
 using SlurmAction = std::variant<OrderAllocation, WatchAllocation, GiveBackAllocation>;
 
 }  // namespace roll::core

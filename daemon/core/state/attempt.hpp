@@ -55,8 +55,8 @@ struct Attempt {
     int exit_code = 0;        // exit code as in a shell: 128+n for signal n
     std::string reason{};
     bool preempted = false;  // true if stopped because a job of higher priority needs its resources
-    std::uint64_t asked = 0;  // number of the newest requested checkpoint
-    std::uint64_t saved = 0;  // number of the newest requested checkpoint that is recorded
+    std::uint64_t asked = 0;  // number of the newest request for a checkpoint
+    std::uint64_t saved = 0;  // number of the newest request whose checkpoint is recorded
     std::optional<Time> checkpoint_at{};  // when the attempt's newest checkpoint was recorded
     Usage usage{};                        // resource usage of the members that have ended
 

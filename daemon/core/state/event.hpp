@@ -62,7 +62,7 @@ struct WorkerJoined {
 struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts, no allocation is requested
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: heartbeats arrive again
-struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started it, too
+struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
 struct MachineForgiven { std::string machine; std::string by{}; };                          // the exclusion expired, or a user ended it

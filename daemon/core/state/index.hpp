@@ -24,7 +24,7 @@ namespace roll::core {
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};
-    JobId array{};  // the array of all jobs of the group, as the id of its first job; 0: none
+    JobId array{};  // array that contains all jobs of the group (id of its first job); 0: none
     std::string account{};
     std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;
@@ -80,7 +80,7 @@ struct Index {
     std::map<JobId, std::set<JobId>> inside;
     std::set<JobId> closed;                      // closed groups that have not ended
     std::map<JobId, int> array_running;          // number of running jobs, by the array's first job
-    std::map<JobId, Tasks> arrays;               // counts of an array, by its first job
+    std::map<JobId, Tasks> arrays;               // counts of an array's tasks, by its first job
     std::map<std::string, WorkerId> by_session;  // all workers, by session
     // Maps a worker to the jobs whose attempt holds resources of the worker.
     std::map<WorkerId, std::set<JobId>> by_worker;

@@ -20,7 +20,7 @@ struct StopRules {
     Millis grace{30000};  // time between the request to stop and SIGKILL
     // time from the request to save a checkpoint and stop until SIGKILL
     Millis checkpoint_grace{300000};
-    // time that ranks have to report the cause of a lost peer or a hang
+    // time limit for ranks to report the cause of a lost peer or a hang
     Millis settle{5000};
 };
 

@@ -1,6 +1,6 @@
-// Aligns the regular heartbeats of all workers to a grid of half seconds of the wall clock. 10,000
-// workers then wake rolld a few times a second instead of once per heartbeat. Half of a heartbeat's
-// cost is the wake-up.
+// Aligns the regular heartbeats of all workers to a grid: the half seconds of the wall clock.
+// 10,000 workers then wake rolld a few times a second instead of once per heartbeat. Half of a
+// heartbeat's cost is the wake-up.
 #pragma once
 
 #include <chrono>

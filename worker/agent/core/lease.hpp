@@ -2,10 +2,10 @@
 // against the attempt. It is pure arithmetic.
 //
 // Answers and looks at the beacon (rolld's file with its tick counter) lower a bound; this
-// machine's clock raises it. When the bound reaches `lease`, the attempt saves a checkpoint, stops
-// and publishes nothing more. When it reaches `lease + fence`, the attempt is killed. rolld
-// reassigns the job only after that. Times are CLOCK_BOOTTIME, which keeps running while the
-// machine is suspended.
+// machine's clock raises it. When the bound reaches `lease`, the attempt saves a checkpoint and
+// stops. From then on, the attempt publishes no checkpoint. When the bound reaches `lease + fence`,
+// the attempt is killed. rolld reassigns the job only after that. Times are CLOCK_BOOTTIME, which
+// keeps running while the machine is suspended.
 #pragma once
 
 #include <chrono>

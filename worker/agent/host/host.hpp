@@ -13,7 +13,7 @@ std::string host_name();
 // machines cannot use.
 std::string address_towards(const std::string& endpoint);
 
-// Returns an id of this machine's network, which is the same only for processes that share its
+// Returns an id of this machine's network. Two processes get the same id only if they share a
 // loopback interface.
 std::string network_id();
 

@@ -71,8 +71,8 @@ std::optional<ArrayPlace> array_place(const protocol::StartOrder& order,
                                       const CommandDocument& document);
 
 // Reads the fields of a job's document that a command needs. The document was checked at
-// submission. `files` is the directory of the attempt's files; "{files}" in the command's words and
-// at the beginning of `workdir` is replaced by it.
+// submission. `files` is the directory of the attempt's files. It replaces "{files}" in the
+// command's words and at the beginning of `workdir`.
 Result<CommandDocument> read_command(const Json& document, const std::string& files);
 
 // Returns the program and arguments to start: the command, in a shell if the job has `setup`,

@@ -52,7 +52,7 @@ Bind bind_of(const std::string& text) {
 
 // Returns all binds. A bind of the job file replaces the default bind at the same target.
 std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
-    std::map<std::string, Bind> binds;  // by target: a directory comes before what is inside
+    std::map<std::string, Bind> binds;  // by target, so that a directory precedes its content
     for (const std::string& given : {place.output, place.directory, place.files}) {
         const std::string directory = without_slash(given);
         if (directory.empty()) continue;
@@ -107,7 +107,7 @@ Words environment_options(const std::map<std::string, std::string>& environment)
     return words;
 }
 
-// Removes the variables that configure the runtime from a program's environment.
+// Removes from a program's environment the variables that configure the container runtime.
 void keep_runtime_apart(std::vector<std::string>& variables) {
     std::erase_if(variables, [](const std::string& variable) {
         return configures_runtime(variable.substr(0, variable.find('=')));

@@ -43,7 +43,7 @@ struct NodeCheck {
     friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
 };
 
-// The processes of a command on all nodes of an attempt, which find each other at an address and a
+// The processes of a command on all nodes of an attempt. They find each other at an address and a
 // port of the first node (meeting.hpp).
 struct Gang {
     bool first = false;   // true on the first node, which chooses the port

@@ -39,7 +39,7 @@ struct ShellOrder {
     std::string order{};
     std::vector<io::Descriptor> passed{};
 };
-// Splits the order and removes its descriptors from `talk`.
+// Parses the order `line`. Moves the descriptors of the order from `talk` to the result.
 ShellOrder take_shell_order(const std::string& line, Talk& talk);
 
 // Returns the next plan; nullopt if roll-worker has ended. Skips orders for the previous

@@ -138,7 +138,7 @@ std::string log_of(const protocol::StartOrder& order, const Json& document, int 
     return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
 }
 
-// Returns the path of the host file on this node, which lists the nodes of a gang.
+// Returns the path on this node of the host file. The host file lists the nodes of a gang.
 std::string host_file_of(const protocol::StartOrder& order) {
     return logs_of(order) + "/hosts-" + std::to_string(order.node_rank);
 }

@@ -1,7 +1,7 @@
 // Memory shared by roll-worker and an attempt's guard. It holds two deadlines: one for starting the
 // attempt, and one for killing it. roll-worker moves the deadlines while it is in contact with
-// rolld; the guard only reads them. So the guard kills the attempt on time even if roll-worker is
-// frozen.
+// rolld; the guard only reads them. The guard therefore kills the attempt on time even if
+// roll-worker is frozen.
 #pragma once
 
 #include <atomic>

@@ -41,14 +41,14 @@ class Limiter {
     // Returns a text for people about how limits are enforced, such as "cgroup v2", "cgroup v1,
     // cpus not enforced" or "watched, not enforced".
     std::string text() const;
-    // Returns the cgroups of v1 that hold the cgroups of this roll-worker's attempts.
+    // Returns the v1 cgroups below which this roll-worker makes its attempts' cgroups.
     std::vector<std::string> directories() const;
 
     // Makes the cgroups of an attempt, with its limits. `wall` is the attempt's cgroup v2, or
     // empty.
     Result<LimitCgroups> enclose(const AttemptKey& key, const AttemptLimits& limits,
                                  const std::string& wall) const;
-    // Removes the cgroups of v1 of an attempt that has ended.
+    // Removes the v1 cgroups of an ended attempt.
     void open(const AttemptKey& key) const;
 
   private:

@@ -15,8 +15,8 @@ namespace roll::agent {
 namespace {
 
 constexpr Millis kBetweenLooks{1000};
-// Rate at which memory is assumed to grow, from which the time between looks follows if a cgroup
-// enforces the limit: a program that fills memory at 5 GB/s fills at most half of its limit between
+// If a cgroup enforces the limit, the time between two looks is the limit divided by this rate. A
+// program that fills memory at half this rate (5 GB/s) thus fills at most half of its limit between
 // two looks.
 constexpr std::int64_t kBytesPerMilli = 10'000'000;
 constexpr std::int64_t kMillisLeast = 5;
@@ -26,7 +26,7 @@ std::string file_of(pid_t pid, const char* name) {
     return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-// Returns the resident memory of a process, which counts shared pages in full; 0 if it has ended.
+// Returns the resident memory of a process; 0 if the process has ended. Shared pages count in full.
 std::int64_t resident(pid_t pid) {
     static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
     std::ifstream statm(file_of(pid, "statm"));

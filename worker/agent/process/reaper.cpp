@@ -26,8 +26,8 @@ void say(int descriptor, const std::string& line) {
 }  // namespace
 
 // Starts the reaper if it does not run. Guards that were started earlier hold the pipe of the
-// previous reaper, so the new one gets no line from them. It finds their processes through the run
-// directory.
+// previous reaper, so the new reaper gets no line from these guards. It finds the guards' processes
+// through the run directory.
 void Reaper::keep(Instant now) {
     if (arguments_.empty() || now - started_ < kBetweenStarts) return;
     if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0) return;

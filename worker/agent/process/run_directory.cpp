@@ -21,8 +21,8 @@
 namespace roll::agent {
 namespace {
 
-// Time that a guard has to end after its roll-worker has ended, which usually takes milliseconds.
-// After this time, the guard counts as stopped or hung and is killed.
+// How long to wait for a guard to end after its roll-worker has ended. A guard usually ends within
+// milliseconds. A guard that has not ended after this time counts as stopped or hung and is killed.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
 constexpr std::int64_t kJournalBytesMax = 4 << 20;

@@ -46,9 +46,9 @@ class RunDirectory {
     // set_wall().
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
-    // Returns the generation of this roll-worker, a number that its heartbeats carry. It grows each
-    // time the directory is opened. If the stored number was lost, the new number comes from the
-    // clock. The number after it belongs to this roll-worker's reaper.
+    // Returns the generation of this roll-worker, a number that is part of its heartbeats. The
+    // number grows each time the directory is opened. If the stored number was lost, the new number
+    // comes from the clock. The next number belongs to this roll-worker's reaper.
     Result<std::uint64_t> next_generation();
 
     // Returns the random id of this directory. The first call makes it.

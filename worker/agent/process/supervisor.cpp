@@ -358,8 +358,8 @@ void Supervisor::end_orphans() {
     }
 }
 
-// Starts a program that the attempt's guard cannot run any more, because it was killed. Does not
-// wait for its end.
+// Starts a program that the attempt's guard cannot run any more, because the guard was killed. Does
+// not wait for the program's end.
 void Supervisor::run_after(const Program& program) {
     io::Spawn spawn;
     spawn.arguments = program.arguments;

@@ -42,7 +42,7 @@ class Terminals {
         std::string unwritten{};  // input that the program has not taken yet
         bool end_of_input = false;
         std::uint64_t received = 0;  // bytes of input
-        std::uint64_t reported = 0;  // bytes of input that rolld knows as taken
+        std::uint64_t reported = 0;  // bytes of input reported to rolld as taken
         std::uint64_t sent = 0;      // bytes of output
         std::uint64_t limit = 0;
         Instant heard{};
@@ -61,7 +61,7 @@ class Terminals {
 
     std::map<std::uint64_t, Terminal> terminals_{};
     std::vector<protocol::TerminalNews> news_{};
-    Instant next_frame_{};  // earliest time of the next message that keeps to the average rate
+    Instant next_frame_{};  // earliest send time of the next message at the average rate
 };
 
 }  // namespace roll::agent

@@ -37,7 +37,7 @@ struct BatchFlags {
     std::vector<std::string> words;
 };
 
-// Writes programs that the script finds in its PATH.
+// Writes the programs srun and scontrol, which the script finds in its PATH.
 Result<std::string> write_tools(const std::string& folder) {
     const std::string bin = folder + "/bin";
     ROLL_TRY_VOID(make_directories(bin));

@@ -87,7 +87,7 @@ std::string expand(const std::string& pattern, const Step& step, const Task& tas
     return (std::filesystem::path(step.directory) / name).string();
 }
 
-// Takes the next free number of a step by making its folder.
+// Reserves the next free step number by making the folder of this step.
 Result<int> take_number(const std::string& folder) {
     for (int number = 0; number < 1'000'000; ++number) {
         if (::mkdir(step_folder(folder, number).c_str(), 0777) == 0) return number;

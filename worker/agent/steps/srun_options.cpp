@@ -177,7 +177,7 @@ bool add_hosts(const std::string& part, std::vector<std::string>& names) {
     return true;
 }
 
-// Returns the numbers of the job's nodes that the step may use.
+// Returns the nodes of the job that the step may use, as node numbers.
 Result<std::vector<int>> usable_nodes(const SrunOptions& options, const StepSite& site) {
     std::vector<int> usable;
     for (std::size_t i = static_cast<std::size_t>(options.relative); i < site.nodes.size(); ++i) {

@@ -96,7 +96,7 @@ int job_node(const Step& step, const Task& task) {
 
 std::vector<std::string> task_variables(const Step& step, const Task& task) {
     std::vector<int> per_node(step.nodes.size(), 0);
-    std::string beside;  // numbers of the tasks on this task's node
+    std::string beside;  // the tasks on this task's node, as task numbers
     for (const Task& one : step.tasks) {
         ++per_node[static_cast<std::size_t>(one.node)];
         if (one.node == task.node)

@@ -27,7 +27,7 @@ struct Step {
     std::vector<std::string> environment;
     std::string directory;
     std::vector<std::string> nodes;  // names of the step's nodes
-    std::vector<int> job_nodes;      // numbers of the step's nodes in the job
+    std::vector<int> job_nodes;      // the step's nodes, as node numbers of the job
     std::vector<Task> tasks;         // tasks in ascending order of number
     friend bool operator==(const Step&, const Step&) = default;
 };

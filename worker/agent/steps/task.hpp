@@ -32,7 +32,7 @@ class RunningTasks {
     std::vector<Ended> reap();                // reaps the tasks that have ended
     void signal(int step, int number) const;  // signals the tasks of a step
     bool none() const { return pids_.empty(); }
-    std::set<int> steps() const;  // numbers of the steps that have running tasks
+    std::set<int> steps() const;  // returns the steps with running tasks, as step numbers
 
   private:
     struct Place {

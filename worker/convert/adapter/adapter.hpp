@@ -1,12 +1,12 @@
-// LoRA adapters of a native (Megatron) model. A fused native tensor (linear_qkv, linear_fc1)
-// has one LoRA, while PEFT has a LoRA for each HuggingFace module of the fused tensor.
-// Adapters are small and are held in memory completely.
+// LoRA adapters of a native (Megatron) model. A fused native tensor (linear_qkv, linear_fc1) has
+// one LoRA, while PEFT has a LoRA for each HuggingFace module of the fused tensor. Adapters are
+// small and are held in memory completely.
 //
-// The LoRA of a fused tensor has a single A. If PEFT's modules have different A's, or if
-// some modules have no LoRA, the fused A stacks the modules' A's by rows, and its rank is
-// the sum of the modules' ranks. In the fused B, each module has its own columns; its rows
-// are zero in all other columns. The reader drops columns of zeros, so both directions are
-// exact.
+// The LoRA of a fused tensor has a single A. If PEFT's modules have different A's, or if some
+// modules have no LoRA, the fused A stacks the modules' A's by rows, and its rank is the sum of the
+// modules' ranks. In the fused B, each module has its own columns; the module's rows are zero in
+// all other columns. The reader drops columns of zeros, so the conversion is exact in both
+// directions.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& b
 
 // The LoRA parameters of one native module. adapter_config.json stores them.
 struct NativeLora {
-    // a name such as "decoder.layers.0.mlp.linear_fc1"; layers are counted over the model
+    // such as "decoder.layers.0.mlp.linear_fc1", with the layer's number in the whole model
     std::string module;
     std::int64_t lora_rank = 0;
     double scale = 0;

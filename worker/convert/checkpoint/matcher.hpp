@@ -33,8 +33,8 @@ bool is_dropped(const families::Family& family, const std::string& name);
 // directory. Returns an empty string if the spellings do not differ.
 std::string other_spelling(const families::Family& family, const std::string& name);
 
-// Adds to source.matching.dropped the keys of `dict` that begin with no prefix in `kept`, such as
-// "optimizer" and "rng_state" in training files.
+// Adds to source.matching.dropped the keys of `dict` that do not begin with a prefix in `kept`,
+// such as "optimizer" and "rng_state" in training files.
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
                     formats::PickleId dict, std::initializer_list<std::string_view> kept);
 

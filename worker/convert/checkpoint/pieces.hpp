@@ -43,7 +43,8 @@ struct Piece {
 // scales.
 enum class Making { Copies, Blocks, Scales };
 
-// A tensor in the form in which a checkpoint stores it: its place, and its parts of the model.
+// A tensor in the form in which a checkpoint stores it: its place in the checkpoint, and the parts
+// of the model that it contains.
 struct Stored {
     std::string file;     // path relative to the checkpoint's directory
     std::string section;  // key in a torch file, such as "model"; empty in safetensors
@@ -73,10 +74,10 @@ struct Model {
     std::map<std::string, int> number;  // maps a tensor's name to its number
     // maps a tensor's number to its constant: native value = HuggingFace value + constant
     std::map<int, double> additions;
-    std::set<int> keeps_fp32;  // numbers of tensors that stay F32 when the model is cast
+    std::set<int> keeps_fp32;  // tensors, by number, that stay F32 when the model is cast
     std::vector<families::PackedTensor> packed;
     std::vector<SecondName> copies;
-    std::set<int> kept;  // numbers of tensors that Megatron cannot name (read/kept.hpp)
+    std::set<int> kept;  // tensors, by number, that Megatron cannot name (read/kept.hpp)
 
     int add(const families::HfTensor& tensor);
 };

@@ -48,7 +48,7 @@ struct Overlay {
 struct Matching {
     Strictness strictness = Strictness::RaiseAll;
     std::vector<Dropped> dropped;
-    std::set<int> absent;              // numbers of the model's tensors that are in no file
+    std::set<int> absent;              // the model's tensors, by number, that are in no file
     std::vector<std::string> surplus;  // tensors that no rule names, as "FILE NAME"
 };
 

@@ -12,12 +12,12 @@ namespace roll::convert {
 
 enum class Strictness {
     RaiseAll,            // fail on missing and on unexpected tensors
-    RaiseUnexpected,     // fail on unexpected tensors; drop missing tensors
+    RaiseUnexpected,     // fail on unexpected tensors; ignore missing tensors
     AssumeOkUnexpected,  // same as RaiseUnexpected, because Roll reads everything before it writes
-    LogAll,              // warn about missing and unexpected tensors, and leave them out
-    LogUnexpected,       // warn about unexpected tensors; drop missing tensors
-    ReturnAll,           // report missing and unexpected tensors, and leave them out
-    ReturnUnexpected,    // report unexpected tensors; drop missing tensors
+    LogAll,              // warn about missing and unexpected tensors, and leave both out
+    LogUnexpected,       // warn about unexpected tensors, and leave them out; ignore missing ones
+    ReturnAll,           // report missing and unexpected tensors, and leave both out
+    ReturnUnexpected,    // report unexpected tensors, and leave them out; ignore missing ones
     IgnoreAll,           // leave out missing and unexpected tensors silently
 };
 

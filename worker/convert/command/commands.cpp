@@ -31,8 +31,7 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-// Returns true if the environment allows replicas to differ, by a variable of
-// ROLL.
+// Returns true if an environment variable of ROLL allows replicas to differ.
 bool replicas_may_differ() {
     const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: no threads yet
     return variable != nullptr && std::string_view(variable) == "0";

@@ -38,8 +38,9 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
     return false;
 }
 
-// Changes a request whose source is an adapter into a merge: into the base model that the adapter's
-// config names, after the adapters below this one.
+// Changes a request to convert the adapter in `source`: the request then merges the adapter into
+// its base model, which the adapter's config names. First merges the adapters on which this adapter
+// was trained.
 Result<void> merge_into_base(Request& request) {
     if (!request.state.empty()) {
         ROLL_TRY(request.source,

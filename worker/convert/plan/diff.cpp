@@ -61,9 +61,8 @@ void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, t
     difference.max_rel = largest > 0 ? difference.max_abs / largest : 0;
 }
 
-// Returns the tolerance for tensors to which native files add a constant, because
-// both adding and subtracting the constant round the value. It suffices for values up
-// to 2.
+// Returns the tolerance for tensors to which native files add a constant, because both adding and
+// subtracting the constant round the value. The tolerance suffices for values up to 2.
 double rounding_of(tensor::DType dtype) {
     switch (dtype) {
         case tensor::DType::BF16: return std::ldexp(1, -7);

@@ -15,7 +15,7 @@ constexpr int kAsStored = -1;  // no tensor has this number, so no scales and no
 
 std::int64_t blocks(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
-// Returns the numbers of the weights of the linear modules in the decoder layers.
+// Returns the tensor numbers of all weights of linear modules in decoder layers.
 std::set<int> of_linear_modules(const Source& source) {
     std::set<int> numbers;
     for (const families::NativeTensor& tensor : source.native) {

@@ -53,7 +53,7 @@ Result<OptimizerStates> add_states(Source& source, const families::Families& fam
         ROLL_TRY(Source state, open_source(source.directory, families, one));
         add_state(source, std::move(state), states);
     }
-    // The states are no longer left out.
+    // The states are read now, so remove them from the list of dropped tensors.
     std::erase_if(source.matching.dropped,
                   [](const Dropped& one) { return one.rule == "the optimizer's state"; });
     return states;

@@ -1,4 +1,4 @@
-// Adds the optimizer's states to an opened checkpoint, so that one conversion carries the weights
+// Adds the optimizer's states to an opened checkpoint, so that one conversion converts the weights
 // and the states.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace roll::convert {
 
-// The states in a source, each a second set of the model's tensors.
+// The optimizer states in a source. Each state has one tensor for each tensor of the model.
 struct OptimizerStates {
     std::vector<std::string> names;  // such as "exp_avg"; sorted
     std::int64_t updates = 0;        // number of updates that the optimizer has made
@@ -25,7 +25,9 @@ struct OptimizerStates {
 Result<OptimizerStates> add_states(Source& source, const families::Families& families,
                                    const OpenOptions& options);
 
-// Adds the same tensors of each state to a layout of the model. Each has Megatron's key.
+// Adds the tensors of each state to a layout of the model. `layout` must list the model's tensors.
+// For each of them and each state, adds a tensor of the same form under Megatron's key for this
+// state.
 void add_state_layout(std::vector<Stored>& layout, const OptimizerStates& states);
 
 }  // namespace roll::convert

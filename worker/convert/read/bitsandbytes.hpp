@@ -25,13 +25,13 @@ class BitsTensors {
     // Passes each quantized weight to `add`, as a bf16 tensor of the weight's shape whose elements
     // must not be read, and tells the source how to compute its elements. Removes the quantization
     // from the source's config. Fails with Corrupt or InvalidArgument if a weight's tensors are
-    // missing or wrong, or have a form that is not built.
+    // missing or wrong, or have a form that Roll does not support.
     Result<void> attach(Source& source,
                         const std::function<Result<void>(const std::string& file,
                                                          const tensor::StridedView&)>& add);
 
   private:
-    std::map<std::string, std::pair<std::string, tensor::StridedView>> weights_;  // file, codes
+    std::map<std::string, std::pair<std::string, tensor::StridedView>> weights_;  // {file, codes}
     std::map<std::string, tensor::StridedView> parts_;
 };
 

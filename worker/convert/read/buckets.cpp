@@ -19,7 +19,7 @@ namespace {
 using formats::DcpChunk;
 using formats::DcpTensor;
 
-// Number of elements to whose multiples Megatron aligns the parameters of a bucket
+// Megatron aligns each parameter of a bucket to a multiple of this number of elements
 constexpr std::int64_t kAlignment = 64;
 constexpr std::string_view kBuckets = "optimizer.distributed.";
 constexpr std::string_view kDecoder = "decoder.layers.";
@@ -47,7 +47,8 @@ constexpr std::array<std::string_view, 3> kAround{
 // place in the layer.
 using Order = std::tuple<std::size_t, int, std::size_t>;
 
-// Returns nullopt if the place of the parameter is unknown. `name`: the name in a rank's file.
+// Returns a parameter's place in the order of the modules; nullopt if it is unknown. `name` is the
+// parameter's name in a rank's file.
 std::optional<Order> order_of(const std::string& name) {
     for (std::size_t i = 0; i < kAround.size(); ++i)
         if (name == kAround[i]) return Order{i == 0 ? 0 : i + 1, 0, 0};
@@ -154,7 +155,7 @@ class BucketReader {
     }
 
   private:
-    // Adds the elements of a parameter that a chunk has, as boxes of the parameter.
+    // Adds the part of a parameter that is in the chunk, as boxes of the parameter.
     void take_part(const DcpChunk& chunk, const tensor::StridedView& view, const Place& place) {
         const std::int64_t element = tensor::bits_of(view.info.dtype) / 8;
         const std::int64_t from = std::max(chunk.begin[0], place.begin);

@@ -1,7 +1,7 @@
 // Reads the optimizer's state of Megatron's kind dp_reshardable. A key holds one bucket of a model
 // rank's gradient buffer: the rank's parameters, one after the other, in the reverse order of
-// Megatron's modules. The file does not say which parameter is where; it follows from the layout
-// of the run that wrote it (megatron/core/distributed/param_and_grad_buffer.py).
+// Megatron's modules. The file does not say which parameter is where; the places follow from the
+// layout of the run that wrote the file (megatron/core/distributed/param_and_grad_buffer.py).
 #pragma once
 
 #include <cstdint>

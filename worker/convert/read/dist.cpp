@@ -160,7 +160,7 @@ class DistOpener {
                     "usual");
     }
 
-    // Takes the requested optimizer state from Megatron's buckets. They have all parameters.
+    // Takes the requested optimizer state from Megatron's buckets. The buckets have all parameters.
     Result<void> take_buckets(const formats::DcpMetadata& metadata) {
         if (writer_ == nullptr)
             return fail(ErrorCode::InvalidArgument,

@@ -110,7 +110,7 @@ Result<void> read_values(const fs::path& directory, const formats::DcpMetadata& 
     return {};
 }
 
-// Returns the state's name in a key; empty if the key is not the key of a state.
+// Returns the name of the state in a checkpoint's key; empty if the key is not the key of a state.
 std::string state_in(const std::string& key) {
     const std::size_t last = key.rfind('.');
     if (key.find(kDistributed) != std::string::npos && key.find(".bucket_idx_") < last)

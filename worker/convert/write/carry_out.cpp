@@ -76,8 +76,8 @@ class Workers {
 };
 
 // The target's files while they are written. A file is created with its first tensor. The thread
-// that writes its last tensor syncs it, while the other threads continue. So few files are open at
-// a time, and the disk stays busy.
+// that writes its last tensor syncs it, while the other threads continue. As a result, only a few
+// files are open at a time, and the disk stays busy.
 class OpenFiles {
   public:
     OpenFiles(const Plan& plan, const fs::path& directory, const Run& run)

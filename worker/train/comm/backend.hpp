@@ -15,12 +15,13 @@ namespace roll::train {
 struct Backend {
     at::Device device;
 
-    // Creates the communicator of a group, like GlooFabric::group(), for tensors on `device`.
+    // Creates a group's communicator for tensors on `device`. The arguments are those of
+    // GlooFabric::group().
     std::function<std::unique_ptr<Communicator>(GlooFabric& fabric, const std::string& name,
                                                 const std::vector<int>& ranks)>
         group;
 
-    // Returns the memory that tensors use on `device`. This function is empty on a CPU.
+    // Returns the memory that tensors use on `device`. On a CPU, `memory` is empty.
     std::function<DeviceMemory()> memory = {};
 };
 

@@ -1,7 +1,7 @@
 // Lets several threads run one at a time: only the thread that has the baton runs. To pass on the
-// baton, a thread gives the condition for which it waits. The next thread is drawn from the threads
-// whose condition holds, with random numbers from the seed. Therefore, a run can be repeated
-// exactly from its seed, and a deadlock is found immediately.
+// baton, a thread gives the condition for which it waits. The next thread is drawn at random (from
+// the seed) among the threads whose condition is true. Therefore, a run can be repeated exactly
+// from its seed, and a deadlock is found immediately.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,8 @@ struct Transfer {
     int peer = -1;  // root of a broadcast, or the other rank of a send or a receive
 
     bool is_collective() const { return kind < Kind::Send; }
-    // Returns the input, or the output for a receive. Its size must be the same on all ranks.
+    // Returns the output of a receive, and the input of any other operation. The size of this
+    // tensor must be the same on all ranks.
     const at::Tensor& payload() const { return in.defined() ? in : out; }
 };
 
@@ -59,7 +60,8 @@ class Communicator {
 
     Ticket all_reduce(const at::Tensor& tensor, Reduce reduce, Tag tag);
     Ticket all_gather(const at::Tensor& out, const at::Tensor& in, Tag tag);
-    // Sums `in` over the ranks. Each rank gets its own part of the sum in `out`.
+    // Sums `in` over the ranks. Each rank gets one part of the sum in `out`, that with the rank's
+    // index.
     Ticket reduce_scatter(const at::Tensor& out, const at::Tensor& in, Tag tag);
     Ticket broadcast(const at::Tensor& tensor, int root, Tag tag);
     // Messages with the same Site between two ranks arrive in the order in which they were sent.
@@ -83,8 +85,8 @@ void sum_over(Communicator& group, const at::Tensor& tensor, Tag tag);
 // Replaces `tensor` by the tensor of rank `root`.
 void broadcast_from(int root, Communicator& group, const at::Tensor& tensor, Tag tag);
 
-// Returns the tensors of all ranks, [size, ...], in the order of the ranks. They must have the same
-// shape and type.
+// Returns the tensors of all ranks, [size, ...], in the order of the ranks. All ranks must pass
+// tensors of the same shape and type.
 at::Tensor gather_over(Communicator& group, const at::Tensor& own, Tag tag);
 
 // Returns when every rank of the group has called this function.

@@ -138,7 +138,7 @@ std::string FlightRecorder::text() const {
     return json.dump();
 }
 
-// Returns the ranks that must take part in a transfer.
+// Returns the other ranks that must take part in a transfer.
 std::vector<int> FlightRecorder::others(const Flight& flight) const {
     std::vector<int> ranks = groups_.at(flight.group).ranks;
     if (flight.kind == Transfer::Kind::Receive)
@@ -178,7 +178,7 @@ void FlightRecorder::run() {
 }
 
 // If a transfer has waited too long, reads the publications of the other ranks. After the second
-// reading, explains the transfer.
+// reading, explains why the transfer does not end.
 void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
     if (explained_ && explained_->first != waits_) {
         explained_.reset();

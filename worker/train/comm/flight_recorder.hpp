@@ -1,10 +1,11 @@
-// Records the transfers of one rank. If a transfer does not end, explains which ranks have not
-// issued it.
+// Records the transfers of one rank. If a transfer does not end, reports which ranks have not
+// issued this transfer.
 //
 // A separate thread regularly publishes how many collectives the rank has issued in each group, how
 // many messages it has sent, and which transfers are not done. If the rank waits for a transfer
 // longer than RecorderOptions::patience, the thread reads the publications of the other ranks
-// twice. The second reading shows which ranks still publish. Then the thread explains the transfer.
+// twice. The second reading shows which ranks still publish. Then the thread explains why the
+// transfer does not end.
 #pragma once
 
 #include <chrono>
@@ -36,7 +37,7 @@ struct Flight {
     std::int64_t seq = 0;  // number of the transfer in its sequence, counted from 0
     Transfer::Kind kind{};
     Tag tag{};
-    int peer = -1;  // sender of a receive, as its number in the group
+    int peer = -1;  // only for a receive: the sender's number in the group
     std::size_t bytes = 0;
     std::chrono::steady_clock::time_point issued{};
     std::optional<std::chrono::steady_clock::time_point> done{};

@@ -1,6 +1,6 @@
 // The installed Gloo headers, with which this file is compiled, are older than the Gloo inside
-// LibTorch. They suffice to compile the header of ProcessGroupGloo. But this file must not call or
-// instantiate anything that the headers declare.
+// LibTorch. These headers suffice to compile the header of ProcessGroupGloo, but this file must not
+// call or instantiate anything that they declare.
 #include "worker/train/comm/gloo_fabric.hpp"
 
 #include <chrono>
@@ -36,8 +36,8 @@ auto reaching_peers(const std::string& what, const Call& call) {
 
 using Work = c10::intrusive_ptr<c10d::Work>;
 
-// Holds the tensors of sends until they are sent. One thread waits for each send, because only a
-// caller that waits learns from c10d that a send is complete.
+// Keeps the tensors of each send until the send is complete. c10d reports the completion of a send
+// only to a caller that waits for it, so one thread waits for the sends, one after the other.
 class Sends {
   public:
     Sends() : thread_([this] { release_all(); }) {}
@@ -89,7 +89,7 @@ class Sends {
     std::condition_variable changed_;
     std::deque<Work> works_;  // works in progress, the oldest first
     bool ended_ = false;
-    std::thread thread_;  // last, because it uses the other members
+    std::thread thread_;  // last member, because the thread uses the other members
 };
 
 class GlooCommunicator final : public Communicator {

@@ -1,6 +1,6 @@
 // Connects ranks that are separate processes, through LibTorch's store and Gloo.
 //
-// Rank 0 serves the store on a free port. It writes the store's address atomically to the
+// Rank 0 serves the store on a free port and writes the store's address atomically to the
 // rendezvous file: `host port nonce`. Every key in the store has a prefix that is unique to the
 // attempt, and a file with another nonce is ignored, so ranks of different attempts never connect.
 // Used from one thread. Throws PeerLost when a peer dies, leaves or does not connect in time.
@@ -54,7 +54,7 @@ class GlooFabric {
 
     // Creates the group of `ranks`, in this order. `ranks` are numbers among all ranks of the
     // attempt. Exactly these ranks must call group(), with a name that no other group has. Returns
-    // when all of them are connected. The group may outlive the fabric.
+    // when all these ranks are connected. The group may outlive the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);
 
     // Returns a board that all ranks of the attempt share. The board has its own connections to the

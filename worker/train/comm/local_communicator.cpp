@@ -54,7 +54,7 @@ bool agree(const Transfer& a, const Transfer& b) {
            a.in.nbytes() == b.in.nbytes() && a.in.scalar_type() == b.in.scalar_type();
 }
 
-// Returns the elementwise sum of the inputs, added in rank order, or their maximum.
+// Returns the elementwise sum (added in rank order) or the elementwise maximum of the inputs.
 at::Tensor reduced(const std::vector<at::Tensor>& inputs, Reduce reduce) {
     at::Tensor all = inputs[0].clone();
     for (std::size_t rank = 1; rank < inputs.size(); ++rank) {

@@ -59,7 +59,7 @@ class LocalGroup {
         at::Tensor before;  // the previous message on this link; undefined if there is none
     };
     struct Link {
-        Ticket sent = 0, received = 0;  // number of messages sent, and received
+        Ticket sent = 0, received = 0;  // numbers of messages sent and received
         std::map<Ticket, Message> messages;
         at::Tensor last;  // the last message on this link
     };
@@ -98,7 +98,7 @@ class LocalCommunicator final : public Communicator {
     using Lock = std::unique_lock<std::mutex>;
     struct Receipt {
         Transfer transfer;
-        Ticket number;  // number of the expected message on its link
+        Ticket number;  // number of the message on its link that this receive expects
     };
 
     Ticket issue_collective(const Transfer& transfer);

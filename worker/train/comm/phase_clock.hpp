@@ -1,8 +1,8 @@
 // Divides the wall time of a rank into the phases of its steps. At each moment, exactly one phase
 // runs, so the sum of the phases is the elapsed time.
 //
-// The times are measured on the host. A GPU works later than the host issues the work: a phase is
-// then the time in which the host issues its work or waits for it.
+// The times are measured on the host. A GPU executes work after the host has issued it. On a GPU,
+// the time of a phase is therefore the time for which the host issues its work or waits for it.
 #pragma once
 
 #include <algorithm>

@@ -13,8 +13,8 @@ namespace roll::train {
 namespace {
 
 // Returns the result that this rank would get if no other rank took part. For a collective, this is
-// the rank's own input; for an all-gather, the other ranks' parts are zeros. A received message is
-// zeros.
+// the rank's own input; for an all-gather, it is this input with zeros for the other ranks' parts.
+// A received message is zeros.
 at::Tensor own(const Transfer& transfer, const at::TensorList& inputs, int rank,
                const at::Tensor& right) {
     if (!transfer.is_collective()) return at::zeros_like(right);

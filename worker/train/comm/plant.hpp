@@ -16,7 +16,7 @@ struct Plant {
         Double,   // each element of the result is multiplied by 2
         Average,  // the result is divided by the number of ranks
         Regroup,  // the lower half and the upper half of the ranks reduce separately
-        Delay,    // the result is the result of the previous such transfer; zeros for the first one
+        Delay,    // result of the previous transfer with the same site and size; at first, zeros
         Stale,    // like Delay, but the first result is correct
     };
     Kind kind;
@@ -34,8 +34,8 @@ struct Plant {
 Result<Plant> parse_plant(const std::string& words);
 
 // Returns the wrong result that the bug gives rank `rank`. `inputs` are the inputs of all ranks,
-// and `right` is the correct result. `before` is the correct result of the previous such transfer;
-// it is undefined if there was none.
+// and `right` is the correct result. `before` is the correct result of the previous transfer with
+// the same site and size; undefined if there was none.
 at::Tensor planted(Plant::Kind kind, const Transfer& transfer, const at::TensorList& inputs,
                    int rank, const at::Tensor& right, const at::Tensor& before);
 

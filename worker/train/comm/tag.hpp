@@ -24,7 +24,7 @@ enum class Site : std::uint8_t {
     HeadInput,      // the gradient of the vocabulary-parallel head's input
     PartialGrads,   // gradients of parameters that each tp rank holds whole; `layer`: the bucket
     Bucket,         // gradients that are summed over the replicas; `layer`: the bucket
-    TiedGrad,       // the tied embedding's gradient, for the two stages that hold a copy
+    TiedGrad,       // the gradient of a tied embedding, summed over the two stages that hold a copy
     TokenCount,     // number of targets that count in a step's loss
     LossSum,        // the loss of a step
     GradNorm,       // the sum of the squares of a step's gradient

@@ -86,7 +86,7 @@ std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch) {
 
 namespace {
 
-// Returns the lengths of the sequences of a sample, as the micro-batch holds them.
+// Returns the lengths that the sequences of a sample have in a micro-batch.
 std::vector<std::int64_t> sample_lengths(const data::Window& window, const spec::TrainSpec& spec) {
     const auto size = static_cast<std::int64_t>(window.size);
     if (!spec.data.documents_apart) return {spec.seq_length};
@@ -118,7 +118,7 @@ SampleSize size_of(const data::Window& window, const spec::TrainSpec& spec,
     return size;
 }
 
-// Returns the numbers of the samples of each of this rank's micro-batches.
+// For each micro-batch of this rank, returns the indices of its samples.
 ReplicaPart own_part(const data::Sampler& sampler, const StepPlace& place,
                      const BatchRules& given) {
     const spec::TrainSpec& spec = place.spec;

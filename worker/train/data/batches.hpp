@@ -32,7 +32,7 @@ struct BatchRules {
     const PairReferences* references = nullptr;
     std::int64_t pad = -1;  // the padding token of a reward model (PairRows::pad)
     const TeacherValuesFiles* teacher = nullptr;  // null: there is no teacher
-    // the model, for the costs of samples; required if spec.balance is set
+    // the model, from which the costs of samples are computed; required if spec.balance is set
     const spec::ModelConfig* config = nullptr;
     std::int64_t tokens_most = 0;  // a micro-batch with more tokens is split; 0: none is split
 };

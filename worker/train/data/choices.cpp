@@ -12,10 +12,10 @@
 namespace roll::train {
 namespace {
 
-// micro-batches of a replica that are computed at once
+// number of a replica's micro-batches that are computed in one call
 constexpr std::size_t kMicrobatchesAtOnce = 16;
 
-using Row = std::vector<std::int64_t>;  // tokens; those of the context are stored as ~id
+using Row = std::vector<std::int64_t>;  // token ids; a token of the context is stored as ~id
 
 // Returns the ids of a text, preceded by the tokens that the tokenizer puts before a text.
 std::vector<std::uint32_t> ids_of(const tokenizer::Tokenizer& tokenizer, const std::string& text) {
@@ -25,7 +25,8 @@ std::vector<std::uint32_t> ids_of(const tokenizer::Tokenizer& tokenizer, const s
 }
 
 // Returns the tokens of a context followed by a choice. Spaces at the end of the context belong to
-// the choice. The choice begins after as many tokens as the context has if it is encoded alone.
+// the choice. If the context alone is encoded as n tokens, the choice begins after the first n
+// tokens.
 Row encoded_row(std::string context, std::string choice, const tokenizer::TextTokenizer& tokenizer,
                 std::int64_t length_most) {
     const std::size_t end = context.find_last_not_of(" \t\n\r\f\v") + 1;
@@ -58,7 +59,7 @@ Microbatch batch_of(std::span<const Row> rows, const AnswerPass& pass) {
     return answer_batch(answers, {.seq_length = pass.length_most, .vocab = pass.vocab});
 }
 
-// Divides the rows into micro-batches. A micro-batch has consecutive rows.
+// Divides the rows into micro-batches of consecutive rows.
 std::vector<std::span<const Row>> divided(std::span<const Row> rows, const AnswerPass& pass) {
     std::vector<std::span<const Row>> groups;
     while (!rows.empty()) {

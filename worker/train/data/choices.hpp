@@ -20,8 +20,10 @@ namespace roll::train {
 // How a model computes log-probabilities. Every replica must make the same calls.
 struct AnswerPass {
     std::int64_t vocab = 0;
-    std::int64_t length_most = 0;   // most tokens of a context with a choice; the start is cut off
-    std::int64_t batch_tokens = 0;  // most tokens of a micro-batch, unless one choice has more
+    // maximum number of tokens in a context and a choice; a longer context loses its first tokens
+    std::int64_t length_most = 0;
+    // maximum number of tokens in a micro-batch; a single choice may have more
+    std::int64_t batch_tokens = 0;
     int replicas = 1, replica = 0;
     // Returns the log-probabilities of the segments of this replica's micro-batches, [K, S].
     std::function<at::Tensor(std::span<const Microbatch>)> log_probs = {};

@@ -24,7 +24,7 @@ Examples::Examples(std::vector<std::string_view> records, const Options& options
     for (const std::string_view line : records_) identities_.push_back(identity_of(line));
 }
 
-// Returns the records that are not the question itself.
+// Returns the records other than the question's own record.
 std::vector<std::size_t> Examples::others(std::string_view line) const {
     std::vector<std::size_t> all(records_.size());
     std::iota(all.begin(), all.end(), std::size_t{0});
@@ -46,7 +46,7 @@ Result<std::vector<std::size_t>> Examples::chosen(std::string_view line) {
         first.resize(options_.count);
         return first;
     }
-    // One more is drawn, because one of them may be the question itself.
+    // Draw one record more than needed, because one of the drawn records may be the question's own.
     const std::size_t drawn = options_.count + (options_.has_question ? 1 : 0);
     if (records_.size() < drawn) return too_few(records_.size() - (drawn - options_.count));
     std::vector<std::size_t> found = random_.sample(records_.size(), drawn);
@@ -56,7 +56,8 @@ Result<std::vector<std::size_t>> Examples::chosen(std::string_view line) {
         found.resize(options_.count);
         return found;
     }
-    // Several of them are equal to the question. Draw again from the records that are not.
+    // Several drawn records are equal to the question's record. Draw again, only from the other
+    // records.
     const std::vector<std::size_t> pool = others(line);
     if (pool.size() < options_.count) return too_few(pool.size());
     found = random_.sample(pool.size(), options_.count);

@@ -18,21 +18,21 @@ namespace roll::train {
 class Examples {
   public:
     struct Options {
-        std::size_t count = 0;      // examples in front of a question
+        std::size_t count = 0;      // number of examples in front of a question
         bool in_order = false;      // true: the first records (first_n); false: drawn with the seed
         bool has_question = false;  // true: the questions are among the records
         std::uint32_t seed = 1234;
     };
-    // Returns the text of the example that a record makes.
+    // Returns the text of the example that is made from a record.
     using Write = std::function<Result<std::string>(std::size_t record)>;
 
-    // `records` are the lines of the data set of the examples; the text that they view must outlive
-    // this object.
+    // `records` are the lines of the data set of the examples; the text to which these views point
+    // must outlive this object.
     Examples(std::vector<std::string_view> records, const Options& options, Write write);
 
-    // Returns the examples for the next question. Questions must come in the order of their data
-    // set, because each draws from the same random numbers. `line` is the question's record. Fails
-    // with InvalidArgument if there are too few records.
+    // Returns the examples for the next question. Call this function for the questions in the order
+    // of their data set, because all calls draw from one sequence of random numbers. `line` is the
+    // question's record. Fails with InvalidArgument if there are too few records.
     Result<std::string> next(std::string_view line);
 
   private:
@@ -40,7 +40,8 @@ class Examples {
     Result<std::vector<std::size_t>> chosen(std::string_view line);
 
     std::vector<std::string_view> records_;
-    std::vector<std::size_t> identities_;  // equal for records of the same values
+    // for each record, a number; records with the same values have the same number
+    std::vector<std::size_t> identities_;
     Options options_;
     Write write_;
     PythonRandom random_;

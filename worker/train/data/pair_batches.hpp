@@ -20,8 +20,9 @@ struct PairRows {
     bool margins = false;     // true: each pair has a margin
     bool labels = false;      // true: the windows hold labelled answers
     bool mismatched = false;  // true: also make Microbatch::mismatched
-    // true: a reward model reads whole answers, up to seq_length tokens. Tokens `pad` at the end of
-    // an answer are left out: transformers takes the score at the token before them.
+    // true: a reward model reads whole answers, up to seq_length tokens. The padding tokens (`pad`)
+    // at the end of an answer are left out, because transformers takes the score at the last token
+    // before the padding.
     bool scores = false;
     std::int64_t pad = -1;  // padding token of a reward model; -1: none
 };

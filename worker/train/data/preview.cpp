@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBadShown = 3;
 
-// Returns the tokens of a document that training sees (at most `most`), and their text.
+// Returns those tokens of a document that training reads (at most `most` of them), and their text.
 PreviewDocument document_of(std::span<const std::uint32_t> ids, std::int64_t most, bool completions,
                             const tokenizer::Tokenizer& tokenizer) {
     PreviewDocument document{.size = std::ssize(ids), .learned = 0, .tokens = {}, .parts = {}};
@@ -82,7 +82,7 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
     for (const std::size_t end : ends) {
         auto ids = std::span(encoded.ids).subspan(begin, end - begin);
         begin = end;
-        // Every second document is a rejected answer, which the margin of its pair follows.
+        // Every second document is a rejected answer, followed by the margin of its pair.
         if (!rules.margin_field.empty() && std::exchange(is_rejected, !is_rejected))
             ids = ids.first(ids.size() - data::kMarginTokens);
         if (rules.labels && std::exchange(is_label, !is_label)) continue;

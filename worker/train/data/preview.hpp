@@ -31,8 +31,9 @@ struct PreviewDocument {
 
 struct PreviewFile {
     std::string path;
-    std::string form;    // form of the conversations; empty if the file has none
-    bool whole = false;  // true: counts of the whole file; false: counts of the file's first MiB
+    std::string form;  // form of the conversations; empty if the file has none
+    // true: the counts below are of the whole file; false: of the file's first MiB
+    bool whole = false;
     std::int64_t documents = 0, tokens = 0, learned = 0;  // tokens are counted after truncation
     std::int64_t cut = 0;                                 // number of documents that are truncated
     std::vector<std::string> bad;                         // bad lines, as "line N: REASON"

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kPlain = "\x1b[0m";
-constexpr std::size_t kMostLines = 200;  // most lines of a document that are shown
+constexpr std::size_t kMostLines = 200;  // maximum number of lines shown for a document
 
 struct Range {
     char32_t first, last;

@@ -10,7 +10,7 @@ namespace roll::train {
 
 class PythonRandom {
   public:
-    // Begins as Python's random.Random(seed).
+    // Makes a generator of the same numbers as Python's random.Random(seed).
     explicit PythonRandom(std::uint32_t seed);
 
     // Returns the positions that random.sample draws from a list of `population` elements, in the

@@ -1,6 +1,7 @@
-// Log-probabilities of answers under a reference model. They are computed once and kept in a file
-// next to the token files. The file's name has a hash of everything on which the values depend, so
-// a continued job, and other jobs with the same data and reference, find the file.
+// Log-probabilities of answers under a reference model. The log-probabilities are computed once and
+// kept in a file next to the token files. The file's name has a hash of everything on which the
+// values depend, so a continued job, and other jobs with the same data and reference, find the
+// file.
 #pragma once
 
 #include <array>
@@ -42,8 +43,8 @@ class PairReferences {
     std::map<const data::CorpusFile*, PairValues> values_;
 };
 
-// Returns a hash of the files in a model's directory. It covers their names, sizes and times, and
-// samples of their bytes.
+// Returns a hash of the files in a model's directory. The hash covers the names, sizes and times of
+// the files, and samples of their bytes.
 Result<std::string> model_identity(const std::filesystem::path& directory);
 
 // Reads values that write_values() wrote. Returns nullopt if the file does not exist, is damaged,

@@ -1,5 +1,4 @@
-// Turns the keys of a job about files, weights and order into a corpus and the order of its
-// samples.
+// Makes a corpus and the order of its samples from the job's keys for files, weights and order.
 #pragma once
 
 #include <vector>

@@ -94,7 +94,7 @@ std::vector<ReplicaPart> parts_of_batch(const PartRules& rules, std::span<const 
         part = split(part, rules, sizes);
         most = std::max(most, part.size());
     }
-    // Round only a number that has grown, because the original number has already been checked.
+    // Round only a number that has grown. The original number has been checked before and stays.
     const auto multiple = static_cast<std::size_t>(rules.multiple);
     if (most > static_cast<std::size_t>(rules.microbatches))
         most = (most + multiple - 1) / multiple * multiple;

@@ -23,8 +23,8 @@ struct PartRules {
     std::int64_t multiple = 1;
 };
 
-// The samples of the micro-batches of one replica, as indices into the batch. Samples of a
-// micro-batch ascend.
+// The samples of the micro-batches of one replica, as indices into the batch. The indices of a
+// micro-batch are in ascending order.
 using ReplicaPart = std::vector<std::vector<std::int64_t>>;
 
 // Returns the part of each replica. All replicas have the same number of micro-batches. If

@@ -19,8 +19,8 @@ struct Scratch {
     std::filesystem::path path;
 };
 
-// Opens a data file. Text that is not bytes is tokenized into options.directory first. Throws
-// RankFailure.
+// Opens a data file. If the file is a text whose bytes are not the tokens, first tokenizes it into
+// options.directory. Throws RankFailure.
 data::TokenFile open_tokens(const std::filesystem::path& path,
                             const tokenizer::TextTokenizer& tokenizer,
                             const data::PrepareOptions& options);

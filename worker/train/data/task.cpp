@@ -161,8 +161,8 @@ std::int64_t index_of(const std::vector<std::string>& choices, std::string_view 
     return found == choices.end() ? -1 : found - choices.begin();
 }
 
-// Returns the right choice. A number is an index, and a text is the choice itself. If a template
-// gives digits, they are a number.
+// Returns the right choice. A number is an index, and a text is the choice itself. Digits that a
+// template writes count as a number.
 Result<std::int64_t> answer_of(const Source& source, Record& record,
                                const std::vector<std::string>& choices) {
     std::int64_t number = -1;
@@ -307,7 +307,8 @@ struct Dataset {
     fs::path path;
     std::string text;
     std::vector<std::string_view> lines;  // records, as views into `text`
-    std::vector<std::size_t> numbers;     // of the records' lines, or of the records of a list
+    // for each record, the number of its line, or its number in the list
+    std::vector<std::size_t> numbers;
     tl::unexpected<Error> wrong(std::size_t line, const Error& error) const {
         return fail(error.code,
                     path.string() + ":" + std::to_string(numbers[line]) + ": " + error.message);
@@ -315,7 +316,8 @@ struct Dataset {
 };
 
 Result<std::unique_ptr<Dataset>> read_dataset(const fs::path& path) {
-    auto dataset = std::make_unique<Dataset>();  // the views stay valid if it is moved
+    // on the heap, so that the views into its text stay valid when the owner moves
+    auto dataset = std::make_unique<Dataset>();
     dataset->path = path;
     ROLL_TRY(dataset->text, read_file(path));
     const std::string_view text = dataset->text;

@@ -1,7 +1,8 @@
-// Multiple-choice tasks in the format of lm-evaluation-harness. A task is a YAML file. It names the
-// dataset's file, and its templates make the questions from the records.
+// Multiple-choice tasks in the format of lm-evaluation-harness. A task is a YAML file. The task
+// names the dataset's file, and the task's templates make the questions from the records.
 //
-// Roll reads the part of the format that needs no Python. It refuses other keys by name.
+// Roll reads the part of the format that needs no Python. If a file has any other key, the error
+// message names this key.
 #pragma once
 
 #include <cstdint>

@@ -34,8 +34,8 @@ std::uint64_t hash_of(std::span<const std::byte> record) {
     return hash64(record.subspan(sizeof(Header::hash)));
 }
 
-// Returns the header of the record at `offset`. Its top_k is 0 if the file has no whole record
-// there.
+// Returns the header of the record at `offset`. The header's top_k is 0 if the file has no whole
+// record there.
 Header header_at(std::span<const std::byte> file, std::size_t offset) {
     Header header;
     if (file.size() - offset < sizeof header) return {};
@@ -90,7 +90,7 @@ Result<TeacherValuesFiles> TeacherValuesFiles::open(const fs::path& directory, s
 void TeacherValuesFiles::copy(std::uint64_t key, const at::Tensor& targets_T, std::int64_t begin,
                               const TeacherValues& values) const {
     const auto* targets = targets_T.const_data_ptr<std::int64_t>();
-    std::vector<std::int64_t> rows;  // rows of `values`
+    std::vector<std::int64_t> rows;  // indices of the rows of `values` to fill
     for (std::int64_t i = 0; i < targets_T.numel(); ++i)
         if (targets[i] != ops::kIgnored) rows.push_back(begin + i);
     if (rows.empty()) return;

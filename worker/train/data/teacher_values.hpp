@@ -1,7 +1,7 @@
 // The predictions of a teacher for the windows of a job (objective distill). The values are
 // computed once and kept in files next to the token files. A record holds the values of one window
-// and is found by the hash of the window's tokens, so other orders, lengths and layouts of a job
-// find the records that they share.
+// and is found by the hash of the window's tokens. Therefore, a job with another order, length or
+// layout finds the records of the windows that both jobs have.
 //
 // Each attempt of a job appends to a file of its own. A record that an interrupted attempt has not
 // finished is ignored.
@@ -21,11 +21,11 @@
 
 namespace roll::train {
 
-// Returns the key of a window: a hash of its tokens, and of the starts of its documents if they are
-// kept apart.
+// Returns the key of a window: a hash of its tokens, and, if documents are kept apart, of the
+// starts of its documents.
 std::uint64_t teacher_key(const data::Window& window, const spec::TrainSpec& spec);
 
-// The records in a directory, all with the same number of tokens for a target.
+// The records in a directory. All of them store the same number of tokens for each target.
 class TeacherValuesFiles {
   public:
     TeacherValuesFiles() = default;
@@ -38,9 +38,9 @@ class TeacherValuesFiles {
     bool has(std::uint64_t key) const { return places_.contains(key); }
     std::int64_t top_k() const { return top_k_; }
 
-    // Copies a record to `values`, starting with row `begin`: its n-th target's values to the n-th
-    // row whose target in targets_T is not ignored. Throws RankFailure if there is no such record
-    // with this number of targets, or if all are damaged.
+    // Copies a record to `values`, starting with row `begin`. The values of the record's n-th
+    // target are copied to the n-th row whose target in targets_T is not ignored. Throws
+    // RankFailure if there is no such record with this number of targets, or if all are damaged.
     void copy(std::uint64_t key, const at::Tensor& targets_T, std::int64_t begin,
               const TeacherValues& values) const;
 
@@ -51,7 +51,8 @@ class TeacherValuesFiles {
     std::int64_t top_k_ = 0;
     std::vector<MappedFile> files_;
     std::vector<std::filesystem::path> paths_;
-    std::multimap<std::uint64_t, Place> places_;  // of a damaged record, there may be another one
+    // a key may have several records, because a job writes a damaged record again
+    std::multimap<std::uint64_t, Place> places_;
 };
 
 // Appends records to a new file.

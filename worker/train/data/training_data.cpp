@@ -29,13 +29,13 @@ data::PrepareOptions options_of(const protocol::Launch& launch, const spec::Trai
                                 const std::vector<fs::path>& checkpoints) {
     data::PrepareOptions options = text_options(spec, tokenizer, checkpoints);
     options.directory = fs::path(launch.output).lexically_normal().parent_path() / "tokens";
-    // use all threads of the node, because the other ranks wait meanwhile
+    // use all threads of the node, because the node's other ranks only wait
     options.threads = at::get_num_threads() * launch.ranks_per_node;
     return options;
 }
 
-// Reports progress and checks for a request to stop. A call returns false after such a
-// request.
+// Reports progress, and checks for a request to stop. Each call returns false if a request to stop
+// has arrived.
 class Watch {
   public:
     Watch(WorkerLink& link, bool tells) : link_(link), tells_(tells) {}

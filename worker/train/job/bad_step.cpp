@@ -30,16 +30,16 @@ std::string first_gradient(const Parameters& parameters) {
 
 // A non-finite value in one replica of the model.
 struct Bad {
-    // true: a rank of the replica has a non-finite value; all ranks of the replica get the same
-    // result
+    // true: at least one rank of the replica has a non-finite value; the same on all ranks of the
+    // replica
     bool any = false;
     std::string name;  // name of the parameter; empty if this rank does not hold the parameter
 };
 
 // Finds the first chunk of the model with a non-finite value, or the last such chunk if
-// `from_the_back`. Returns this value. name_of(parameters) returns the name of the bad parameter of
-// a chunk, or "". If `over_replicas`, looks at the chunks of all replicas, because each replica has
-// a part of the parameters.
+// `from_the_back`. Returns a description of this value. name_of(parameters) returns the name of
+// the bad parameter of a chunk, or "". If `over_replicas`, looks at the chunks of all replicas,
+// because each replica has a part of the parameters.
 Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
               const std::function<std::string(const Parameters&)>& name_of) {
     Communicator& pp = step.groups().pp;
@@ -65,7 +65,7 @@ Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
 
 constexpr std::int64_t kSentenceMax = 1024;
 
-// Returns the `text` that rank `teller` has passed, on all ranks.
+// Returns, on all ranks, the `text` that rank `teller` has passed.
 std::string told_by(int teller, const std::string& text, Communicator& world) {
     const at::Tensor letters = at::zeros({kSentenceMax}, at::kDouble);
     for (std::size_t i = 0; world.rank() == teller && i < text.size() && i < kSentenceMax; ++i)

@@ -25,7 +25,7 @@ struct NotFinite {
 // one by one, without reducing gradients, and overwrites the gradients. Requires that the step has
 // not changed the model. The result also names the first bad parameter of the first bad
 // micro-batch, in the order of the computation. Returns nullopt if all values of this replica are
-// finite. All stages of the replica must call this function. All get the same micro-batches.
+// finite. All stages of the replica must call this function. All stages get the same result.
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch);
 
 struct BadStep {

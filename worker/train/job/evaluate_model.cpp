@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// most inputs of a window, if the user gives no length
+// maximum number of inputs per window, if the user gives no length
 constexpr std::int64_t kPositionsMost = 2048;
 constexpr std::int64_t kBatchTokens = 4096;
 
@@ -52,7 +52,7 @@ struct Loaded {
     }
     ModelSetup setup;
     Chunk chunk;
-    std::int64_t length = 0;  // inputs of a window
+    std::int64_t length = 0;  // number of inputs per window
 };
 
 OrderedJson measure_text(const std::string& path, const EvaluationOptions& options, Loaded& model) {

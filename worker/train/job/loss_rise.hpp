@@ -19,8 +19,8 @@ class LossHistory {
     // removes this step and all later steps.
     void add(std::int64_t step, double loss);
 
-    // Returns the step at which the loss began to rise. This is the first of the consecutive high
-    // steps up to the newest step. Returns nullopt if the newest step is calm.
+    // Returns the step at which the loss began to rise. This step is the first of the consecutive
+    // high steps that end with the newest step. Returns nullopt if the newest step is calm.
     std::optional<std::int64_t> rise() const;
 
   private:

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kScaleGrowth = 2;
 constexpr double kLargestScale = 1e30;  // larger scales would overflow float32, too
-// maximum number of consecutive overflows with the least scale
+// maximum number of consecutive overflows at the lowest scale
 constexpr int kOverflowsMax = 10;
 
 }  // namespace

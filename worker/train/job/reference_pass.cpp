@@ -29,8 +29,8 @@ std::string model_of(const ReferencePass& pass) {
     return given.empty() ? pass.spec.model.from : given;
 }
 
-// Returns the identity of the weights that pass.load(model) loads. The adapters are merged into
-// model.from, and the frozen weights may be packed.
+// Returns the identity of the weights that pass.load(model) loads. The identity includes the
+// adapters that are merged into model.from, and the form in which frozen weights are packed.
 std::string identity_of(const ReferencePass& pass, const std::string& model) {
     const spec::TrainSpec& spec = pass.spec;
     std::string identity = need(model_identity(model));

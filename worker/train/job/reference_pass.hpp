@@ -40,9 +40,9 @@ struct ReferenceFile {
 };
 
 // Returns the values of the windows in `files`. Computes and stores the values that are not stored
-// yet. All ranks must call this function. Returns nullopt if a rank was told to stop; values that
-// were computed before are stored. Throws RankFailure if values must be computed, but the reference
-// model of a continued job has changed.
+// yet. All ranks must call this function. Returns nullopt if a rank was told to stop; the values
+// that were computed before the stop are stored. Throws RankFailure if values must be computed, but
+// the reference model of a continued job has changed.
 std::optional<PairReferences> measure_references(const ReferencePass& pass,
                                                  const std::vector<ReferenceFile>& files);
 

@@ -10,10 +10,11 @@
 
 namespace roll::train {
 
-// Compares the weights of all replicas. Unless the ranks share the optimizer state, compares this
-// state too. Returns a sentence that names the first tensor whose copies differ, and the ranks;
-// nullopt if all copies are bitwise equal. `ranks`: for each rank of the dp group, its number in
-// the job. All ranks of the dp group must call this function, and all get the same result.
+// Compares the weights of all replicas. If each replica has the whole optimizer state, also
+// compares this state. Returns a sentence that names the first tensor whose copies differ, and the
+// ranks; nullopt if all copies are bitwise equal. `ranks`: for each rank of the dp group, its
+// number in the job. All ranks of the dp group must call this function, and all get the same
+// result.
 std::optional<std::string> replica_difference(TrainStep& step, const std::vector<int>& ranks);
 
 }  // namespace roll::train

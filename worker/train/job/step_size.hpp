@@ -16,8 +16,8 @@ void set_batch_size(spec::TrainSpec& spec, std::int64_t samples);
 // schedule does not exist for this number.
 void fit_schedule(const spec::TrainSpec& spec, JobPipeline& pipeline, std::int64_t microbatches);
 
-// Returns the number of tokens of a micro-batch whose activations take train.microbatch_limit, on
-// the rank with the largest activations; 0 if there is no limit.
+// Returns the number of tokens at which the activations of a micro-batch reach
+// train.microbatch_limit on the rank with the largest activations; 0 if there is no limit.
 std::int64_t tokens_within_limit(const spec::TrainSpec& spec, const JobPipeline& pipeline);
 
 }  // namespace roll::train

@@ -23,8 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using Steady = std::chrono::steady_clock;
 
-// Limits of what is computed at a time: the number of a replica's micro-batches, and the bytes of
-// the values of all replicas.
+// Limits of one computation: the number of micro-batches per replica, and the size in bytes of the
+// values of all replicas.
 constexpr std::int64_t kMicrobatchesMost = 16, kBytesMost = 64 << 20;
 constexpr auto kSyncedEvery = std::chrono::seconds(30);
 
@@ -49,8 +49,9 @@ class Teacher {
 
     const std::string& how() const { return how_; }
 
-    // Returns the values of the micro-batches' targets as Chunk::top_tokens() does, [K, 2 N K'],
-    // with zeros after the last. All ranks of the replica get them.
+    // Returns, for each micro-batch, the values that Chunk::top_tokens() returns for its targets,
+    // as a row of [K, 2 N K']. Zeros follow the last value. All ranks of the replica get the
+    // result.
     at::Tensor top_tokens(std::span<const Microbatch> batch) {
         const c10::InferenceMode no_autograd;
         std::vector<RankChunk> chunks;
@@ -93,9 +94,10 @@ void check_unchanged(const TeacherPass& pass, const std::string& identity, bool 
     need(write_reference(pass.output, {teacher, identity}));
 }
 
-// Returns the directory of the files with the teacher's values, on all ranks the same. Its name has
-// a hash of everything on which the values depend, except the windows. Only the rank that writes
-// knows the hashes of the tokens and `identity`, the identity of the teacher's files.
+// Returns the directory of the files with the teacher's values; all ranks get the same result. The
+// directory's name has a hash of everything on which the values depend, except the windows. Only
+// the rank that writes knows the hashes of the tokens and `identity`, the identity of the teacher's
+// files.
 fs::path directory_of(const TeacherPass& pass, const std::string& identity) {
     const spec::TrainSpec& spec = pass.spec;
     const Json key = {{"tokens", pass.tokens},
@@ -113,7 +115,7 @@ fs::path directory_of(const TeacherPass& pass, const std::string& identity) {
            ("teacher-" + to_hex(static_cast<std::uint64_t>(hash[0].item<std::int64_t>())));
 }
 
-// Returns the windows whose values are not stored, each once, on all ranks the same.
+// Returns, on all ranks, the same list of the windows whose values are not stored, each once.
 std::vector<std::int64_t> missing_of(const TeacherPass& pass, const TeacherWindows& windows,
                                      const TeacherValuesFiles& files) {
     const at::Tensor missing = at::zeros({windows.count}, at::kLong);

@@ -1,8 +1,8 @@
 // Computes what the teacher of a distillation predicts for the targets of a job, before the first
 // step. The teacher may have another size and family than the trained model, but must have its
-// vocabulary. While the pass runs, the teacher's weights are beside those of the trained model,
-// split over the same tensor-parallel ranks and pipeline stages; each replica computes a part of
-// the windows.
+// vocabulary. While the pass runs, the teacher's weights are in memory together with those of the
+// trained model, split over the same tensor-parallel ranks and pipeline stages; each replica
+// computes a part of the windows.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +41,11 @@ struct TeacherPass {
     std::function<bool(std::int64_t done, std::int64_t windows)> stops;
 };
 
-// Returns the values of all windows. Computes and stores those that are not stored yet. All ranks
-// must call this function. Returns nullopt if a rank was told to stop; the values computed before
-// that are stored. Throws RankFailure(invalid) if the teacher does not fit the model or the layout,
-// or if values must be computed, but the teacher of a continued job has changed.
+// Returns the values of all windows. Computes and stores the values that are not stored yet. All
+// ranks must call this function. Returns nullopt if a rank was told to stop; the values that were
+// computed before the stop are stored. Throws RankFailure(invalid) if the teacher does not fit the
+// model or the layout, or if values must be computed, but the teacher of a continued job has
+// changed.
 std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
                                                   const TeacherWindows& windows);
 

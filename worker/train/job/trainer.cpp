@@ -435,7 +435,7 @@ void Trainer::note_scale(const StepResult& result) {
 // Prepares going back to an earlier checkpoint. Returns the end of the error message, which lists
 // the samples that training will leave out. If the loss was rising up to this step, all checkpoints
 // since the start of the rise are poisoned. In that case, training leaves out all samples of the
-// steps since then. It also leaves out the samples of the step before, whose update caused the
+// steps since the start of the rise, and the samples of the step before, whose update caused the
 // first high loss.
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);

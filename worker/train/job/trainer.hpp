@@ -59,7 +59,7 @@ class Trainer {
     void restore_newest();
     void start_from_given();
     void recall_left_out();
-    void open_outputs(std::uint64_t checkpoint_bytes);  // an upper bound of its size
+    void open_outputs(std::uint64_t checkpoint_bytes);  // upper bound of a checkpoint's size
     std::uint64_t checkpoint_bytes();
     Agreed agree();
     Agreed train_step();
@@ -77,7 +77,7 @@ class Trainer {
     void note_scale(const StepResult& result);
     std::string prepare_rewind(const BadStep& bad);          // returns the end of the error message
     std::vector<ValidResult> measure(const Moment& moment);  // measures the sets that are due
-    void swap_for_evaluation();                // called around an evaluation of the average
+    void swap_for_evaluation();                // exchanges weights and average for an evaluation
     std::vector<std::string> metrics() const;  // the metrics that the job measures
     bool judge();  // judges the measured values; returns true if they are the best so far
     Moment moment() const;
@@ -85,7 +85,7 @@ class Trainer {
     void evaluate_tasks();  // measures the model on the tasks of train.evaluation
     bool stops_early() const;
     bool sample();
-    enum class Save { Always, UnlessSaved };  // UnlessSaved: unless the last save is of this step
+    enum class Save { Always, UnlessSaved };  // UnlessSaved: no second save of the same step
     void save(Save when = Save::Always);
     void finish_part();
     void conclude_parts(bool failed);
@@ -118,7 +118,7 @@ class Trainer {
     // group of the first and the last stage, if this rank is in it and the model is tied
     std::unique_ptr<Communicator> tie_;
     std::optional<TrainStep> step_;
-    std::string loaded_, loaded_how_;  // model in step_ and how it was loaded, until a restore
+    std::string loaded_, loaded_how_;  // valid until a restore: the loaded model, how it was loaded
     std::optional<PairReferences> references_;   // set if the objective has a reference
     std::optional<TeacherValuesFiles> teacher_;  // set if the objective has a teacher
     bool stopped_ = false;                       // true: told to stop before the first step
@@ -130,11 +130,11 @@ class Trainer {
     std::optional<Metrics> metrics_;           // set only on the rank that writes
     Clock::time_point progress_due_{};
     std::int64_t tokens_before_ = 0;  // number of tokens trained before the latest step
-    double step_seconds_ = 0;         // smoothed duration of a step
+    double step_seconds_ = 0;         // smoothed duration of a step, in seconds
     PhaseClock clock_;
     PhaseClock::Times times_{};  // this rank's times of the latest step
     PhaseReport phases_;         // times of all ranks; set on the rank that writes
-    double own_seconds_ = 0;     // smoothed duration of a step without waiting
+    double own_seconds_ = 0;     // smoothed duration of a step without this rank's waits
     Clock::time_point told_{};
     std::int64_t frozen_factors_ = 0;
     double peak_flops_ = 0;     // peak FLOP/s, summed over all ranks; 0 until measured

@@ -16,7 +16,7 @@ constexpr auto kRecordPatience = 3s;  // longest wait for rolld to record the la
 
 }  // namespace
 
-// Saves a checkpoint. All ranks write their parts; rank 0 decides.
+// Saves a checkpoint. Rank 0 decides whether to save; then, all ranks write their parts.
 void Trainer::save(Save when) {
     const PhaseScope saving(clock_, Phase::Save);
     finish_part();

@@ -40,7 +40,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Upper limits of two times: the interval at which a rank publishes its transfers, and the time
+// Upper limits of two durations: the interval at which a rank publishes its transfers, and the time
 // after which a waiting rank looks at the other ranks' transfers. Both limits are far below 5
 // minutes. If hang_after is not set, roll-worker counts an attempt as hung after 5 minutes at the
 // earliest.
@@ -169,7 +169,7 @@ std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::strin
     // Count one batch more than the steps need. If a job continues with another batch size, its end
     // may be a part of an additional batch.
     const auto samples = static_cast<std::uint64_t>((spec_.steps + 1) * spec_.global_batch_size);
-    // With weights, some pairs may come again before all pairs have come.
+    // With weights, some pairs may be drawn again before every pair has been drawn once.
     std::set<std::pair<const data::CorpusFile*, std::size_t>> seen;
     const bool blends = !spec_.data.phases.empty();
     for (std::uint64_t i = 0; i < (blends ? samples : std::min(samples, sampler_.windows())); ++i) {
@@ -249,9 +249,9 @@ void Trainer::load_model(const std::string& directory) {
 }
 
 // Connects to the store that all ranks share, and starts to record transfers. If a transfer does
-// not end, each rank explains that before the transfer's timeout. So every rank has read the other
-// ranks' numbers before the first rank ends, and roll-worker has the explanation if it stops the
-// attempt as hung.
+// not end, each rank explains this before the transfer's timeout. Therefore, every rank has read
+// the other ranks' publications before the first rank ends, and roll-worker has the explanation if
+// it stops the attempt as hung.
 void Trainer::connect_recorder() {
     const std::chrono::milliseconds timeout = spec_.parallel.collective_timeout;
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
@@ -342,7 +342,7 @@ Result<checkpoint::Manifest> Trainer::verify_shared(const fs::path& directory) {
     return manifest;
 }
 
-// Restores the newest good checkpoint. All ranks verify and choose it together.
+// Restores the newest good checkpoint. All ranks together verify checkpoints and choose this one.
 void Trainer::restore_newest() {
     const std::vector<fs::path> candidates = candidates_of(launch_);
     if (candidates.empty()) {
@@ -393,8 +393,8 @@ void Trainer::restore_newest() {
                                  " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
-    // If the checkpoint is of another job, restart the count of stale validations. A user who
-    // resumes a job that stopped early wants training to continue.
+    // If the checkpoint is of another job, restart the count of validations without improvement. A
+    // user who resumes a job that stopped early wants training to continue.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
         state_.stale_validations = 0;
     if (writes())
@@ -408,8 +408,8 @@ void Trainer::restore_newest() {
                     static_cast<long long>(spec_.steps));
 }
 
-// Adds the samples to leave out that were found after the last checkpoint. They were found by an
-// earlier attempt, or by the job that this job resumes.
+// Adds samples to leave out: those that an earlier attempt, or the job that this job resumes, found
+// after its last checkpoint.
 void Trainer::recall_left_out() {
     if (writes()) {
         join(state_.left_out, read_left_out(launch_.output, state_));

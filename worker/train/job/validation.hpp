@@ -33,7 +33,7 @@ struct ValidResult {
     std::int64_t tokens = 0;
     std::optional<double> bits_per_byte{}, ngram_bits{};
     std::optional<double> divergence{};  // mean divergence from the teacher
-    // sums of an objective that compares pairs; `loss` is the mean of these
+    // only for an objective that compares pairs: the sums from which `loss` is computed
     std::optional<PairSums> pairs{};
 };
 

@@ -19,7 +19,7 @@ int head_unit(const spec::ModelConfig& config, const ChunkSpec& part) {
     return config.tied && part.pre ? kEmbeddingUnit : layer_unit(layers(part));
 }
 
-// Returns the unit that forward uses after `unit`; -1: none.
+// Returns the unit whose weights forward uses after those of `unit`; -1: none.
 int unit_after(const spec::ModelConfig& config, const ChunkSpec& part, int unit) {
     if (unit < layer_unit(layers(part)) - 1) return unit + 1;
     return part.post ? head_unit(config, part) : -1;
@@ -212,7 +212,7 @@ at::Tensor Chunk::score_of(int microbatch, const at::Tensor& h_MC, const Microba
 
 // Returns the result of forward(). If this micro-batch is the next to contribute to the gradient of
 // the head's weight, computes the contribution together with the loss, while the logits exist.
-// Otherwise, the contribution is computed later. That needs no memory, but the logits must be
+// Otherwise, the contribution is computed later: then, no logits are kept, but they must be
 // computed again.
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                           const LossRule& rule, const GradReady& ready) {
@@ -294,7 +294,8 @@ at::Tensor Chunk::embed(const Microbatch& data, const at::Tensor& hidden_MC, con
 }
 
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
-    lengths_.clear();  // the lengths may be old, because an update may have changed the weights
+    // the lengths may be outdated, because an update may have changed the weights
+    lengths_.clear();
     const Sequences sequences = sequences_of(data);
     at::Tensor x_MC = embed(data, hidden_MC, sequences.rows);
     for (std::int64_t i = 0; i < layers(part_); ++i) {

@@ -1,9 +1,9 @@
 // The layers of one virtual pipeline stage, with the saved activations of its micro-batches.
 //
 // For each micro-batch, call forward, backward_input and backward_weight in this order. Calls for
-// other micro-batches may come between. Gradients are summed in parameters().grad; the sum has the
-// same bits for any order of micro-batches. The first contribution after begin_step() overwrites
-// the old gradient. The functions throw c10::Error.
+// other micro-batches may be made in between. Gradients are summed in parameters().grad; the sum
+// has the same bits for any order of micro-batches. The first contribution after begin_step()
+// overwrites the old gradient. The functions throw c10::Error.
 #pragma once
 
 #include <cstdint>
@@ -68,8 +68,8 @@ class Chunk {
     // Returns the weights that the ranks share; null if each rank has all weights.
     GatheredWeights* gathered() { return gathered_.get(); }
 
-    // Compute parts of forward: the embedding's output, the final norm of x_MC, and the output
-    // layer. They are for text generation, which has its own attention.
+    // Parts of forward for text generation, which has its own attention: the embedding's output,
+    // the final norm of x_MC, and the output layer.
     at::Tensor embedded(const at::Tensor& tokens_M, const RowSplit& rows = {}) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     ops::Head output() const {

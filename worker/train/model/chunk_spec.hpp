@@ -54,7 +54,7 @@ StageSplit stage_split(const spec::ParallelSpec& parallel);
 std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const StageSplit& split);
 
 // The predictions of a teacher for the rows of a micro-batch, on the CPU. Rows whose target is
-// ignored have any values. Undefined without a teacher.
+// ignored may have any values. Undefined without a teacher.
 struct TeacherValues {
     at::Tensor ids_MK;        // int64: the teacher's K most probable tokens
     at::Tensor log_probs_MK;  // doubles: their log-probabilities
@@ -79,14 +79,16 @@ struct Microbatch {
     // segment. Otherwise empty.
     std::vector<Microbatch> mismatched = {};
     TeacherValues teacher = {};
-    // Number of this micro-batch's first row, counted over the rows of all samples of the run.
-    // Dropout and NEFTune's noise depend on this number, not on the layout.
+    // Index of this micro-batch's first row among the rows of all samples of the run. Dropout and
+    // NEFTune's noise depend on this number, not on the layout.
     std::int64_t first_row = 0;
-    std::vector<std::int64_t> samples = {};  // numbers of the samples of the run, ascending
+    // indices of this micro-batch's samples among all samples of the run, ascending
+    std::vector<std::int64_t> samples = {};
 };
 
-// The function that computes the gradients of weights. Now: backward_input does so, layer by layer;
-// this needs less memory but delays its result. Later: backward_weight does so.
+// Selects the function that computes the gradients of weights. Now: backward_input computes them
+// layer by layer, which needs less memory but delays its result. Later: backward_weight computes
+// them.
 enum class WeightHalves { Now, Later };
 
 // Selects the values that are stored for a target: the `count` most probable tokens at a

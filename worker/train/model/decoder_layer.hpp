@@ -1,8 +1,8 @@
 // One decoder layer: x1 = x + attention(norm(x)), then y = x1 + mlp(norm(x1)), with the optional
-// norms and biases of the config. The code has no state: LayerSaved holds the input of backward.
-// The gradients of weights may be computed later, so their inputs are held by closures. Cheap
-// values, which one pass over memory can recompute (a norm's output, the activation), are not
-// saved.
+// norms and biases of the config. The functions keep no state: the values that backward needs are
+// in LayerSaved. The gradients of weights may be computed later; until then, closures keep the
+// values for this computation. Cheap values, which one pass over memory can recompute (a norm's
+// output, the activation), are not saved.
 //
 // Layer::recompute says which other values are not saved. forward() drops these values. restore()
 // recomputes them before backward, with the same kernels and the same input, so they have the same
@@ -53,8 +53,8 @@ struct Layer {
     Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
     RowSplit rows = {};  // x_MC, dy_MC and the results have only this rank's rows
     plan::LayerRecompute recompute = {};
-    bool again = false;  // true: this is the forward within backward, which drops nothing
-    // dropout of the input of LoRA's factors; the columns are set for each linear layer
+    bool again = false;  // true: this is the forward pass that backward repeats; nothing is dropped
+    // dropout for the input of LoRA's factors; each linear layer sets the range of columns
     Dropout dropout = {};
     RowLengths* lengths = nullptr;  // row lengths for DoRA (linear.hpp)
 
@@ -62,7 +62,7 @@ struct Layer {
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
     // Compute the two parts of forward, before and after attention, for a caller with its own
-    // attention. o_MA is that attention's result.
+    // attention. o_MA is the result of the caller's attention.
     ops::Heads project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;
@@ -71,9 +71,9 @@ struct Layer {
     // the layer's input.
     void restore(std::int64_t positions, LayerSaved& saved) const;
 
-    // Returns dx_MC, the gradient of the layer's input. Passes functions that add the norms'
-    // gradients to `input`, and functions that compute the weights' gradients to `weight`. `weight`
-    // may call a function at once or later. Consumes `saved`.
+    // Returns dx_MC, the gradient of the layer's input. Passes to `input` the functions that add
+    // the norms' gradients. Passes to `weight` the functions that compute the weights' gradients;
+    // `weight` may call them now or later. Consumes `saved`.
     at::Tensor backward_input(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
                               const Contribute& weight) const;
 

@@ -32,7 +32,7 @@ class Words {
     }
 
   private:
-    // other uses of the seed have another value in this place
+    // distinguishes dropout from other uses of the seed, which put another value in this word
     static constexpr std::uint32_t kDomain = 0xD0900000;
     PhiloxKey key_;
     std::uint32_t layer_, site_;

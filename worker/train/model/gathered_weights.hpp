@@ -28,8 +28,8 @@ class GatheredWeights {
     GatheredWeights(Parameters& parameters, std::vector<std::vector<int>> units, Communicator& dp);
 
     // Waits until the weights of `unit` are whole, and starts to gather the unit `next` (-1: none).
-    // A unit may be held several times; it is freed when its last hold is released. `again`: true
-    // in backward.
+    // A unit may be held several times; the unit is freed when its last hold is released. `again`:
+    // true in backward.
     void hold(int unit, int next, bool again);
     void release(int unit);
 

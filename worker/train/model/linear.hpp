@@ -1,6 +1,6 @@
 // A linear layer of a chunk: a weight [O, I] and an optional bias [O]. Backward has two parts: the
-// gradient of the input, and the gradients of the parameters. Stateless: the caller keeps the input
-// of backward.
+// gradient of the input, and the gradients of the parameters. Stateless: the caller keeps the
+// values that backward needs.
 //
 // The ranks of a tensor-parallel group may share the layer. Column: each rank has some of the
 // outputs, and the gradient of the input is summed over the ranks. Row: each rank has some of the
@@ -24,7 +24,7 @@
 
 namespace roll::train {
 
-// The lengths of the rows of weights in one step, by the index of the weight.
+// For each weight with the given index, the lengths of its rows in one step.
 using RowLengths = std::map<int, at::Tensor>;
 
 struct Linear {
@@ -33,10 +33,10 @@ struct Linear {
     int bias = -1;  // index of the bias; -1: none
     families::Split split = families::Split::None;
     Communicator* tp = nullptr;  // the tensor-parallel group; null: the layer is not shared
-    int layer = -1;              // number of the decoder layer, for the tags of operations
+    int layer = -1;              // index of the decoder layer, for the tags of operations
     RowSplit rows = {};
     Adapter adapter = {};
-    bool again = false;  // true: this is the forward within backward; for the tags
+    bool again = false;  // true: this is the forward pass that backward repeats; for the tags
     // The row lengths of the layers with DoRA in this step, by weight; null: lengths are not cached
     RowLengths* lengths = nullptr;
 
@@ -47,15 +47,15 @@ struct Linear {
     at::Tensor forward_add(const at::Tensor& residual_MO, const at::Tensor& x_MI,
                            const ops::Place& place) const;
 
-    // Returns the gradient of the output as backward_input() and owe() need it. For a Row layer
-    // with sequence parallelism, this gathers the rows of all ranks.
+    // Returns the gradient of the output in the form that backward_input() and owe() need. For a
+    // Row layer with sequence parallelism, this function gathers the rows of all ranks.
     at::Tensor whole_grad(const at::Tensor& dy_MO) const;
 
     // Returns the gradient of the input. Must not be called for Column layers.
     at::Tensor backward_input(const at::Tensor& dy_MO) const;
 
-    // Passes functions that compute the gradients of the bias, the weight and LoRA's factors to
-    // `contribute`. For a frozen parameter, such a function does nothing and holds no tensor.
+    // Passes to `contribute` the functions that compute the gradients of the bias, the weight and
+    // LoRA's factors. For a frozen parameter, such a function does nothing and holds no tensor.
     void owe(const at::Tensor& dy_MO, const at::Tensor& x_MI, const Contribute& contribute) const;
 
     // For a Column layer, does the work of backward_input() and owe(). Calls `contribute` while the

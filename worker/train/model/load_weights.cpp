@@ -103,8 +103,8 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
     return grows ? sizes[0] - shape[0] : 0;
 }
 
-// Throws RankFailure if an adapter names another model than `directory` as its base. A Hub's name
-// OWNER/NAME is compared with the names of the directory's folders.
+// Throws RankFailure if an adapter names another model than `directory` as its base. A name of the
+// form OWNER/NAME (a model of the Hub) is compared with each folder in the path of `directory`.
 void check_base(const fs::path& adapter, const fs::path& directory) {
     const Json config = of_disk(formats::read_adapter_config(adapter));
     const Json said = config.value("base_model_name_or_path", Json());

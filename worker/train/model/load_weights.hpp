@@ -14,10 +14,10 @@ namespace roll::train {
 // Fills the parameters of `chunks` from a HuggingFace directory, or from an MCA (ROLL's
 // Megatron-based) directory of any layout. Casts the weights to the model's type. `whole`: the
 // parameters of the whole model. The directory must have all tensors of the whole model, and no
-// others.
+// other tensors.
 //
-// Files are mapped, each byte is copied once, and pages are released after use. So peak memory is
-// the model plus the largest tensor.
+// Files are mapped, each byte is copied once, and pages are released after use. As a result, peak
+// memory is the model plus the largest tensor.
 //
 // If the model's vocabulary is larger than the directory's, rows are added. Each added row is the
 // mean of the directory's rows plus normal noise with standard deviation 1 / sqrt(hidden). The

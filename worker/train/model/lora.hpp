@@ -65,7 +65,7 @@ void add_lora(const Parameters& parameters, const Adapter& adapter, const at::Te
 void add_lora_backward(const Parameters& parameters, const Adapter& adapter,
                        const at::Tensor& dx_MI, const at::Tensor& dy_MO);
 
-// Passes functions that compute the gradients of the factors to `contribute`.
+// Passes to `contribute` the functions that compute the gradients of the factors.
 void owe_lora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& dy_MO,
               const at::Tensor& x_MI, const Contribute& contribute);
 

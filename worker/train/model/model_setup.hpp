@@ -32,10 +32,10 @@ struct ModelSetup {
     std::vector<std::string> adapters = {};  // model.adapters of a LoRA job
 };
 
-// Returns the model of a job. If the model starts from a directory, reads it from the first of
-// the job's own checkpoints that opens, or else from that directory. If the tokenizer's
-// directory no longer exists, reads the tokenizer from a checkpoint. So a job can continue
-// after its start directory is gone. A LoRA job cannot, because its checkpoints hold only the
+// Returns the model of a job. If the model starts from a directory, reads it from the first of the
+// job's own checkpoints that can be opened, or else from that directory. If the tokenizer's
+// directory no longer exists, reads the tokenizer from a checkpoint. Therefore, a job can continue
+// after its start directory is gone, unless it is a LoRA job, whose checkpoints hold only the
 // adapter.
 //
 // If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid)
@@ -50,12 +50,13 @@ std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainS
 
 // Compares a checkpoint with the job. `tokenizer`: the job's tokenizer. Returns a warning, or an
 // empty string. Throws RankFailure(invalid) if the checkpoint's tokenizer has another vocabulary,
-// or if the checkpoint's tensors are not those of the job's model. For tensors, the message lists
-// the config keys with the expected and the found values.
+// or if the checkpoint's tensors are not those of the job's model. If the tensors differ, the
+// message lists the config keys with the expected and the found values.
 std::string check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job,
                              const std::string& tokenizer);
 
-// Returns the model's tensors. Each lists the HuggingFace tensors of which it consists.
+// Returns the model's tensors. Each entry lists the HuggingFace tensors of which the tensor
+// consists.
 std::vector<families::NativeTensor> native_tensors(const ModelSetup& model);
 
 // Returns the token that a reward model ignores at the end of an answer; -1 if there is none, or if

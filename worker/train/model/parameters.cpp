@@ -69,7 +69,7 @@ void freeze_base(std::vector<ParameterSpec>& specs, const spec::LoraSpec& lora) 
     }
 }
 
-// Packs the matrices of the decoder layers, which parameter_specs() made whole: sets their form.
+// Marks the matrices of the decoder layers as packed. parameter_specs() has made them whole.
 void pack_base(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c) {
     const std::int64_t queries = c.heads / c.kv_heads * c.head_dim;
     for (ParameterSpec& spec : specs) {
@@ -257,7 +257,7 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.grad.resize(p.specs.size());
         return;
     }
-    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);  // never touched
+    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);  // unused memory
     p.flat_grad = lazy_zeros(numel(p.specs), main, has_gaps ? Pages::Small : Pages::Huge);
     p.grad = views_of(p.specs, p.flat_grad);
     for (std::size_t i = 0; i < p.specs.size(); ++i)

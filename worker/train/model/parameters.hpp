@@ -46,7 +46,7 @@ struct ParameterSpec {
     bool partial = false;  // true: the gradient must be summed over the tensor-parallel ranks
     double bound = 0;      // above 0: initial values are drawn uniformly from [-bound, bound)
     LoraRole lora = LoraRole::None;
-    spec::PackedForm form = {};  // is_packed(): `weight` holds packed rows, and there is no `main`
+    spec::PackedForm form = {};  // if packed: `weight` has packed rows, and there is no `main`
     ops::FusedRows fused = {};   // the matrices of a packed weight
 };
 
@@ -60,14 +60,14 @@ struct Parameters {
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
     std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
-    // Gradients of the own rows. They are views of `grad`. With a stage (GradStage), they are
-    // separate tensors, and `grad` has only the gradients that the stage has opened.
+    // Gradients of the own rows. These are views of `grad` or, with a stage (GradStage), separate
+    // tensors; `grad` then has only the gradients that the stage has opened.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined unless gradients are staged
     GradStage* stage = nullptr;
 };
 
-// Returns true if ranks that share weights split it by rows. Vectors and factors stay whole.
+// Returns true if ranks that share weights split the parameter. Vectors and factors stay whole.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.

@@ -21,8 +21,8 @@ class Vocabulary {
     at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC,
                          const RowSplit& rows) const;
 
-    // Computes dw_VC, the gradient of the embedding's weight. dy_MC is the gradient of the
-    // embedding's output. It must have all M rows, also with sequence parallelism.
+    // Computes dw_VC, the gradient of the embedding's weight. dy_MC, the gradient of the
+    // embedding's output, must have all M rows, also with sequence parallelism.
     void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
                                    const at::Tensor& dw_VC, ops::Sum sum) const;
 

@@ -10,8 +10,8 @@ namespace {
 using spec::PairLoss;
 using spec::PreferenceKind;
 
-// Largest log-probability that log_odds() uses. It replaces larger values, up to 0, so that the
-// result is finite.
+// Largest log-probability that log_odds() uses. Larger values (up to 0) are replaced by this value,
+// so that the result is finite.
 constexpr double kSurest = -1e-12;
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }

@@ -77,7 +77,7 @@ struct PairSums {
         RewardChosen,
         RewardRejected,
         Accuracy,    // number of pairs whose chosen answer has the higher reward
-        LogpChosen,  // 0 for scores, as LogpRejected
+        LogpChosen,  // 0 for scores, as is LogpRejected
         LogpRejected,
         Kl,  // for labelled answers: the divergence z times the number of answers
         kCount

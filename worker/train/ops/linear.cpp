@@ -11,7 +11,7 @@ namespace {
 // saves
 constexpr std::int64_t kRowsMin = 32;
 
-// Returns true if panel_matmul() suits this processor and these types of a CPU's product.
+// Returns true if panel_matmul() suits this processor and the types of these CPU tensors.
 bool takes_panels(const at::Tensor& out_MN, const at::Tensor& a_MK) {
     const Processor::Bfloat16 way = processor().bfloat16();
     switch (a_MK.scalar_type()) {

@@ -111,7 +111,8 @@ MatrixScales pack_scales(std::vector<float> scales) {
     return packed;
 }
 
-// Returns the numbers of the weight's rows that belong to matrix `k`, in the matrix's order.
+// Returns the indices of those rows of the weight that belong to matrix `k`, in the order of the
+// matrix.
 std::vector<std::int64_t> matrix_rows(const FusedRows& fused, std::size_t k) {
     std::int64_t length = 0, begin = 0;
     for (std::size_t i = 0; i < fused.runs.size(); ++i) {

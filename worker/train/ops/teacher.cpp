@@ -27,9 +27,9 @@ at::Tensor row_maximum(const at::Tensor& l_RV) {
     return l_RV.size(1) > 0 ? l_RV.amax(1) : at::full({l_RV.size(0)}, -INFINITY, l_RV.options());
 }
 
-// Returns this shard's TeacherSums as the columns of a tensor, whose sums are relative to its own
-// maximum. `u_RV`: its logits at the temperature; `known_RV`: true for the K tokens of a row;
-// `id_RK`: their columns, unless `absent_RK` says that another shard has the token.
+// Returns this shard's TeacherSums as the columns of a tensor. The sums are relative to the maximum
+// of this shard. `u_RV`: this shard's logits at the temperature; `known_RV`: true for the K tokens
+// of a row; `id_RK`: the columns of these tokens; `absent_RK`: true if another shard has the token.
 at::Tensor own_sums(const at::Tensor& u_RV, const at::Tensor& known_RV, const at::Tensor& id_RK,
                     const at::Tensor& absent_RK, const at::Tensor& q_RK) {
     const at::Tensor own_RN = at::zeros({u_RV.size(0), 4}, u_RV.options().dtype(at::kDouble));
@@ -74,7 +74,7 @@ Divergence divergence(const at::Tensor& l_RV, const TeacherRows& teacher,
     const at::Tensor u_RV = l_RV / teacher.temperature, q_RK = teacher.log_probs_MK.exp();
     const at::Tensor id_RK = teacher.ids_MK - shard.begin;
     const at::Tensor absent_RK = id_RK.lt(0).logical_or_(id_RK.ge(count));
-    // One more column takes the tokens that other shards have.
+    // An additional column receives the values of the tokens that other shards have.
     const auto spread = [&](at::ScalarType type, const at::Tensor& value_RK) {
         const at::Tensor spread_RV = at::zeros({rows, count + 1}, l_RV.options().dtype(type));
         spread_RV.scatter_(1, id_RK.masked_fill(absent_RK, count), value_RK.to(type));

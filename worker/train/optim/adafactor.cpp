@@ -10,11 +10,12 @@
 namespace roll::train {
 namespace {
 
-// The regularization constants of the paper, and transformers' defaults: the least squared
-// gradient, and the least root mean square of a parameter by which the learning rate is multiplied.
+// The regularization constants of the paper, and transformers' defaults: the lower bounds of a
+// squared gradient, and of a parameter's root mean square (the factor of the learning rate).
 constexpr double kSquareLeast = 1e-30, kScaleLeast = 1e-3;
 
-// Returns, for each row of a whole parameter, the number of the HuggingFace module that has it.
+// Returns, for each row of a whole parameter, the index of the HuggingFace module to which the row
+// belongs.
 at::Tensor modules_of_rows(const spec::ModelConfig& c, const ParameterSpec& spec,
                            const at::TensorOptions& options) {
     const std::int64_t rows = whole_sizes(spec)[0], modules = modules_in(spec.name);
@@ -49,7 +50,7 @@ Item item_of(const Update& update, const spec::ModelConfig& config) {
     return item;
 }
 
-// Returns the block of a rank's tensor of own rows as a matrix.
+// Returns the block `part` of `own`, a tensor of this rank's own rows, as a matrix.
 at::Tensor block_of(const at::Tensor& own, const layout::Part& part) {
     if (part.size.size() < 2) return own.narrow(0, part.local[0], part.size[0]).unsqueeze(1);
     return own.narrow(0, part.local[0], part.size[0]).narrow(1, part.local[1], part.size[1]);
@@ -67,7 +68,7 @@ at::Tensor own_main(const Parameters& p, std::size_t i) {
     return copy;
 }
 
-// Divides `buffer` among the items' sums. Returns the number of elements that they need.
+// Divides `buffer` among the items' sums. Returns the number of elements that these sums need.
 std::int64_t place_sums(std::vector<Item>& items, const at::Tensor& buffer) {
     std::int64_t size = 0;
     const auto next = [&](std::int64_t count) {

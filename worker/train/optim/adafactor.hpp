@@ -3,7 +3,7 @@
 // of HuggingFace modules that are fused in a parameter count as separate matrices.
 //
 // The means are those of the whole matrix: each rank adds its part, and all ranks of the parameter
-// keep the same means. So the update does not depend on the layout.
+// keep the same means. Therefore, the update does not depend on the layout.
 #pragma once
 
 #include <span>

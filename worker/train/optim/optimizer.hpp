@@ -46,7 +46,8 @@ class Optimizer {
                        Communicator* tp = nullptr);
 
     // Makes one update. The gradient is first multiplied by `grad_scale`, which includes the factor
-    // of clipping. If its kind uses the groups, all of their ranks must call step().
+    // of clipping. If this kind of optimizer uses the groups, all ranks of the groups must call
+    // step().
     void step(double lr, double grad_scale);
 
     // Starts the average of the weights with the present weights. Call this function after weights

@@ -22,7 +22,7 @@ bool has_codes(const ParameterSpec& parameter) {
            c10::multiply_integers(whole_sizes(parameter)) >= kCodedLeast;
 }
 
-// Names of the states of a kind's parameters
+// Returns the states that an optimizer of this kind keeps for a parameter.
 std::vector<StateForm> forms_of(spec::OptimizerKind kind, const spec::OptimizerSpec& options,
                                 const ParameterSpec& parameter) {
     using enum spec::OptimizerKind;

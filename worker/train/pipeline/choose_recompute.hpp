@@ -11,7 +11,7 @@ namespace roll::train {
 std::vector<plan::ChunkLayers> chunk_layers(const std::vector<ChunkSpec>& chunks);
 
 // Returns, for each layer of the model, what backward recomputes. For each stage, takes the choice
-// with the fewest FLOPs that fits the limit. If several choices are equally cheap, takes the one
+// with the fewest FLOPs that fits the limit. If several choices are equally cheap, takes the choice
 // with the least memory. In each chunk, either the first layers have one kind of recomputation and
 // the other layers a cheaper one, or all layers are recomputed in units. `held`: the memory that
 // each stage holds without recomputation. If no choice fits, throws RankFailure(invalid) with the

@@ -30,9 +30,9 @@ struct RuledBatch {
     // are not scaled, and nothing is saved for backward.
     std::span<const LossRule> rules = {};
     Returned returned = Returned::Loss;
-    std::int64_t numbers = 1;  // largest number of numbers that are returned for a micro-batch
+    std::int64_t numbers = 1;  // maximum number of values that are returned for a micro-batch
     TopRule top = {};          // used for TopTokens
-    double temperature = 1;    // of an evaluation with a teacher
+    double temperature = 1;    // temperature of an evaluation with a teacher
 };
 
 // An event of a step. A trace lists the events in order, for tests and timelines.

@@ -87,8 +87,8 @@ ops::Sum GradBuckets::open(int parameter) {
 }
 
 // Returns true if the bucket has all contributions of one more micro-batch, whose gradients are not
-// yet summed over the ranks. Counts that micro-batch as summed. Some contributions of later
-// micro-batches may already be in the bucket; these are summed at the same time.
+// yet summed over the ranks. From then on, counts this micro-batch as summed. Some contributions of
+// later micro-batches may already be in the bucket; these are summed at the same time.
 bool GradBuckets::is_complete(int number) {
     const plan::Bucket& bucket = buckets_[number];
     int whole = std::numeric_limits<int>::max();

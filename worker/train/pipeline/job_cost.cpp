@@ -50,8 +50,8 @@ JobCost job_cost(const spec::TrainSpec& spec, const spec::ModelConfig& model, bo
     }
     if (p.tp == 1) job.sent.tensor = 0;
     count_replicas(spec, job.fullest().updated, weights_sent, job.sent);
-    // A stage exchanges activations and their gradients with its neighbours, but sends nothing if
-    // they are on the same rank. Each tensor-parallel rank sends all rows or, with sequence
+    // A stage exchanges activations and their gradients with its neighbours, but sends nothing to a
+    // neighbour on the same rank. Each tensor-parallel rank sends all rows or, with sequence
     // parallelism, only its own rows.
     job.sent.message = plan::microbatch_tokens(spec) * model.hidden *
                        plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);

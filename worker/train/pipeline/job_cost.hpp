@@ -20,7 +20,7 @@ struct SentBytes {
 struct JobCost {
     JobPipeline pipeline;
     plan::ScheduleReport report = {};
-    std::vector<plan::MemoryBytes> memory = {};  // for each stage: its first rank
+    std::vector<plan::MemoryBytes> memory = {};  // for each stage: the memory of its first rank
     SentBytes sent = {};
 
     // Returns the memory of the rank that needs the most.

@@ -44,7 +44,8 @@ std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<Para
     return each * most;
 }
 
-// Returns the elements of a parameter's state that an owner of `rows` rows holds.
+// Returns the size of a parameter's state on a rank that owns `rows` rows, in elements of the main
+// weights' type.
 std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, std::int64_t rows) {
     if (spec.frozen) return 0;
     const std::int64_t element = plan::main_bytes(job.precision);
@@ -81,8 +82,8 @@ void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
     }
 }
 
-// Returns the unit that gathers the parameter's weight (gathered_weights.hpp). This is the layer of
-// the parameter. If the parameter is in no layer, this is the parameter's own name.
+// Returns the unit that gathers the parameter's weight (gathered_weights.hpp). The unit is the
+// layer of the parameter or, if the parameter is in no layer, the parameter itself.
 std::string unit_of(const std::string& name) {
     constexpr std::string_view kLayers = "decoder.layers.";
     return name.starts_with(kLayers) ? name.substr(0, name.find('.', kLayers.size())) : name;
@@ -90,7 +91,7 @@ std::string unit_of(const std::string& name) {
 
 // If the ranks share weights, adds the weights that a rank stores, gathers and sends. Backward
 // gathers the layers a second time. While a unit is put together, its rows are in memory twice. A
-// packed weight counts as many elements of `element` bytes as it takes.
+// packed weight is counted in elements of `element` bytes.
 void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner,
                  std::int64_t element) {
     std::map<std::string, std::int64_t> units;

@@ -20,8 +20,10 @@ struct StepResult {
     // false: the loss or the norm is not finite, or no target counts; the weights are then
     // unchanged
     bool updated = false;
-    std::optional<PairSums> pairs = std::nullopt;  // sums over all replicas; only with a preference
-    // mean divergence from the teacher (ops/teacher.hpp), weighted as the loss; only with a teacher
+    // sums over all replicas; set only if the job trains with a preference objective (such as DPO)
+    std::optional<PairSums> pairs = std::nullopt;
+    // mean divergence from the teacher (ops/teacher.hpp), weighted like the loss; set only if the
+    // job trains with a teacher
     std::optional<double> divergence = std::nullopt;
     // `reduced`: number of gradient elements whose sum over the replicas this rank issued.
     // `reduced_early`: number of those that it issued before the last contribution of backward.
@@ -40,8 +42,10 @@ struct KlSum {
 struct LossSum {
     double loss = 0;  // sum of -log p(target) over all targets that count, without a factor
     std::int64_t tokens = 0;
-    std::optional<PairSums> pairs = std::nullopt;     // only with a preference; `loss` is then 0
-    std::optional<double> divergence = std::nullopt;  // sum over the targets; only with a teacher
+    // set only if the job trains with a preference objective (such as DPO); `loss` is then 0
+    std::optional<PairSums> pairs = std::nullopt;
+    // sum over the targets; set only if the job trains with a teacher
+    std::optional<double> divergence = std::nullopt;
 };
 
 }  // namespace roll::train

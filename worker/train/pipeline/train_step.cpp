@@ -104,11 +104,13 @@ std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::i
     return rules;
 }
 
-// Like rules(), but for answers: counts pairs or labelled answers instead of targets.
+// Like rules(), but for a preference objective: counts pairs or labelled answers instead of
+// targets.
 std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
                                             std::int64_t& tokens) {
     std::vector<PairScale>
-        counts;  // numbers of samples, and of tokens in the pairs' chosen answers
+        // for each micro-batch: the number of samples, and of tokens in the pairs' chosen answers
+        counts;
     enter(Phase::Forward);
     const double kl = kl_sum(batch).kl();
     enter(Phase::Other);
@@ -143,7 +145,8 @@ static std::int64_t most_sequences(std::span<const Microbatch> batch) {
     return most;
 }
 
-// Returns a batch with what the last stage returns for it. `rules`: empty in an evaluation.
+// Combines the micro-batches with their rules (empty in an evaluation) and with the kind of values
+// that the last stage returns.
 RuledBatch TrainStep::ruled(std::span<const Microbatch> batch,
                             std::span<const LossRule> rules) const {
     if (options_.preference) return {batch, rules, Returned::Sequences, most_sequences(batch)};
@@ -416,7 +419,8 @@ double TrainStep::replay(const Microbatch& data) {
         plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
     for (Chunk& chunk : chunks_) {
         chunk.begin_step();
-        // The replay needs whole gradients, so it allocates them. They exist until the next step.
+        // The replay needs whole gradients, so replay() allocates these gradients, which exist
+        // until the next step.
         Parameters& p = chunk.parameters();
         p.stage = nullptr;
         if (!p.flat_grad.defined())

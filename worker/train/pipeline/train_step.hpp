@@ -90,7 +90,7 @@ class TrainStep {
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
-    // write into their weights and states.
+    // write to the weights of the chunks and to the states of the optimizers.
     std::deque<Chunk>& chunks() { return chunks_; }
     std::deque<Optimizer>& optimizers() { return optimizers_; }
 
@@ -143,8 +143,8 @@ class TrainStep {
 bool is_first(const Groups& groups);
 
 // Returns the whole model as one chunk without gradients, on the first rank of a replica. The other
-// ranks send their weights and get null. All ranks of a replica must call this; if replicas share
-// weights, all ranks of the job. Then, only the first replica makes the model.
+// ranks send their weights and get null. All ranks of a replica must call this function; if
+// replicas share weights, all ranks of the job must, and only the first replica makes the model.
 std::unique_ptr<Chunk> joined_stages(TrainStep& step);
 
 }  // namespace roll::train

@@ -33,8 +33,8 @@ void cut_ranks(spec::ParallelSpec& p) {
     if (ranks() > kRanksMax) p.pp = kRanksMax / (p.dp * p.tp);
 }
 
-// Returns the group size of an interleaved schedule, or 0 if this is the default. The group
-// size is the number of micro-batches that pass rank 0's first chunk before its second chunk
+// Returns the group size of an interleaved schedule; 0 if the schedule has the default size. The
+// group size is the number of micro-batches that pass rank 0's first chunk before its second chunk
 // starts.
 int group_of(const plan::PipelineSchedule& schedule) {
     int group = 0;
@@ -59,7 +59,7 @@ void name_schedule(spec::ParallelSpec& p, const plan::PipelineSchedule& schedule
 std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers,
                                 std::int64_t microbatches) {
     constexpr std::int64_t kLayerPasses =
-        10'000;  // number of forward passes of layers in a step, on all ranks
+        10'000;  // limit on the number of forward passes of layers in a step, on all ranks
     std::int64_t wanted = 2 * std::max({1, p.pp, p.group});
     if (layers * p.dp * p.tp * wanted > kLayerPasses) wanted /= 2;
     for (std::int64_t m = std::min(wanted, microbatches); m < microbatches; ++m)

@@ -1,6 +1,6 @@
-// Proves that the layout of a train job computes the same numbers as one rank. Reduces the job to
-// the smallest sizes that keep its layout (cut.hpp). Trains it in float64 on as many ranks as the
-// layout has; these ranks are threads of this process. Then compares all gradients, weights and
+// Proves that a train job in its layout computes the same numbers as on one rank. Reduces the job
+// to the smallest sizes that keep its layout (cut.hpp). Trains it in float64 on as many ranks as
+// the layout has; these ranks are threads of this process. Then compares all gradients, weights and
 // optimizer states with a run on one rank with the same micro-batches.
 #pragma once
 

@@ -17,8 +17,8 @@ namespace roll::train {
 
 using Named = std::map<std::string, at::Tensor>;
 
-// Two values of one quantity that differ. They come from two runs. If `of_copies`, they come from
-// two ranks of one run that hold copies.
+// Two different values of one quantity. The values are from two runs or, if `of_copies`, from two
+// ranks of one run that hold copies.
 struct Difference {
     std::string name;
     double error = 0;  // the error, as error_of() computes it
@@ -52,7 +52,7 @@ void note_part(Record& record, const std::string& name, const ParameterSpec& spe
 void note_state(Record& record, const std::string& prefix, TrainStep& trainer);
 
 // Adds the numbers that a step returned. These numbers describe the whole model, so every rank adds
-// the same ones.
+// the same numbers.
 void note_result(Record& record, const std::string& prefix, const StepResult& result);
 
 // Adds the sums over the preference pairs of a step or of an evaluation.

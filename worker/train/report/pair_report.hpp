@@ -24,8 +24,8 @@ inline constexpr const char* kLabelledKeys[] = {
 // The key of the mean divergence from a teacher.
 inline constexpr const char* kTeacherKeys[] = {"teacher_kl"};
 
-// Returns the keys that the objective adds to a job's rows, without prefix and suffix: those of
-// put_pairs(), or kTeacherKeys. Empty if the objective adds none.
+// Returns the keys that the objective adds to a job's rows, without prefix and suffix: the keys
+// that put_pairs() writes, or kTeacherKeys. Empty if the objective adds none.
 std::span<const char* const> objective_keys(const spec::TrainSpec& spec);
 
 // Adds to a row of the metrics the means over the pairs or labelled answers, and the number of

@@ -343,7 +343,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     check_groups(spec.optimizer, parameters);
     plan::CheckpointBytes disk =
         plan::checkpoint_bytes(model, spec.precision, frozen, state_numel(spec, parameters));
-    if (model.lora.is_set() && spec.optimizer.ema.decay > 0) disk.weights *= 2;  // its average, too
+    // the checkpoint also has the adapter's average
+    if (model.lora.is_set() && spec.optimizer.ema.decay > 0) disk.weights *= 2;
     OrderedJson json;
     json["schema"] = "roll.plan/1";
     json["name"] = spec.name;

@@ -28,10 +28,13 @@ struct StepReport {
     double peak_flops = 0;  // peak FLOP/s of all ranks together; 0 if unknown
     ProcessMemory memory;
     std::optional<DeviceMemory> gpu = {};
-    std::int64_t batch_size = 0;  // samples of the step; 0: all steps have the same number
+    // number of samples in the step; 0: all steps have the same number
+    std::int64_t batch_size = 0;
     std::optional<double> loss_scale = {};  // factor of the loss in this step; only in fp16
-    std::int64_t overflows = 0;             // number of steps so far that the scale made overflow
-    std::int64_t split = 0;  // number of micro-batches that a replica has more because of a limit
+    // number of steps so far that overflowed because of the loss scale
+    std::int64_t overflows = 0;
+    // number of micro-batches that train.microbatch_limit adds to each replica
+    std::int64_t split = 0;
 
     // Returns the longest time for which a rank waited for data, in seconds.
     double data_wait_seconds() const { return phases.max[static_cast<std::size_t>(Phase::Data)]; }

@@ -13,7 +13,7 @@ namespace roll::train {
 
 OrderedJson teacher_json(const spec::TrainSpec& spec, const ModelSetup& model, bool on_gpu) {
     const spec::ModelConfig config = setup_teacher(spec, model).config;
-    std::int64_t elements = 0;  // on the rank with the most
+    std::int64_t elements = 0;  // number of parameters on the rank that has the most
     for (int stage = 0; stage < spec.parallel.pp; ++stage)
         elements = std::max(elements, numel(parameter_specs(
                                           config, teacher_chunk(config, spec.parallel, stage, 0))));

@@ -83,7 +83,8 @@ bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
 
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked) {
     if (!same_data(restored, asked)) restored.left_out.clear();
-    // Keep the whole-file hash of an unchanged file if only the checkpoint's state has this hash.
+    // If a file is unchanged, and only the checkpoint's state has the hash of the whole file, keep
+    // this hash.
     const std::vector<std::string> before = std::exchange(restored.data, asked.data);
     for (std::size_t i = 0; before.size() == asked.data.size() && i < before.size(); ++i)
         if (!FileIdentity(before[i]).differs(FileIdentity(asked.data[i])) &&

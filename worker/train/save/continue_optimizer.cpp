@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns true if `weight` is `main`, perhaps rounded to one of the types of model weights.
+// Returns true if `weight` equals `main`, or `main` rounded to one of the types of model weights.
 bool is_rounded(const at::Tensor& weight, const at::Tensor& main) {
     if (at::equal(weight, main)) return true;
     for (const at::ScalarType type : {at::kBFloat16, at::kHalf})

@@ -1,6 +1,6 @@
-// The job record: the job with all defaults filled in. It is written to OUTPUT/job.json, which
-// `rollctl submit` accepts, and to roll/job.json of each checkpoint. A resumed run compares its own
-// record with the checkpoint's record and reports the differences.
+// The job record: the job with all defaults filled in. The job record is written to
+// OUTPUT/job.json, which `rollctl submit` accepts, and to roll/job.json of each checkpoint. A
+// resumed run compares its own record with the checkpoint's record and reports the differences.
 #pragma once
 
 #include <cstdint>

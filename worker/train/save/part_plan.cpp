@@ -101,8 +101,8 @@ std::int64_t row_bytes(const ParameterSpec& spec, const std::vector<const StateT
     return bytes;
 }
 
-// Returns the states that the ranks at this rank's position in a replica write. If several ranks of
-// a replica hold copies of a parameter, only one copy is written.
+// Returns the states that are written by the ranks with this rank's position in their replicas. If
+// several ranks of a replica hold copies of a parameter, only one copy is written.
 std::vector<Owned> owned_states(TrainStep& step) {
     const Communicator* tp = step.groups().tp;
     std::vector<Owned> owned;
@@ -154,8 +154,9 @@ void keep_share(TrainStep& step, std::vector<Owned>& owned,
     }
 }
 
-// Returns the weight files that contain the weights at this rank's position in a replica. `bytes`:
-// for each replica, this function adds the number of bytes of these files that the replica writes.
+// Returns the weight files that contain this rank's weights. All ranks with the same position in
+// their replicas have these weights. `bytes`: to the entry of each replica, this function adds the
+// number of bytes of these files that the replica writes.
 std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& layout,
                                      std::vector<std::int64_t>& bytes) {
     const Groups& groups = step.groups();

@@ -56,9 +56,9 @@ class Saver {
     // Records a request for a checkpoint. The numbers of requests grow within an attempt. A request
     // is pending until a checkpoint that answers it is staged.
     void ask(std::uint64_t request) { asked_ = std::max(asked_, request); }
-    // Returns true if a checkpoint should be written now because of a request. This needs a pending
-    // request that the running save does not answer, and no delayed checkpoint that still waits for
-    // its retry.
+    // Returns true if a checkpoint should be written now because of a request. This is the case if
+    // a request is pending that the running save does not answer, and if no delayed checkpoint
+    // still waits for its retry.
     bool is_asked() const { return asked_ > answers_ && (put_off_.empty() || is_due_again()); }
     void poll();    // reports staged checkpoints; throws RankFailure unless the disk is full
     void finish();  // waits for the running save and deletion, then reports like poll()

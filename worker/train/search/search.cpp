@@ -54,7 +54,7 @@ void add(std::vector<ScoredLayout>& list, const ScoredLayout& one) {
 
 void keep_best(std::vector<ScoredLayout>& list) {
     // Select the best layouts one after the other instead of sorting, because is_better() is not a
-    // strict weak order: it treats close times as equal.
+    // strict weak order: this function treats close times as equal.
     const std::size_t count = std::min(kBest, list.size());
     for (std::size_t i = 0; i < count; ++i)
         for (std::size_t j = i + 1; j < list.size(); ++j)

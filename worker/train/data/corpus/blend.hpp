@@ -1,10 +1,10 @@
 // Draws samples from several sets by weight, as Megatron-core's BlendedDataset does. Pure.
 //
-// Sample i comes from the set whose share is farthest behind: the set with the largest weight x
-// max(i, 1) - (number of samples already drawn from the set). If several sets are equal, the first
-// is used. A set of weight 0 is never used. If the weights change at a sample, the counting starts
-// again there, but each set continues with its next sample. The draws do not depend on the number
-// of samples that a job needs.
+// Sample i comes from the set whose share is farthest behind: the set with the largest difference
+// between weight x max(i, 1) and the number of samples already drawn from the set. If several sets
+// have the largest difference, the first of them is used. A set of weight 0 is never used. If the
+// weights change at a sample, the counting starts again there, but each set continues with its next
+// sample. The draws do not depend on the number of samples that a job needs.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ std::vector<double> normalized(std::span<const double> weights);
 
 class Blend {
   public:
-    // The first phase must begin at sample 0, and phases must ascend. All phases must have the same
-    // number of weights.
+    // The first phase must begin at sample 0, and the phases must be in ascending order. All phases
+    // must have the same number of weights.
     explicit Blend(std::vector<BlendPhase> phases);
 
     struct Draw {
@@ -43,7 +43,7 @@ class Blend {
     std::vector<std::uint64_t> counts(std::uint64_t samples) const;
 
   private:
-    // The state of the rule before a sample.
+    // The state of the draws before a sample.
     struct State {
         std::uint64_t next = 0;
         std::vector<std::uint64_t> before;  // samples drawn from each set in earlier phases
@@ -55,7 +55,8 @@ class Blend {
     std::vector<BlendPhase> phases_;
     // States before the multiples of kKeptEvery, up to the last draw that was made
     mutable std::vector<State> states_;
-    mutable State cursor_;  // state after the latest draw; the next draw often follows it
+    // state after the latest draw; the next call often asks for the next draw
+    mutable State cursor_;
 };
 
 }  // namespace roll::data

@@ -41,8 +41,8 @@ class TokenFinder {
     }
 
     // Like ranges(), but cuts the text at the ends of the spans and encodes each piece separately.
-    // This gives other tokens if a token of the whole text crosses a cut. In this case, returns
-    // nullopt.
+    // If a token of the whole text crosses a cut, the pieces give other tokens than the whole text.
+    // In this case, returns nullopt.
     std::optional<std::vector<std::pair<std::size_t, std::size_t>>> by_pieces(
         const std::vector<chat::Span>& spans) const {
         std::vector<std::pair<std::size_t, std::size_t>> found;

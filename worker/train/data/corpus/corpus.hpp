@@ -35,9 +35,8 @@ class Corpus {
   public:
     // Makes a corpus. Holds out a tail of round(valid_fraction * size) tokens of each file. Unless
     // `cut` is Anywhere, the tail begins at the next document or pair. Fails with InvalidArgument
-    // if a file has no tokens, or if no file has enough tokens left to train on. Enough are
-    // seq_length + 1 tokens if `cut` is Anywhere; otherwise, enough is one document. The error
-    // message is one sentence.
+    // if a file has no tokens, or if no file has enough tokens left to train on: seq_length + 1
+    // tokens if `cut` is Anywhere; otherwise, one document. The error message is one sentence.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 

@@ -10,14 +10,15 @@
 
 namespace roll::data {
 
-// Progress of reading or writing a file: the number of bytes that this process has done. While this
-// process waits for another process, this is the other process's number.
+// Progress of reading or writing a file: the number of bytes that this process has read or written.
+// While this process waits for another process that does the work, it reports the number of that
+// process.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;
 };
-// A function that is called regularly with the progress. If it returns false, the work stops; it
-// can be resumed later.
+// A function that is called regularly with the progress. If the function returns false, the work
+// stops and can be resumed later.
 using GoOn = std::function<bool(const PrepareProgress&)>;
 
 // Returns a hash of the size and of 64 evenly spaced blocks of 256 KiB: their XXH3-64, in hex. The

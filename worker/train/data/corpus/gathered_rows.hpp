@@ -1,8 +1,8 @@
 // Groups the whole documents of a file into rows so that few positions of a row stay empty.
 //
-// Best-fit decreasing: the documents are taken from the longest to the shortest. Each goes into the
-// row with the least room that is enough, else into a new row. A document that is longer than a row
-// is truncated. The documents of a row are in the order of the file.
+// Best-fit decreasing: the documents are taken from the longest to the shortest. Each document is
+// added to the fullest row in which it fits. If it fits in no row, a new row begins. A document
+// that is longer than a row is truncated. The documents of a row are in the order of the file.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ struct LearnRules {
 // has no target in the loss.
 struct LearnedDocuments {
     std::int64_t documents = 0;
-    // documents that are longer than a window; training never uses the rest of such a document
+    // documents that are longer than a window; training never uses the tokens beyond the window
     std::int64_t cut = 0;
     std::int64_t unlearned = 0;  // documents without a target that counts in the loss
     std::int64_t one_token = 0;  // documents of one token; `unlearned` includes them

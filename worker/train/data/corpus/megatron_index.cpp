@@ -12,15 +12,16 @@ namespace roll::data {
 namespace {
 
 constexpr std::size_t kEntries = 64;
-// The last epoch is shuffled apart if less than this share of its samples is needed.
+// The last epoch is shuffled separately from the other epochs if less than this share of its
+// samples is needed.
 constexpr double kSeparateBelow = 0.80;
-// Megatron stores a larger shuffle_index as 64-bit numbers. It shuffles 64-bit numbers in another
-// way.
+// If there are more samples than this, Megatron's shuffle_index has 64-bit numbers, and Megatron
+// shuffles these in a different way.
 constexpr std::uint64_t kSamplesMost = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::uint64_t kSequencesMost = std::numeric_limits<std::int32_t>::max();
 
-// Draws a number of [0, most] like numpy's random_interval(): takes the low bits of a word, until
-// they are at most `most`.
+// Draws a number of [0, most] like numpy's random_interval(): draws words until the low bits of a
+// word are at most `most`.
 std::uint32_t draw(std::mt19937& random, std::uint32_t most) {
     std::uint32_t mask = most;
     for (const unsigned shift : {1U, 2U, 4U, 8U, 16U}) mask |= mask >> shift;
@@ -30,7 +31,8 @@ std::uint32_t draw(std::mt19937& random, std::uint32_t most) {
     return value;
 }
 
-// Returns how often the sequences are repeated: the smallest number of epochs with enough tokens.
+// Returns how often the sequences are repeated: the smallest number of epochs that has enough
+// tokens for the samples.
 std::uint64_t epochs_of(std::uint64_t tokens, const MegatronSampling& sampling) {
     if (!sampling.samples) return 1;
     const std::uint64_t needed =

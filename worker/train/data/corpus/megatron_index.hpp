@@ -25,7 +25,7 @@ void numpy_shuffle(std::mt19937& random, std::span<T> values);
 struct MegatronSampling {
     std::int64_t seq_length = 0;
     std::uint32_t seed = 0;
-    // Number of samples that are needed; nullopt: one epoch. There may be more samples than that.
+    // Number of samples that are needed; nullopt: one epoch. The index may have more samples.
     std::optional<std::uint64_t> samples;
 };
 

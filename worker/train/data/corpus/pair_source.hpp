@@ -3,7 +3,7 @@
 // of a line are TRL's and LLaMA-Factory's:
 //
 //   {"prompt": TEXT, "chosen": TEXT, "rejected": TEXT}                texts; a missing prompt is
-//                                                                     the beginning that both share
+//                                                                     their common beginning
 //   {"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES}    conversations, likewise
 //   {"conversations": [..], "chosen": MESSAGE, "rejected": MESSAGE}   ShareGPT
 //   {"instruction": TEXT, "input": TEXT, "chosen": TEXT, "rejected": TEXT}   Alpaca

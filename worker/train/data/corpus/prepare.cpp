@@ -122,7 +122,7 @@ std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOpt
     Json key = rules_of(options);
     key["source"] = source.string();
     if (source.extension() == ".json")
-        key["records"] = true;  // earlier versions read it as one text
+        key["records"] = true;  // earlier versions read a .json file as one text
     key["size"] = stamp.size;
     key["modified_ns"] = stamp.modified_ns;
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));

@@ -21,11 +21,11 @@ namespace roll::data {
 struct PrepareOptions {
     std::filesystem::path directory;  // directory of the token files
     std::string tokenizer;  // identity of the tokenizer; it is part of a token file's name
-    EncodeRules rules;  // records and form are ignored, because prepare() takes them from the file
+    EncodeRules rules;      // prepare() ignores `records` and `form`, and takes them from the file
     bool skip_bad_lines = false;  // false: the first bad line is an error
     int threads = 1;
-    // longest time whose work is lost if the process is killed; 0: the file is synced after each
-    // slice
+    // interval at which the token file is synced to disk, so that a killed process loses only the
+    // work since the last sync; 0: after each slice
     std::chrono::seconds sync_every{1};
     // further directories to search for token files
     std::vector<std::filesystem::path> elsewhere = {};

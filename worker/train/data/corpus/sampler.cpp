@@ -172,8 +172,8 @@ std::vector<std::size_t> Window::document_starts() const {
 
 namespace {
 
-// Megatron's default of mid_level_dataset_surplus: a set of a blend gets more samples than its
-// weight gives, by this share.
+// Megatron's default of mid_level_dataset_surplus: each set of a blend gets more samples than its
+// weight requires; this is the additional share.
 constexpr double kSurplus = 0.005;
 
 // Returns the least integer that is not below the value.

@@ -81,7 +81,7 @@ Label label_of(const Window& window);
 
 // Returns the document (prompt and answer) whose answer is used as the mismatched answer of
 // `window`. This document is the labelled answer at the same place in the previous line. For the
-// first line, it is in the last line.
+// first line, the previous line is the last line.
 Tokens mismatched_document(const Window& window);
 
 // Returns true if at least one token of the document counts in the loss. Context-only tokens are
@@ -112,8 +112,8 @@ class Sampler {
 
     std::uint64_t windows() const { return starts_.back(); }  // number of windows per data epoch
 
-    // Returns the window of a sample. It has seq_length + 1 tokens; if the corpus is cut between
-    // documents, it may have fewer.
+    // Returns the window of a sample. The window has seq_length + 1 tokens, or fewer if the corpus
+    // is cut between documents.
     Window sample(std::uint64_t index) const;
 
   private:
@@ -130,10 +130,12 @@ class Sampler {
     std::uint64_t seed_;
     // For each file the index of its first window; at the end, the number of windows
     std::vector<std::uint64_t> starts_;
-    std::vector<Window> packed_;          // all windows; used unless the corpus is cut anywhere
-    std::vector<GatheredRows> rows_;      // for each file, with best fit; else empty
-    std::optional<Blend> blend_;          // set if the files have weights
-    std::vector<MegatronIndex> indexes_;  // for each file, in Megatron's order; else empty
+    // all windows, if the corpus is cut between documents or pairs
+    std::vector<Window> packed_;
+    std::vector<GatheredRows> rows_;  // one for each file, with best fit; otherwise, empty
+    std::optional<Blend> blend_;      // set if the files have weights
+    // one for each file, in Megatron's order; otherwise, empty
+    std::vector<MegatronIndex> indexes_;
 };
 
 // Returns the held-out tails as windows, in order. Each window has one token more than inputs. If

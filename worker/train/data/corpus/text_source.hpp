@@ -41,7 +41,7 @@ struct EncodeRules {
     chat::Names names = {};  // names of the conversations' fields, if they are not the usual ones
     chat::RenderOptions render = {};
     bool add_special = true;  // true: add the tokens that the tokenizer puts around a text
-    // token that is appended to a document that ends with another token; -1: no token
+    // token that ends each document; appended if the document's last token is another one; -1: none
     std::int64_t end_token = -1;
     std::size_t slice_bytes = 1 << 20;  // approximate size of a slice in bytes
 };

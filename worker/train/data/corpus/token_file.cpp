@@ -54,9 +54,9 @@ Result<TokenFile> TokenFile::open_indexed(const fs::path& bin) {
     return file;
 }
 
-// Reads the .idx file. It has a magic of 9 bytes, the version (u64), the element type (u8), the
-// number of sequences S (u64) and the number of document starts D (u64); then S lengths (i32), S
-// offsets (i64) and D document starts (i64).
+// Reads the .idx file. The file has a magic of 9 bytes, the version (u64), the element type (u8),
+// the number of sequences S (u64) and the number of document starts D (u64); then S lengths (i32),
+// S offsets (i64) and D document starts (i64).
 Result<void> TokenFile::read_index(const fs::path& path) {
     const std::span<const std::byte> index = index_->bytes();
     if (index.size() < kIndexHeader || std::memcmp(index.data(), kIndexMagic, 9) != 0)

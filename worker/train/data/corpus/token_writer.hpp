@@ -14,7 +14,7 @@
 
 namespace roll::data {
 
-// Returns `path` with `suffix` appended to its last name.
+// Returns `path` with `suffix` appended to its file name.
 std::filesystem::path with_suffix(std::filesystem::path path, const char* suffix);
 
 // The progress of writing a file. Another writer can continue from it.
@@ -51,8 +51,8 @@ class TokenWriter {
     // file BASE.bad remains, with lines "line<tab>reason".
     Result<void> finish();
 
-    // Returns how many bytes of the source are synced as tokens in the unfinished file `base`. Any
-    // process may call this function.
+    // Returns the number of bytes of the source whose tokens are already on disk, in the unfinished
+    // token file `base`. Any process may call this function.
     static std::uint64_t synced(const std::filesystem::path& base);
 
     // Removes all files of an unfinished token file.

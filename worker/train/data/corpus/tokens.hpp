@@ -1,4 +1,4 @@
-// A view of token ids in memory, which have one of the element types of token files. The memory
+// A view of token ids in memory. The ids have one of the element types of token files. The memory
 // must outlive the view.
 #pragma once
 
@@ -30,9 +30,10 @@ constexpr std::size_t size_of(TokenType type) {
 // a dataset of prompts and completions. This number is negative. The function is its own inverse.
 constexpr std::int64_t only_read(std::int64_t id) { return ~id; }
 
-// Return the margin of a pair as two tokens, and the margin of two such tokens. They follow the
-// rejected answer. Both are negative, so no target counts them: the sign, and the bits of the
-// absolute value, which are ~bits because the bits are not negative.
+// margin_tokens() returns the two tokens that store a pair's margin, after the rejected answer;
+// margin_of() returns the margin of two such tokens. The first token is the sign. The second is
+// ~bits, where `bits` are the bits of the absolute value. Both tokens are negative, so no target
+// counts them.
 inline constexpr std::size_t kMarginTokens = 2;
 inline std::array<std::int32_t, kMarginTokens> margin_tokens(float margin) {
     return {std::signbit(margin) ? -2 : -1, ~std::bit_cast<std::int32_t>(std::abs(margin))};
