@@ -1,6 +1,7 @@
 // Detects that the node of a heartbeat already has another roll-worker.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
