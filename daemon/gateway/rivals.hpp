@@ -1,6 +1,7 @@
 // Tells whether another roll-worker runs as the node of a heartbeat.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
