@@ -131,7 +131,7 @@ template <class V> void fields(V& v, VersionReply& r) {
     v("started_at", r.started_at, "start of rolld");
     v("turns", r.turns, "{count, p99_ms, longest_ms} of the iterations of rolld's main loop");
     v("commits", r.commits, "{count, p99_ms, longest_ms} of the writes to the ledger");
-    v("dispatches", r.dispatches, "{count, seconds, buckets: [{le, count}]}: time from when a job could run until its start order was sent");
+    v("dispatches", r.dispatches, "{count, seconds, buckets: [{le, count}]}: time from when a job could run until its start order");
     v("fenced", r.fenced, "answers that told a worker to kill an attempt that is not current");
 }
 template <class V> void fields(V&, ShutdownArgs&) {}

@@ -61,6 +61,14 @@ std::string answer_of(gateway::Refusal refusal, const protocol::Heartbeat& heart
     return protocol::encode(answer);
 }
 
+// Records the time from the moment at which the job could run until its start order is sent. Counts
+// an attempt once: with the order to its first node, and not again after a restart of rolld.
+void note_dispatch(const core::State& state, const protocol::StartOrder& order, TurnTimes& times) {
+    if (order.node_rank != 0 || order.attempt.token.incarnation != state.incarnation) return;
+    const core::Job& job = state.jobs.at(order.attempt.job);
+    times.dispatches.add(wall_clock_now() - core::ready_since(state, job, state.index));
+}
+
 }  // namespace
 
 pilots::Instant steady_ms() {
@@ -420,7 +428,7 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker) {
     fill_secrets(session, id, answer);
     for (const auto& order : answer.start) {
         const auto sent = session.ordered.insert_or_assign(order.attempt, steady_now());
-        if (sent.second) note_dispatch(order);
+        if (sent.second) note_dispatch(state, order, *times_);
     }
     dispatch::add_verdicts(state, id, session.last.running, answer);
     times_->fenced += answer.fenced.size();
@@ -432,15 +440,6 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker) {
     answer.beacon = options_.beacon.string();
     for (std::string& frame : dispatch::frames(std::move(answer), kAnswerBytesMax))
         send(session.peer, std::move(frame));
-}
-
-// Records the time from the moment at which the job could run until its start order is sent. Counts
-// an attempt once: with the order to its first node, and not again after a restart of rolld.
-void Server::note_dispatch(const protocol::StartOrder& order) {
-    const core::State& state = engine_.state();
-    if (order.node_rank != 0 || order.attempt.token.incarnation != state.incarnation) return;
-    const core::Job& job = state.jobs.at(order.attempt.job);
-    times_->dispatches.add(wall_clock_now() - core::ready_since(state, job, state.index));
 }
 
 void Server::answer_events(bool committed) {

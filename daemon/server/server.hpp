@@ -106,7 +106,6 @@ class Server {
     void answer_requests(const engine::Turn& turn);
     void answer_workers(const engine::Turn& turn);
     void answer_worker(WorkerId id, const core::Worker& worker);
-    void note_dispatch(const protocol::StartOrder& order);
     void answer_events(bool committed);
     query::Hearsay hearsay() const;
     void end(Error error);

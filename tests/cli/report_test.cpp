@@ -30,7 +30,8 @@ TEST(Report, AddsThePagesOfDifferentJobs) {
 TEST(Report, TheRatioOfTrainingTimeIsShownIfTrainingJobsRan) {
     const Json page = Json::parse(R"({"rows": [
         {"user": "ann", "jobs": 1, "held": {"gpu_ms": 7200000, "slot_ms": 0},
-         "elapsed": {"gpu_ms": 7200000, "slot_ms": 0}, "trained": {"gpu_ms": 5400000, "slot_ms": 0}},
+         "elapsed": {"gpu_ms": 7200000, "slot_ms": 0},
+         "trained": {"gpu_ms": 5400000, "slot_ms": 0}},
         {"user": "bob", "jobs": 1, "held": {"gpu_ms": 3600000, "slot_ms": 0}}]})");
     const Json report = report_of({page}, "user");
     EXPECT_EQ(report["rows"][0]["ettr"], 0.75);

@@ -46,7 +46,7 @@ MUTANTS = [
     (6, 'daemon/dispatch/dispatch.cpp', 'if (!current && entry.phase != protocol::Phase::Ended)', 'if (false)',
      'dispatch_test', '*'),
     (7, SESSIONS, 'session.last.heard_recently && ', '', 'sessions_test', 'Sessions.ThereIsCompanyOnly*'),
-    (7, SESSIONS, 'if (refused_heard_at_ &&', 'if (false && refused_heard_at_ &&', 'rivals_test', '*ThatWaitsForItsNode*'),
+    (7, SESSIONS, 'if (refused_heard_at_ &&', 'if (false && refused_heard_at_ &&', 'rivals_test', '*ThatWaits*'),
     (8, SESSIONS, '2 * beat + beat / 2', '200 * beat', 'sessions_test', 'Sessions.NothingIsPlacedOnAWorker*'),
     (9, LEASE, 'silent_since_(sent - counted * rules.tick)', 'silent_since_(sent)', 'lease_test', 'Bound.*'),
     (9, CORE, 'named = named_by(answer);',
