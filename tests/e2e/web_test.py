@@ -196,19 +196,41 @@ class Web(RollTest):
                               text=True, check=False)
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ''))
 
-    def test_schemathesis_gets_no_server_error_from_any_operation(self):
-        self.up()
-        self.serve()
-        token = self.json('token', 'create', '--scope', 'operate', '--expires', '1h', '--note', 'ci')['token']
+    def schemathesis(self, token, *options):
+        """Calls every operation with made-up arguments; none may answer with a server error."""
         address = f'http://127.0.0.1:{self.port}'
         done = subprocess.run(
-            [SCHEMATHESIS, 'run', f'{address}/api/v1/openapi.json', '--url', address, '--seed', '1', '-n', '3',
+            [SCHEMATHESIS, 'run', f'{address}/api/v1/openapi.json', '--url', address, '--seed', '1',
              '--header', f'Authorization: Bearer {token}', '--header', 'X-Roll-Action: 1', '--no-color',
-             '--phases', 'coverage,fuzzing', '--checks', 'not_a_server_error'],
+             '--checks', 'not_a_server_error', *options],
             capture_output=True, text=True, check=False, cwd=self.top, env={**self.env, 'HOME': self.top})
         self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-2000:])
         self.assertRegex(done.stdout, r'Tested: (3\d|[4-9]\d)\n')
         self.assertEqual(self.ask('/api/v1/whoami', token=token)[0], 200)
+
+    def test_schemathesis_gets_neither_a_server_error_nor_what_is_of_another_user(self):
+        self.ctl('up', '--slots', 2, '--endpoint', 'tcp://127.0.0.1:*')
+        bundle = os.path.join(self.top, 'bob')
+        self.ctl('keys', 'add', 'bob', '--out', bundle)
+        make = ('token', 'create', '--scope', 'operate', '--expires', '1h')
+        bob = self.json(*make, env={**self.env, 'ROLL_DIR': bundle})['token']
+        job = self.submit('--env', 'WORD=PRIVATE', '--', 'sh', '-c', 'echo $WORD; exec sleep 600')
+        wait_until(lambda: 'PRIVATE' in self.ctl('logs', job, check=False).stdout, 'the log')
+        self.serve()
+        with open(os.path.join(self.top, 'schemathesis.toml'), 'w', encoding='utf-8') as file:
+            file.write('[parameters]\n"query.id" = "1"\n"query.selector" = "1"\n')  # the job of the other user
+        report = os.path.join(self.top, 'answers.har')
+        self.schemathesis(bob, '-n', '1', '--phases', 'coverage', '--report', 'har', '--report-har-path', report,
+                          '--generation-with-security-parameters', 'false')
+        with open(report, encoding='utf-8') as file:
+            answers = [entry['response'] for entry in json.load(file)['log']['entries']]
+        texts = ''.join(answer['content'].get('text', '') for answer in answers if answer['status'] == 200)
+        for schema in ('job', 'jobs', 'events', 'nodes', 'totals'):
+            self.assertIn(f'"roll.{schema}/1"', texts)
+        self.assertNotIn('PRIVATE', texts)
+        seen = self.show(job)
+        self.assertEqual((seen['state'], seen['priority'], seen['cancelling']), ('running', 0, False))
+        self.schemathesis(self.json(*make)['token'], '-n', '4', '--phases', 'fuzzing')
 
     def test_bad_clients_are_told_so_and_delay_nobody(self):
         self.up()
