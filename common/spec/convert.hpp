@@ -26,9 +26,10 @@ struct ConvertSpec {
     std::string config;  // directory with the config, if `source` has no config
     std::string strictness = "raise_all";  // one of Megatron's strictness modes
     std::string state;                     // optimizer state to convert; empty: convert the weights
-    bool optimizer = false;  // convert: also convert the optimizer's state to a torch_dist target
-    bool unmerge = false;    // merge: remove the adapters instead of adding them
-    std::string name;        // name of the model in a NeMo target's configs; empty: "model"
+    // convert: also convert the optimizer's state, to a torch_dist or mca target
+    bool optimizer = false;
+    bool unmerge = false;        // merge: remove the adapters instead of adding them
+    std::string name;            // name of the model in a NeMo target's configs; empty: "model"
     std::string dtype = "keep";  // element type of the target: keep, fp32, bf16, fp16
     int tp = 1;
     int pp = 1;

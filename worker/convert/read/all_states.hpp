@@ -25,7 +25,8 @@ struct OptimizerStates {
 Result<OptimizerStates> add_states(Source& source, const families::Families& families,
                                    const OpenOptions& options);
 
-// Adds the same tensors of each state to a layout of the model. Each has Megatron's key.
-void add_state_layout(std::vector<Stored>& layout, const OptimizerStates& states);
+// Adds the tensors `of_model` of each state to a layout. Each has Megatron's key.
+void add_state_layout(std::vector<Stored>& layout, const std::vector<Stored>& of_model,
+                      const OptimizerStates& states);
 
 }  // namespace roll::convert
