@@ -76,12 +76,33 @@ void check_grouping(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
+// Checks that a pipeline has a schedule for every number of micro-batches that splitting may give.
+void check_splitting(const Json& document, std::vector<Problem>& problems) {
+    const Json train = document.value("train", Json());
+    const Json parallel = document.value("parallel", Json());
+    if (!train.is_object() || !parallel.is_object() || parallel.value("pp", Json(1)) == 1) return;
+    if (train.value("microbatch_limit", Json("0")) == "0") return;
+    const auto refuse = [&](const std::string& key, const std::string& remedy) {
+        problems.push_back({"train.microbatch_limit",
+                            "cannot be used with parallel." + key +
+                                " and pp > 1, because a step whose micro-batches are split may "
+                                "then have no schedule; " +
+                                remedy});
+    };
+    if (parallel.value("activation_limit", Json("0")) != "0")
+        refuse("activation_limit", "remove activation_limit");
+    if (parallel.value("schedule", Json()) == "interleaved")
+        refuse("schedule interleaved", "set schedule to auto");
+    if (parallel.value("group", Json(0)) != 0) refuse("group", "remove group");
+}
+
 }  // namespace
 
 std::vector<Problem> batch_problems(const Json& document, std::optional<std::int64_t> dp) {
     std::vector<Problem> problems;
     check_batch_schedule(document, dp, problems);
     check_grouping(document, problems);
+    check_splitting(document, problems);
     return problems;
 }
 

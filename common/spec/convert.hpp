@@ -25,10 +25,11 @@ struct ConvertSpec {
     std::string to;      // target format "hf", "mca", ...; empty: MCA if the source is HF, else HF
     std::string config;  // directory with the config, if `source` has no config
     std::string strictness = "raise_all";  // one of Megatron's strictness modes
-    std::string state;                     // converts this optimizer state; empty: the weights
-    bool optimizer = false;  // convert: also convert the optimizer's state to a torch_dist target
-    bool unmerge = false;    // merge: remove the adapters instead of adding them
-    std::string name;        // name of the model in a NeMo target's configs; empty: "model"
+    std::string state;                     // optimizer state to convert; empty: convert the weights
+    // convert: also convert the optimizer's state, to a torch_dist or mca target
+    bool optimizer = false;
+    bool unmerge = false;        // merge: remove the adapters instead of adding them
+    std::string name;            // name of the model in a NeMo target's configs; empty: "model"
     std::string dtype = "keep";  // element type of the target: keep, fp32, bf16, fp16
     int tp = 1;
     int pp = 1;

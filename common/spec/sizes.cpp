@@ -9,6 +9,7 @@
 #include "common/spec/batch_rules.hpp"
 #include "common/spec/batch_size.hpp"
 #include "common/spec/blend.hpp"
+#include "common/spec/checkpoint_rules.hpp"
 #include "common/spec/lora.hpp"
 #include "common/spec/loss_scale.hpp"
 #include "common/spec/model_source.hpp"
@@ -447,6 +448,8 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : preference_problems(document)) problems.push_back(std::move(problem));
     for (Problem& problem : loss_scale_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : checkpoint_format_problems(document))
+        problems.push_back(std::move(problem));
     return problems;
 }
 

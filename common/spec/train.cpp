@@ -32,6 +32,8 @@ constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::Fp32},
                                            {"fp64", Precision::Fp64},
                                            {"bf16", Precision::Bf16},
                                            {"fp16", Precision::Fp16}}};
+constexpr Names<CheckpointFormat, 2> kCheckpointFormats{
+    {{"mca", CheckpointFormat::Mca}, {"torch_dist", CheckpointFormat::TorchDist}}};
 constexpr Names<Normalize, 2> kNormalizes{
     {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
 constexpr Names<FaultPhase, 5> kFaultPhases{{{"forward", FaultPhase::Forward},
@@ -422,9 +424,11 @@ Result<void> read_checkpoint(const Json& json, TrainSpec& spec) {
         reader.get_or("keep_optimizer", spec.checkpoint_keep_optimizer);
     spec.checkpoint_first_step = reader.get_or("first_step", spec.checkpoint_first_step);
     spec.checkpoint_keep_best = reader.get_or("keep_best", spec.checkpoint_keep_best);
+    const auto format = reader.get_or<std::string>("format", "mca");
     spec.checkpoint_buffer_mib = reader.get_or("buffer_mib", spec.checkpoint_buffer_mib);
     const auto wait = reader.get_or<std::string>("wait_for_space", "10m");
     ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY(spec.checkpoint_format, pick("checkpoint.format", format, kCheckpointFormats));
     ROLL_TRY(spec.checkpoint_wait_for_space, parse_duration(wait));
     return {};
 }

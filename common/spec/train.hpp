@@ -28,6 +28,7 @@ enum class Precision { Fp32, Fp64, Bf16, Fp16 };  // fp8 is not implemented yet
 // The loss is a mean over all tokens of a step, or a mean of the micro-batches' means.
 enum class Normalize { Step, Microbatch };
 enum class OnNotFinite { Stop, Skip, Retry, Rewind };
+enum class CheckpointFormat { Mca, TorchDist };
 enum class ExportFormat { None, Hf };
 enum class ExportDtype { Fp32, Bf16, Fp16 };
 
@@ -118,6 +119,7 @@ struct TrainSpec {
     bool checkpoint_keep_best = false;   // also keep the best checkpoint
     bool checkpoint_first_step = false;  // test: save after the first step, then read it back
     std::chrono::seconds checkpoint_wait_for_space{600};  // how long the last save waits for space
+    CheckpointFormat checkpoint_format = CheckpointFormat::Mca;
     // maximum host memory, in MiB, of a rank's copy of its part of a checkpoint
     std::int64_t checkpoint_buffer_mib = 2048;
     ExportFormat export_format = ExportFormat::Hf;

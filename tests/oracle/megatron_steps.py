@@ -5,7 +5,8 @@ usage: megatron_steps.py TASK.json
 TASK: `sizes` and `vocabulary` of the model, `optimizer` (lr, betas, eps, weight_decay, clip_grad), `windows` (the
 micro-batches of a step, [m][b][tokens + 1]; each step has the same windows) and `phases`. A phase has a `layout` and
 any of: `mca` (a directory of rank files whose weights are loaded), `load` (a torch_dist directory; its weights and
-optimizer are loaded), `forward` (only compute the loss of one step), `steps`, and `save` ({directory: kind}, after
+optimizer are loaded), `dist_optimizer` (a directory with the optimizer beside the weights of `mca`, as ROLL keeps it;
+its state is loaded), `forward` (only compute the loss of one step), `steps`, and `save` ({directory: kind}, after
 `save_after` steps). Prints the losses of each phase as JSON.
 """
 import argparse
@@ -70,14 +71,19 @@ class Run:
         self.model.config.finalize_model_grads_func = finalize_model_grads
         if 'load' in phase:
             self.load(phase['load'])
+        if 'dist_optimizer' in phase:
+            self.load(phase['dist_optimizer'], has_model=False)
 
-    def load(self, directory):
+    def load(self, directory, has_model=True):
         for one in self.optimizer.chained_optimizers:
             one._init_optimizer_states_with_dummy_values()
-        state = dist_checkpointing.load(megatron_ranks.states_of(
-            [self.model], self.optimizer, 'fully_reshardable', is_loading=True)[0], directory)
-        self.model.load_state_dict(state['model'])
-        self.optimizer.load_state_dict(state['optimizer'])
+        states = megatron_ranks.states_of([self.model], self.optimizer, 'fully_reshardable', is_loading=True)[0]
+        if has_model:
+            state = dist_checkpointing.load(states, directory)
+            self.model.load_state_dict(state['model'])
+            self.optimizer.load_state_dict(state['optimizer'])
+        else:
+            self.optimizer.load_state_dict(dist_checkpointing.load(states['optimizer'], directory))
         # Megatron gives all parameters one tensor as their step, which each of them would count up.
         for one in self.optimizer.chained_optimizers:
             for of_parameter in one.optimizer.state.values():

@@ -77,10 +77,8 @@ Result<std::vector<FileEntry>> join_parts(const fs::path& staged, const Name& na
         join(index, std::move(part.optimizer));
     }
     // Even an optimizer without state has an index, which stores the number of updates.
-    if (!index.parameters.empty() || index.updates > 0) {
-        ROLL_TRY_VOID(make_directories(staged / kOptimizerFolder));
-        ROLL_TRY_VOID(write_file_atomically(staged / kOptimizerIndexFile, encode(index)));
-    }
+    ROLL_TRY_VOID(make_directories(staged / kOptimizerFolder));
+    ROLL_TRY_VOID(write_file_atomically(staged / kOptimizerIndexFile, encode(index)));
     for (int rank = 0; rank < ranks; ++rank) {
         std::error_code error;
         fs::remove(report_file(staged, rank), error);

@@ -27,8 +27,8 @@ struct Part {
 // Writes and syncs the report of a rank below the staged directory.
 Result<void> write_part(const std::filesystem::path& staged, int rank, const Part& part);
 
-// Reads and deletes the reports of `ranks` ranks. Writes the index of the optimizer state if there
-// is any. Returns the files of all parts. Fails with Corrupt if a report is missing or belongs to
+// Reads and deletes the reports of `ranks` ranks. Writes the index of the optimizer state. Returns
+// the files of all parts. Fails with Corrupt if a report is missing or belongs to
 // another checkpoint, or if a file's size differs from the reported size; the message has the
 // number of the rank.
 Result<std::vector<FileEntry>> join_parts(const std::filesystem::path& staged, const Name& name,

@@ -7,12 +7,12 @@
 #include <fmt/format.h>
 
 #include "common/files.hpp"
+#include "worker/checkpoint/state.hpp"
 #include "worker/convert/adapter/adapter.hpp"
 #include "worker/convert/adapter/merge.hpp"
 #include "worker/convert/adapter/write.hpp"
 #include "worker/convert/checkpoint/matcher.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
-#include "worker/convert/optimizer_values.hpp"
 #include "worker/convert/plan/diff.hpp"
 #include "worker/convert/plan/gather.hpp"
 #include "worker/convert/plan/quantize.hpp"
@@ -20,6 +20,7 @@
 #include "worker/convert/read/archives.hpp"
 #include "worker/convert/read/job_state.hpp"
 #include "worker/convert/write/carry_out.hpp"
+#include "worker/convert/write/optimizer_values.hpp"
 #include "worker/convert/write/staging.hpp"
 #include "worker/convert/write/target.hpp"
 #include "worker/formats/nemo.hpp"
@@ -68,15 +69,26 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     return largest * threads;
 }
 
+// Returns train.optimizer of the job that wrote the source; an empty object if it is unknown.
+Json rates_of(const Source& source) {
+    const auto text = read_file(source.directory / checkpoint::kJobFile);
+    const auto job = text ? parse_json(*text) : tl::unexpected(text.error());
+    if (!job || !job->is_object()) return Json::object();
+    const Json rates = job->value(Json::json_pointer("/train/optimizer"), Json());
+    return rates.is_object() ? rates : Json::object();
+}
+
 // Adds the optimizer's states to the source if the request asks for them.
 Result<std::optional<OptimizerStates>> states_of(Source& source, const Request& request, Format to,
                                                  const families::Families& families) {
     if (!request.optimizer) return std::nullopt;
-    if (to != Format::TorchDist || !request.adapters.empty() || !request.state.empty())
-        return fail(ErrorCode::InvalidArgument,
-                    std::string("--optimizer works only with torch_dist targets, without --state "
-                                "and without adapters; the target is ") +
-                        name_of(to));
+    const bool fits = to == Format::TorchDist || to == Format::Mca;
+    if (!fits || !request.adapters.empty() || !request.state.empty())
+        return fail(
+            ErrorCode::InvalidArgument,
+            std::string("--optimizer works only with torch_dist and mca targets, without --state "
+                        "and without adapters; the target is ") +
+                name_of(to));
     return add_states(source, families, request);
 }
 
@@ -227,10 +239,13 @@ Result<Report> convert(const Request& request, const families::Families& familie
     const Format to = request.to.value_or(source.format == Format::Hf ? Format::Mca : Format::Hf);
     ROLL_TRY(const auto states, states_of(source, request, to, families));
     ROLL_TRY(std::vector<Stored> layout, target_layout(source, request, to));
-    if (states) add_state_layout(layout, *states);
+    if (states) {
+        ROLL_TRY(const auto of_model, optimizer_layout(source, request, to));
+        add_state_layout(layout, of_model, *states);
+    }
     ROLL_TRY(Plan plan, make_plan(source, std::move(layout), request.cast()));
     if (states) {
-        plan.optimizer = optimizer_values(source, *states);
+        plan.optimizer = optimizer_values(rates_of(source), states->updates);
         plan.parameters /= static_cast<std::int64_t>(states->names.size()) + 1;
     }
     complete_plan(source, request, to, plan);

@@ -69,6 +69,22 @@ Result<tensor::StridedView> open_dcp_chunk(const std::filesystem::path& path,
                                            std::span<const std::byte> file,
                                            const tensor::TensorInfo& info, const DcpChunk& chunk);
 
+// A tensor in a .distcp file, which is a torch file of its own.
+struct DistcpItem {
+    ZipLayout layout;  // its members: the pickle, the tensor, and two small members
+    std::string pickle;
+
+    ZipMember& content() { return layout.members()[1]; }
+    const ZipMember& content() const { return layout.members()[1]; }
+};
+
+// Fails with InvalidArgument if torch does not have the tensor's type.
+Result<DistcpItem> distcp_item(const tensor::TensorInfo& tensor);
+
+// Return the item's bytes before and after the tensor's content. Require that content().crc is set.
+std::string front_of(const DistcpItem& item);
+std::string back_of(const DistcpItem& item);
+
 // Returns the extent of each tensor in a .distcp file that holds these tensors in this order.
 Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
                                               const std::vector<tensor::TensorInfo>& tensors);
@@ -86,8 +102,7 @@ class DistcpWriter {
   private:
     struct Item {
         std::int64_t base = 0;
-        ZipLayout layout;
-        std::string pickle;
+        DistcpItem stored;
         std::int64_t written = 0;
     };
     explicit DistcpWriter(tensor::OutputFile file) : file_(std::move(file)) {}

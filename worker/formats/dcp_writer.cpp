@@ -147,17 +147,6 @@ std::string item_pickle(const tensor::TensorInfo& info) {
 constexpr std::array<std::pair<const char*, std::string_view>, 2> kMarks{
     {{"archive/byteorder", "little"}, {"archive/version", "3\n"}}};
 
-// Lays out the zip members: the pickle, the storage, and the small members that kMarks lists.
-Result<ZipLayout> item_layout(const tensor::TensorInfo& info, const std::string& pickle) {
-    ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
-    ZipLayout layout;
-    layout.add("archive/data.pkl", static_cast<std::int64_t>(pickle.size()));
-    layout.add("archive/data/0", bytes);
-    for (const auto& [name, content] : kMarks)
-        layout.add(name, static_cast<std::int64_t>(content.size()));
-    return layout;
-}
-
 Result<void> check_type(const tensor::TensorInfo& info) {
     if (is_torch_type(info.dtype)) return {};
     return fail(ErrorCode::InvalidArgument,
@@ -202,14 +191,38 @@ std::string dcp_metadata_pickle(const DcpMetadata& metadata) {
     return std::move(out).finish();
 }
 
+Result<DistcpItem> distcp_item(const tensor::TensorInfo& tensor) {
+    ROLL_TRY_VOID(check_type(tensor));
+    ROLL_TRY(const std::int64_t bytes, tensor::byte_count(tensor.dtype, tensor.shape));
+    DistcpItem item{{}, item_pickle(tensor)};
+    item.layout.add("archive/data.pkl", static_cast<std::int64_t>(item.pickle.size()));
+    item.layout.add("archive/data/0", bytes);
+    item.layout.members().front().crc = crc32_of(0, tensor::as_bytes(item.pickle));
+    for (const auto& [name, content] : kMarks) {
+        item.layout.add(name, static_cast<std::int64_t>(content.size()));
+        item.layout.members().back().crc = crc32_of(0, tensor::as_bytes(content));
+    }
+    return item;
+}
+
+std::string front_of(const DistcpItem& item) {
+    return item.layout.header(0) + item.pickle + item.layout.header(1);
+}
+
+std::string back_of(const DistcpItem& item) {
+    std::string text;
+    for (std::size_t i = 0; i < kMarks.size(); ++i)
+        text += item.layout.header(2 + i) + std::string(kMarks[i].second);
+    return text + item.layout.directory();
+}
+
 Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
                                               const std::vector<tensor::TensorInfo>& tensors) {
     std::vector<DcpExtent> extents;
     std::int64_t base = 0;
     for (const tensor::TensorInfo& info : tensors) {
-        ROLL_TRY_VOID(check_type(info));
-        ROLL_TRY(const ZipLayout layout, item_layout(info, item_pickle(info)));
-        extents.push_back({file, base, layout.size()});
+        ROLL_TRY(const DistcpItem item, distcp_item(info));
+        extents.push_back({file, base, item.layout.size()});
         base += extents.back().size;
     }
     return extents;
@@ -218,39 +231,35 @@ Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
 Result<DistcpWriter> DistcpWriter::create(const std::filesystem::path& path,
                                           const std::vector<tensor::TensorInfo>& tensors,
                                           const std::filesystem::path& earlier) {
-    ROLL_TRY(const auto extents, lay_out_distcp(path.filename().string(), tensors));
     ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path, earlier));
     DistcpWriter writer(std::move(file));
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-        Item item{extents[i].begin, {}, item_pickle(tensors[i]), 0};
-        ROLL_TRY(item.layout, item_layout(tensors[i], item.pickle));
-        writer.items_.push_back(std::move(item));
+    std::int64_t base = 0;
+    for (const tensor::TensorInfo& info : tensors) {
+        ROLL_TRY(DistcpItem item, distcp_item(info));
+        const std::int64_t size = item.layout.size();
+        writer.items_.push_back({base, std::move(item), 0});
+        base += size;
     }
     return writer;
 }
 
 Result<void> DistcpWriter::append(std::size_t tensor, std::span<const std::byte> bytes) {
     Item& item = items_[tensor];
-    ZipMember& storage = item.layout.members()[1];
-    ROLL_CHECK(static_cast<std::int64_t>(bytes.size()) <= storage.size - item.written);
-    ROLL_TRY_VOID(file_.write_at(item.base + storage.begin + item.written, bytes));
-    storage.crc = crc32_of(storage.crc, bytes);
+    ZipMember& content = item.stored.content();
+    ROLL_CHECK(static_cast<std::int64_t>(bytes.size()) <= content.size - item.written);
+    ROLL_TRY_VOID(file_.write_at(item.base + content.begin + item.written, bytes));
+    content.crc = crc32_of(content.crc, bytes);
     item.written += static_cast<std::int64_t>(bytes.size());
     return {};
 }
 
 Result<void> DistcpWriter::finish() {
-    for (Item& item : items_) {
-        auto& members = item.layout.members();
-        ROLL_CHECK(item.written == members[1].size);
-        const std::array<std::pair<std::size_t, std::string_view>, 3> small{
-            {{0, item.pickle}, {2, kMarks[0].second}, {3, kMarks[1].second}}};
-        for (const auto& [member, content] : small) {
-            members[member].crc = crc32_of(0, tensor::as_bytes(content));
-            ROLL_TRY_VOID(
-                file_.write_at(item.base + members[member].begin, tensor::as_bytes(content)));
-        }
-        ROLL_TRY_VOID(item.layout.write_headers(file_, item.base));
+    for (const Item& item : items_) {
+        const ZipMember& content = item.stored.content();
+        ROLL_CHECK(item.written == content.size);
+        ROLL_TRY_VOID(file_.write_at(item.base, tensor::as_bytes(front_of(item.stored))));
+        ROLL_TRY_VOID(file_.write_at(item.base + content.begin + content.size,
+                                     tensor::as_bytes(back_of(item.stored))));
     }
     return file_.finish();
 }

@@ -262,7 +262,8 @@ void write_entries(PickleWriter& out, const Json& entries) {
     }
 }
 
-void write_megatron_state(PickleWriter& out, const Json& args, int version) {
+void write_megatron_state(PickleWriter& out, const Json& args, int version,
+                          std::int64_t iteration) {
     out.text("args");
     write_namespace(out, args);
     if (version > 0) {
@@ -270,7 +271,7 @@ void write_megatron_state(PickleWriter& out, const Json& args, int version) {
         out.number(version);
     }
     out.text("iteration");
-    out.integer(0);
+    out.integer(iteration);
 }
 
 std::string former_spelling(const std::string& core, bool tied) {

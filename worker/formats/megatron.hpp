@@ -2,6 +2,7 @@
 // argparse.Namespace) and the checkpoint version, which determines the order of attention rows.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "common/error.hpp"
@@ -36,7 +37,8 @@ void write_namespace(PickleWriter& out, const Json& args);
 void write_entries(PickleWriter& out, const Json& entries);
 
 // Writes three entries of a dict: args, checkpoint_version (unless it is 0) and iteration.
-void write_megatron_state(PickleWriter& out, const Json& args, int version);
+void write_megatron_state(PickleWriter& out, const Json& args, int version,
+                          std::int64_t iteration = 0);
 
 // Returns the name of a tensor in models before Megatron core. In this name, '/' separates the keys
 // of nested dicts. Returns an empty name if these models had no such tensor. `core` is the tensor's

@@ -286,12 +286,12 @@ std::int64_t ZipLayout::size() const {
     return end_ + static_cast<std::int64_t>(directory().size());
 }
 
-Result<void> ZipLayout::write_headers(tensor::OutputFile& file, std::int64_t base) const {
+Result<void> ZipLayout::write_headers(tensor::OutputFile& file) const {
     for (std::size_t i = 0; i < members_.size(); ++i) {
         const std::string local = header(i);
-        ROLL_TRY_VOID(file.write_at(base + headers_[i], tensor::as_bytes(local)));
+        ROLL_TRY_VOID(file.write_at(headers_[i], tensor::as_bytes(local)));
     }
-    return file.write_at(base + end_, tensor::as_bytes(directory()));
+    return file.write_at(end_, tensor::as_bytes(directory()));
 }
 
 }  // namespace roll::formats

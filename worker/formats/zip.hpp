@@ -37,8 +37,8 @@ class ZipLayout {
     const std::vector<ZipMember>& members() const { return members_; }
 
     // Writes all local headers and the central directory to `file`. The caller writes the contents
-    // of the members. The archive begins at byte `base` of `file`.
-    Result<void> write_headers(tensor::OutputFile& file, std::int64_t base = 0) const;
+    // of the members.
+    Result<void> write_headers(tensor::OutputFile& file) const;
 
     // Returns the local header of a member. The header lies between the previous member's content
     // and this member's content. Requires that the member's `crc` is set.

@@ -71,6 +71,16 @@ TEST(BatchRules, RefuseSizesThatDoNotDivideAndCombinationsThatChangeTheResult) {
                   .find("train.microbatch_limit cannot be used with dropout"),
               std::string::npos);
     EXPECT_EQ(first(batch_job(R"({"balance": false, "normalize": "microbatch"})")), "");
+    Json split = batch_job(R"({"microbatch_limit": "1GiB"})");
+    for (const char* const refused :
+         {R"({"activation_limit": "1GiB"})", R"({"schedule": "interleaved"})", R"({"group": 3})"}) {
+        split["parallel"] = Json::parse(refused);
+        EXPECT_EQ(first(split), "");
+        split["parallel"]["pp"] = 2;
+        EXPECT_NE(first(split).find("train.microbatch_limit cannot be used with parallel."),
+                  std::string::npos)
+            << refused;
+    }
 }
 
 }  // namespace

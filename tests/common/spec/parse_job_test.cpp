@@ -190,7 +190,7 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
         {"/model/hidden_act", "relu",
          "model.hidden_act relu is not supported yet; supported: silu\n"},
         {"/checkpoint/format", "nemo",
-         "checkpoint.format nemo is not supported yet; supported: mca\n"},
+         "checkpoint.format nemo is not supported yet; supported: mca, torch_dist\n"},
         {"/export/format", "nemo", "export.format nemo is not supported yet; supported: hf\n"},
     };
     for (const auto& [pointer, value, expected] : cases) {

@@ -67,7 +67,7 @@ TEST(NotBuilt, IsNotListedAsAllowed) {
     EXPECT_EQ(problems({{"objective", "grpo"},
                         {"parallel", {{"cp", "two"}}},
                         {"checkpoint", {{"format", 7}}}}),
-              "checkpoint.format is 7; allowed: mca\n"
+              "checkpoint.format is 7; allowed: mca or torch_dist\n"
               "objective is \"grpo\"; allowed: pretrain, sft, distill, dpo, simpo, orpo, cpo, "
               "kto or reward; did you mean orpo?\n"
               "parallel.cp is \"two\"; allowed: 1\n");

@@ -338,6 +338,8 @@ class Megatron(Case):
             self.root / 'hf', '--transformer-impl', 'local')
         shutil.copytree(self.root / 'theirs', self.root / 'roll/iter_0000001/dist_optimizer')
         self.same_states('roll')
+        run('convert', self.root / 'roll', self.root / 'again', '--to', 'mca', '--pp', 2, '--optimizer', '--verify')
+        self.same_states('again')
         common = self.root / 'theirs/common.pt'
         state = torch.load(common, weights_only=False)
         state['args'].tensor_model_parallel_size = 1

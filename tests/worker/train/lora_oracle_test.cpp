@@ -86,7 +86,7 @@ void expect_steps(const fs::path& path) {
     expect_close(chunk.logits(ids[0]), told.at("logits"), "logits", kLimit);
     const fs::path saved = path / "saved";
     fs::create_directories(saved);
-    PartWriter writer(trainer, model, {}, 0, 1 << 20);
+    PartWriter writer(trainer, model, plan_part(trainer, {}, 0), 0, 1 << 20);
     writer.start(saved, {});
     writer.wait();
     ASSERT_FALSE(writer.has_failed());

@@ -14,13 +14,6 @@ using families::NativeTensor;
 constexpr const char* kFsdpPrefix = "model.module.";
 constexpr const char* kLocalExperts = ".experts.local_experts.";
 
-// Returns "a.layers.b" for "a.layers.3.b".
-std::string without_layer(std::string name, std::int64_t layer) {
-    const std::string infix = ".layers." + std::to_string(layer) + ".";
-    const std::size_t at = name.find(infix);
-    return at == std::string::npos ? name : name.replace(at, infix.size(), ".layers.");
-}
-
 // Returns "….experts.experts.linear_fc1.weight" for "….experts.local_experts.5.linear_fc1.weight".
 std::string without_expert(std::string name, std::int64_t expert) {
     const std::string infix = kLocalExperts + std::to_string(expert) + ".";
@@ -137,14 +130,6 @@ bool is_set(const Json& config, const char* key) {
     return found != config.end() && found->is_boolean() && found->get<bool>();
 }
 
-// Returns true if the config has layers of different kinds. Megatron does not stack such layers
-// (TransformerBlock.sharded_state_dict).
-bool has_kinds_of_layers(const Json& config) {
-    return is_listed(config, "moe_layer_freq") || is_listed(config, "linear_attention_freq") ||
-           is_set(config, "heterogeneous_block_specs") ||
-           is_set(config, "hetereogenous_dist_checkpoint");
-}
-
 // Returns the number of values at, at + step, at + 2 step, ... that are less than `end`.
 std::int64_t steps_before(std::int64_t at, std::int64_t end, std::int64_t step) {
     return end <= at ? 0 : (end - at + step - 1) / step;
@@ -177,6 +162,19 @@ bool clip(Piece& piece, const Shape& begin, const Shape& size) {
 
 }  // namespace
 
+// Follows TransformerBlock.sharded_state_dict.
+bool stacks_layers(const Json& native) {
+    return !is_listed(native, "moe_layer_freq") && !is_listed(native, "linear_attention_freq") &&
+           !is_set(native, "heterogeneous_block_specs") &&
+           !is_set(native, "hetereogenous_dist_checkpoint");
+}
+
+std::string without_layer(std::string name, std::int64_t layer) {
+    const std::string infix = ".layers." + std::to_string(layer) + ".";
+    const std::size_t at = name.find(infix);
+    return at == std::string::npos ? name : name.replace(at, infix.size(), ".layers.");
+}
+
 Result<DistKeys> dist_keys(const std::vector<NativeTensor>& native, const Model& model,
                            bool singletons) {
     std::int64_t layers = 0;
@@ -208,7 +206,7 @@ std::vector<std::string> dist_names(const NativeTensor& tensor) {
 Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native, const Model& model,
                                         const formats::McaConfig& config, const std::string& file) {
     ROLL_TRY(const DistKeys keys, dist_keys(native, model, false));
-    const bool per_layer = has_kinds_of_layers(config.native);
+    const bool per_layer = !stacks_layers(config.native);
     std::vector<Stored> layout;
     std::set<std::string> done;
     for (const NativeTensor& tensor : native) {

@@ -3,6 +3,7 @@
 // and their experts, are stacked along leading dims. Pure.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +13,21 @@
 #include "worker/formats/mca.hpp"
 
 namespace roll::convert {
+
+// Megatron's kinds of distributed optimizers, by the names in their checkpoints.
+inline constexpr const char* kFullyReshardable = "fully_reshardable";
+inline constexpr const char* kDpReshardable = "dp_reshardable";
+
+// ROLL's directory of a distributed optimizer, beside the weights of an iteration
+inline constexpr const char* kOptimizerPart = "dist_optimizer";
+
+// Returns true if Megatron stacks the layers of a model with this native config under one key. It
+// does not stack layers of different kinds.
+bool stacks_layers(const Json& native);
+
+// Returns "a.layers.b" for "a.layers.3.b": the key of a tensor of layer `layer`, if layers are
+// stacked.
+std::string without_layer(std::string name, std::int64_t layer);
 
 // The content of one key. It consists of tensors, called parts, that are stacked along leading
 // dims.

@@ -200,7 +200,7 @@ class Parser {
                            "Convert the LoRA adapters in this directory, not the model: "
                            "PEFT <-> MCA");
         convert.add_flag("--optimizer", request_.optimizer,
-                         "Also convert main weights and moments (to torch_dist)");
+                         "Also convert main weights and moments (to torch_dist, mca)");
         CLI::App& merge = command("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST",
                                   [this] { return finish(); });
         merge.add_option("BASE", request_.source, "Model to merge into")->required();

@@ -59,11 +59,10 @@ Result<OptimizerStates> add_states(Source& source, const families::Families& fam
     return states;
 }
 
-void add_state_layout(std::vector<Stored>& layout, const OptimizerStates& states) {
-    const std::size_t count = layout.size();
+void add_state_layout(std::vector<Stored>& layout, const std::vector<Stored>& of_model,
+                      const OptimizerStates& states) {
     for (std::size_t k = 0; k < states.names.size(); ++k)
-        for (std::size_t i = 0; i < count; ++i) {
-            Stored one = layout[i];
+        for (Stored one : of_model) {
             one.name = key_of(states.names[k]) + one.name;
             for (Piece& piece : one.pieces)
                 piece.hf += static_cast<int>((k + 1) * states.model_tensors);

@@ -25,9 +25,9 @@ struct OptimizerStates {
 Result<OptimizerStates> add_states(Source& source, const families::Families& families,
                                    const OpenOptions& options);
 
-// Adds the tensors of each state to a layout of the model. `layout` must list the model's tensors.
-// For each of them and each state, adds a tensor of the same form under Megatron's key for this
-// state.
-void add_state_layout(std::vector<Stored>& layout, const OptimizerStates& states);
+// For each tensor of `of_model` and each state, adds a tensor of the same form to the layout, under
+// Megatron's key for this state.
+void add_state_layout(std::vector<Stored>& layout, const std::vector<Stored>& of_model,
+                      const OptimizerStates& states);
 
 }  // namespace roll::convert

@@ -8,6 +8,7 @@
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "worker/checkpoint/optimizer_index.hpp"
+#include "worker/convert/checkpoint/dist_layout.hpp"
 #include "worker/formats/mca.hpp"
 #include "worker/formats/torch_file.hpp"
 
@@ -194,8 +195,9 @@ std::optional<fs::path> optimizer_directory(const fs::path& root) {
 }
 
 Result<StateInfo> read_state_info(const fs::path& root) {
-    if (is_file(root / checkpoint::kOptimizerIndexFile)) return of_job(root);
+    // The checkpoint of a job in the format torch_dist has both.
     if (const auto directory = optimizer_directory(root)) return of_distributed(*directory);
+    if (is_file(root / checkpoint::kOptimizerIndexFile)) return of_job(root);
     if (const auto file = file_of_rank(root))
         return fail(ErrorCode::InvalidArgument,
                     file->string() + " has optimizer state in one file for each rank, which Roll " +

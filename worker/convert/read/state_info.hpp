@@ -14,10 +14,6 @@ namespace roll::convert {
 
 inline constexpr const char* kMainWeights = "fp32_param";  // state: the main weights
 
-// Megatron's kinds of distributed optimizers, by the names in their checkpoints.
-inline constexpr const char* kFullyReshardable = "fully_reshardable";
-inline constexpr const char* kDpReshardable = "dp_reshardable";
-
 // Returns kMainWeights for "param", Megatron's newer name of the main weights. Returns other names
 // unchanged.
 std::string canonical_state(const std::string& state);
@@ -27,9 +23,6 @@ struct StateInfo {
     std::int64_t updates = 0;              // number of updates that the optimizer has made
     std::filesystem::path directory = {};  // directory of the files with the state
 };
-
-// ROLL's directory of a distributed optimizer, beside the weights of an iteration
-inline constexpr const char* kOptimizerPart = "dist_optimizer";
 
 // Returns the directory with the distributed optimizer's state: the checkpoint's own directory or
 // dist_optimizer/, ROLL's directory beside the weights. Returns nullopt if there is none.

@@ -1,6 +1,8 @@
 #include "worker/convert/write/dist.hpp"
 
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "common/check.hpp"
 #include "common/files.hpp"
@@ -32,15 +34,19 @@ class Writer : public TargetWriter {
     formats::DistcpWriter writer_;
 };
 
-Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
+// Returns the metadata of the plan's tensors. If `folder` is not empty, only files in this folder
+// count.
+Result<formats::DcpMetadata> metadata_of(const Plan& plan, const fs::path& folder = {}) {
     formats::DcpMetadata metadata;
     std::map<std::string, std::size_t> place;
     for (std::size_t file = 0, first = 0; file < plan.files.size(); ++file) {
         const std::vector<tensor::TensorInfo>& infos = plan.files[file].tensors;
-        const std::string name = fs::path(plan.files[file].path).filename().string();
-        ROLL_TRY(const auto extents, formats::lay_out_distcp(name, infos));
+        const std::size_t begin = std::exchange(first, first + infos.size());
+        const fs::path path = plan.files[file].path;
+        if (!folder.empty() && path.parent_path() != folder) continue;
+        ROLL_TRY(const auto extents, formats::lay_out_distcp(path.filename().string(), infos));
         for (std::size_t i = 0; i < infos.size(); ++i) {
-            const TargetTensor& target = plan.tensors[first + i];
+            const TargetTensor& target = plan.tensors[begin + i];
             const auto [at, added] = place.emplace(target.info.name, metadata.tensors.size());
             if (added)
                 metadata.tensors.push_back(
@@ -54,30 +60,20 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
                             "choose one type with --dtype");
             tensor.chunks.push_back({target.origin, infos[i].shape, extents[i]});
         }
-        first += infos.size();
     }
     return metadata;
 }
 
-// Returns the names of the modules' extra states. Megatron requires an extra state for each module
-// that may have one in some layout, and ignores superfluous ones. An empty state has the value
-// None.
+// Returns the names of the modules' extra states.
 std::set<std::string> extra_states(const Plan& plan) {
     std::set<std::string> names;
     for (const TargetTensor& target : plan.tensors) {
         if (target.info.name.starts_with("optimizer.")) continue;
-        std::string offset;
-        std::string shape;
-        for (std::size_t axis = 0; axis + target.info.shape.size() < target.whole.size(); ++axis) {
-            offset += (axis == 0 ? "" : ".") + std::to_string(target.origin[axis]);
-            shape += (axis == 0 ? "" : ".") + std::to_string(target.whole[axis]);
-        }
-        const std::string place =
-            "._extra_state/shard_" + (shape.empty() ? "0_1" : offset + "_" + shape);
-        const std::string module = module_of(target.info.name);
-        names.insert(module + place);
-        if (module.ends_with(".self_attention.linear_proj"))
-            names.insert(module_of(module) + ".core_attention" + place);
+        const auto stacked =
+            static_cast<std::ptrdiff_t>(target.whole.size() - target.info.shape.size());
+        add_extra_states(names, target.info.name,
+                         {target.origin.begin(), target.origin.begin() + stacked},
+                         {target.whole.begin(), target.whole.begin() + stacked});
     }
     return names;
 }
@@ -92,13 +88,14 @@ std::string list_of_none() {
 }
 
 // Writes the extra states. All of them refer to one file, which holds one None.
-Result<void> write_extra_states(const Plan& plan, const fs::path& directory,
+Result<void> write_extra_states(const std::set<std::string>& names, const fs::path& directory,
                                 formats::DcpMetadata& metadata) {
+    if (names.empty()) return {};
     const fs::path path = directory / kStatesFile;
     ROLL_TRY_VOID(formats::write_torch_pickle(path, list_of_none()));
     std::error_code error;
     const auto size = static_cast<std::int64_t>(fs::file_size(path, error));
-    for (const std::string& name : extra_states(plan))
+    for (const std::string& name : names)
         metadata.objects.push_back({name, {kStatesFile, 0, size}});
     return {};
 }
@@ -108,14 +105,10 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// Writes the file for data that is not in tensors: Megatron's arguments and the entries `more`. For
-// a ROLL target, `args` is null, because ROLL stores this data with the model's state.
-Result<void> write_common(const fs::path& path, const Json& args, const Json& more = {}) {
-    ROLL_TRY(auto writer,
-             formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
-                 if (!args.is_null()) formats::write_megatron_state(out, args, 3);
-                 if (!more.is_null()) formats::write_entries(out, more);
-             }));
+// Writes a file for data that is not in tensors. `write` writes the entries of its dict.
+Result<void> write_common(const fs::path& path,
+                          const std::function<void(formats::PickleWriter&)>& write = {}) {
+    ROLL_TRY(auto writer, formats::TorchFileWriter::create(path, {}, write));
     return writer.finish();
 }
 
@@ -136,6 +129,12 @@ Result<void> link_files(const fs::path& directory, const fs::path& model) {
 Result<std::vector<Stored>> torch_dist_layout(const Source& source,
                                               const formats::McaConfig& config) {
     return dist_layout(source.native, source.model, config, fs::path(kIteration) / kModel / kFile);
+}
+
+Result<std::vector<Stored>> roll_optimizer_layout(const Source& source,
+                                                  const formats::McaConfig& config) {
+    return dist_layout(source.native, source.model, config,
+                       fs::path(kIteration) / kOptimizerPart / kFile);
 }
 
 Result<std::vector<Stored>> fsdp_dtensor_layout(const Source& source,
@@ -159,27 +158,66 @@ Result<std::unique_ptr<TargetWriter>> create_distcp(const fs::path& path, const 
     return std::make_unique<Writer>(std::move(writer));
 }
 
+void add_extra_states(std::set<std::string>& names, const std::string& key, const Shape& origin,
+                      const Shape& stacked) {
+    std::string offset;
+    std::string shape;
+    for (std::size_t axis = 0; axis < stacked.size(); ++axis) {
+        offset += (axis == 0 ? "" : ".") + std::to_string(origin[axis]);
+        shape += (axis == 0 ? "" : ".") + std::to_string(stacked[axis]);
+    }
+    const std::string place =
+        "._extra_state/shard_" + (shape.empty() ? "0_1" : offset + "_" + shape);
+    const std::string module = module_of(key);
+    names.insert(module + place);
+    if (module.ends_with(".self_attention.linear_proj"))
+        names.insert(module_of(module) + ".core_attention" + place);
+}
+
+Result<void> write_dist_head(formats::DcpMetadata metadata,
+                             const std::set<std::string>& extra_states, const fs::path& directory) {
+    ROLL_TRY_VOID(write_extra_states(extra_states, directory, metadata));
+    ROLL_TRY_VOID(write_metadata(metadata, directory));
+    return write_file_atomically(
+        directory / "metadata.json",
+        R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
+        R"("common_backend": "torch", "common_backend_version": 1})");
+}
+
+Result<void> write_dist_common(const Json& args, std::int64_t iteration, const Json& optimizer,
+                               const fs::path& directory) {
+    Json more;
+    if (!optimizer.is_null())
+        more = {{"optimizer", optimizer},
+                {"content_metadata",
+                 {{"distrib_optim_sharding_type", optimizer["param_state_sharding_type"]},
+                  {"chained_optim_avoid_prefix", true},
+                  {"singleton_local_shards", false}}}};
+    return write_common(directory / "common.pt", [&](formats::PickleWriter& out) {
+        if (!args.is_null()) formats::write_megatron_state(out, args, 3, iteration);
+        if (!more.is_null()) formats::write_entries(out, more);
+    });
+}
+
 Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::path& directory) {
     const fs::path model = directory / kIteration / kModel;
     ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan));
-    ROLL_TRY_VOID(write_extra_states(plan, model, metadata));
-    ROLL_TRY_VOID(write_metadata(metadata, model));
-    ROLL_TRY_VOID(write_common(model / "common.pt", {}));
-    ROLL_TRY_VOID(
-        write_file_atomically(model / "metadata.json",
-                              R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
-                              R"("common_backend": "torch", "common_backend_version": 1})"));
-    Json more;
-    if (!plan.optimizer.is_null())
-        more = {{"optimizer", plan.optimizer},
-                {"content_metadata",
-                 {{"distrib_optim_sharding_type", plan.optimizer["param_state_sharding_type"]},
-                  {"chained_optim_avoid_prefix", true},
-                  {"singleton_local_shards", false}}}};
-    ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args, more));
+    ROLL_TRY_VOID(write_common(model / "common.pt"));
+    ROLL_TRY_VOID(write_dist_head(std::move(metadata), extra_states(plan), model));
+    // For a ROLL target, `args` is null, because ROLL stores this data with the model's state.
+    ROLL_TRY_VOID(write_dist_common(args, 0, plan.optimizer, directory / kIteration));
     // Link each file, because ROLL looks for it in dist_model, and Megatron looks for it in the
     // iteration directory.
     return link_files(directory / kIteration, kModel);
+}
+
+Result<void> finish_roll_optimizer(const Plan& plan, const fs::path& directory) {
+    const fs::path folder = fs::path(kIteration) / kOptimizerPart;
+    ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan, folder));
+    ROLL_TRY_VOID(write_common(directory / folder / "common.pt", [&](formats::PickleWriter& out) {
+        formats::write_entries(out, plan.optimizer);
+    }));
+    return write_dist_head(std::move(metadata), {}, directory / folder);
 }
 
 // Writes the metadata, and the three entries that Megatron reads before it.

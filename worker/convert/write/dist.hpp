@@ -2,9 +2,11 @@
 // expert, and metadata from which Megatron and torch can load the checkpoint in any layout.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,10 @@ namespace roll::convert {
 // finish_torch_dist() adds links for Megatron.
 Result<std::vector<Stored>> torch_dist_layout(const Source& source,
                                               const formats::McaConfig& config);
+// Like torch_dist_layout(), but the file is in iter_0000001/dist_optimizer, where ROLL keeps the
+// optimizer's state beside rank files of the weights.
+Result<std::vector<Stored>> roll_optimizer_layout(const Source& source,
+                                                  const formats::McaConfig& config);
 // Returns the target's tensors. Their file is in iter_0000001, as with Megatron's FSDP.
 Result<std::vector<Stored>> fsdp_dtensor_layout(const Source& source,
                                                 const formats::McaConfig& config);
@@ -29,10 +35,28 @@ Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path&
                                                     const TargetFile& file,
                                                     const std::filesystem::path& earlier);
 
+// Adds the names of the extra states of the module that holds a tensor. `key`: the tensor's key.
+// `origin`: the tensor's index in the dims along which tensors of this key are stacked, whose sizes
+// are `stacked`. Megatron requires an extra state for each module that may have one in some layout,
+// and ignores superfluous ones. An empty state has the value None.
+void add_extra_states(std::set<std::string>& names, const std::string& key, const Shape& origin,
+                      const Shape& stacked);
+
+// Writes the files that describe the tensors in a torch_dist directory. `metadata`: the tensors.
+Result<void> write_dist_head(formats::DcpMetadata metadata,
+                             const std::set<std::string>& extra_states,
+                             const std::filesystem::path& directory);
+
+// Writes common.pt of a torch_dist directory. `args`: Megatron's arguments; null: none.
+// `optimizer`: the values of optimizer_values(); null: the checkpoint has no optimizer state.
+Result<void> write_dist_common(const Json& args, std::int64_t iteration, const Json& optimizer,
+                               const std::filesystem::path& directory);
+
 // Write the metadata and the remaining files. The file that identifies the format is written last.
 // `args` are Megatron's arguments.
 Result<void> finish_torch_dist(const Plan& plan, const Json& args,
                                const std::filesystem::path& directory);
+Result<void> finish_roll_optimizer(const Plan& plan, const std::filesystem::path& directory);
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args,
                                  const std::filesystem::path& directory);
 // Writes the metadata of torch's own format. `originals` maps the name of each flattened tensor to

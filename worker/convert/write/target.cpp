@@ -123,6 +123,16 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Output& ou
     return layout;
 }
 
+Result<std::vector<Stored>> optimizer_layout(const Source& source, const Output& output,
+                                             Format to) {
+    const formats::McaConfig config = mca_config_of(source, output);
+    ROLL_TRY(std::vector<Stored> layout, to == Format::Mca ? roll_optimizer_layout(source, config)
+                                                           : torch_dist_layout(source, config));
+    if (output.newer_mtp_names)
+        for (Stored& stored : layout) stored.name = newer_spelling(stored.name);
+    return layout;
+}
+
 void complete_plan(const Source& source, const Output& output, Format to, Plan& plan) {
     if (to != Format::Megatron) return;
     Json args = formats::megatron_args(mca_config_of(source, output), plan.dtype);
@@ -145,6 +155,7 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Outp
         case Format::Bin:
             return write_hf_companions(source, plan, output, formats::kTorchFiles, directory);
         case Format::Mca:
+            if (!plan.optimizer.is_null()) ROLL_TRY_VOID(finish_roll_optimizer(plan, directory));
             return formats::write_mca_root(directory, mca_config_of(source, output), plan.dtype);
         case Format::Megatron:
             ROLL_TRY_VOID(write_hf_config(source, plan, output, directory));

@@ -19,6 +19,10 @@ std::optional<checkpoint::LossScale> first_loss_scale(const spec::TrainSpec& spe
                                  .tolerated = spec.loss_scale.hysteresis - 1};
 }
 
+std::int64_t scheduled_steps(const checkpoint::State& state) {
+    return state.step - (state.loss_scale ? state.loss_scale->overflows : 0);
+}
+
 void note_step(checkpoint::LossScale& scale, const spec::LossScaleSpec& spec, bool overflowed) {
     if (overflowed) {
         ++scale.overflows;

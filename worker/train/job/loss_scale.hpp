@@ -2,6 +2,7 @@
 // megatron-core 0.16's DynamicGradScaler. Pure.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -13,10 +14,13 @@ namespace roll::train {
 // Returns the loss scale at the start of a job; nullopt if the job's precision needs none.
 std::optional<checkpoint::LossScale> first_loss_scale(const spec::TrainSpec& spec);
 
-// Changes the scale after a step. An overflow resets the count of consecutive good steps to 0. If
-// no more overflows are tolerated, an overflow also lowers the scale. After enough consecutive good
-// steps, the scale doubles, and the number of tolerated overflows is reset. A step with an overflow
-// counts as skipped.
+// Returns the number of steps by which the schedules of learning rate and weight decay have moved
+// on. As in Megatron, a step that an overflow skips does not move them.
+std::int64_t scheduled_steps(const checkpoint::State& state);
+
+// Changes the scale after a step. An overflow ends the row of good steps; if no more overflows are
+// tolerated, it also lowers the scale. After enough good steps in a row, the scale doubles, and as
+// many overflows as at the start are tolerated again. Counts a step with an overflow as skipped.
 void note_step(checkpoint::LossScale& scale, const spec::LossScaleSpec& spec, bool overflowed);
 
 // Returns the reason to end the job: too many consecutive steps have overflowed at the lowest

@@ -266,8 +266,9 @@ Agreed Trainer::train_step() {
     const std::vector<Microbatch> batch = step_batches(sampler_, place(), batch_rules());
     fit_schedule(spec_, pipeline_, std::ssize(batch));  // step_ uses this schedule, too
     clock_.enter(Phase::Other);
-    const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
-    const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
+    const std::int64_t scheduled = scheduled_steps(state_);
+    const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, scheduled);
+    const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, scheduled);
     for (Optimizer& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
     activity_ = Activity::Step;
     const StepResult result =
@@ -336,7 +337,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .steps = spec_.steps,
                       .result = result,
                       .ranks = world_->size(),
-                      .lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step - 1),
+                      .lr = result.lr,
                       .clipped_share = static_cast<double>(state_.clipped_steps) /
                                        static_cast<double>(state_.step),
                       .tokens = state_.tokens,

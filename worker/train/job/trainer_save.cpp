@@ -16,7 +16,26 @@ constexpr auto kRecordPatience = 3s;  // longest wait for rolld to record the la
 
 }  // namespace
 
-// Saves a checkpoint. Rank 0 decides whether to save; then, all ranks write their parts.
+// Returns an upper bound of a checkpoint's size in bytes. Counts the parts of all ranks, and the
+// files without tensors.
+std::uint64_t Trainer::checkpoint_bytes(const std::optional<formats::DcpMetadata>& dist) {
+    constexpr std::int64_t kOfRank = 1 << 13, kOfFiles = 1 << 16;
+    const at::Tensor all = at::tensor({part_->bytes() + kOfRank}, at::kLong);
+    sum_over(*world_, all, {Site::Agreement});
+    std::int64_t bytes = all.item<std::int64_t>() + kOfFiles + std::ssize(record_);
+    for (const auto& [name, content] : model_.companions) bytes += std::ssize(content);
+    // The file also lists the modules' extra states, which are fewer than the tensors.
+    if (dist) bytes += 2 * std::ssize(formats::dcp_metadata_pickle(*dist));
+    return static_cast<std::uint64_t>(bytes);
+}
+
+// Returns the layout of the job's MCA files. The files of torch_dist do not depend on a layout.
+formats::McaLayout Trainer::checkpoint_layout() const {
+    if (spec_.checkpoint_format == spec::CheckpointFormat::TorchDist) return {};
+    return mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule);
+}
+
+// Saves a checkpoint. All ranks write their parts; rank 0 decides.
 void Trainer::save(Save when) {
     const PhaseScope saving(clock_, Phase::Save);
     finish_part();

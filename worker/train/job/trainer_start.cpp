@@ -30,6 +30,7 @@
 #include "worker/train/save/adapter_files.hpp"
 #include "worker/train/save/continuation.hpp"
 #include "worker/train/save/continue_optimizer.hpp"
+#include "worker/train/save/dist_part.hpp"
 #include "worker/train/save/first_error.hpp"
 #include "worker/train/save/job_record.hpp"
 #include "worker/train/save/left_out.hpp"
@@ -146,10 +147,15 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
         return checkpoint::Best{.metric = metric.name, .higher = metric.higher};
     };
     use_metrics(state_, judged(spec_.best), judged(spec_.early_stop.metric));
-    part_.emplace(*step_, model_, mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule),
+    const bool is_dist = spec_.checkpoint_format == spec::CheckpointFormat::TorchDist;
+    part_.emplace(*step_, model_,
+                  is_dist ? plan_dist_part(*step_, model_.native, rank_)
+                          : plan_part(*step_, checkpoint_layout(), rank_),
                   rank_, spec_.checkpoint_buffer_mib << 20);
-    const std::uint64_t bytes = checkpoint_bytes();
-    if (writes()) open_outputs(bytes);
+    std::optional<formats::DcpMetadata> dist;
+    if (is_dist) dist = dist_metadata(part_->plan(), *world_);
+    const std::uint64_t bytes = checkpoint_bytes(dist);
+    if (writes()) open_outputs(bytes, std::move(dist));
     link_.report(protocol::Ready{});
 }
 
@@ -423,27 +429,20 @@ void Trainer::recall_left_out() {
             ranges_text(state_.left_out).c_str());
 }
 
-// Returns an upper bound of a checkpoint's size in bytes. Counts the parts of all ranks, and the
-// files without tensors.
-std::uint64_t Trainer::checkpoint_bytes() {
-    constexpr std::int64_t kOfRank = 1 << 13, kOfFiles = 1 << 16;
-    const at::Tensor all = at::tensor({part_->bytes() + kOfRank}, at::kLong);
-    sum_over(*world_, all, {Site::Agreement});
-    std::int64_t bytes = all.item<std::int64_t>() + kOfFiles + std::ssize(record_);
-    for (const auto& [name, content] : model_.companions) bytes += std::ssize(content);
-    return static_cast<std::uint64_t>(bytes);
-}
-
-void Trainer::open_outputs(std::uint64_t checkpoint_bytes) {
+void Trainer::open_outputs(std::uint64_t checkpoint_bytes,
+                           std::optional<formats::DcpMetadata> dist) {
     const fs::path output = launch_.output;
-    SaverOptions options{output / "checkpoints",
-                         launch_.attempt.token,
-                         retention_of(spec_),
-                         recorded_of(launch_, choice_),
-                         checkpoint_bytes,
-                         world_->size(),
-                         mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule),
-                         spec_.checkpoint_first_step && state_.step == 0};
+    SaverOptions options{
+        .checkpoints = output / "checkpoints",
+        .writer = launch_.attempt.token,
+        .retention = retention_of(spec_),
+        .recorded = recorded_of(launch_, choice_),
+        .bytes = checkpoint_bytes,
+        .ranks = world_->size(),
+        .layout = checkpoint_layout(),
+        .read_back_first = spec_.checkpoint_first_step && state_.step == 0,
+        .dist = std::move(dist),
+    };
     if (spec_.checkpoint_keep_best && state_.best.value)
         options.retention.best_step =
             recorded_best(options.checkpoints, options.recorded, state_.best_step);

@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include "common/files.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/convert/plan/gather.hpp"
 #include "worker/convert/read/open.hpp"
 #include "worker/convert/read/state_info.hpp"
@@ -36,11 +38,14 @@ at::Tensor read_own(const convert::Source& source, const convert::TargetTensor& 
 
 }  // namespace
 
-void load_state(const fs::path& directory, const std::string& state,
-                std::span<Parameters* const> chunks, const TakeState& take) {
+std::vector<std::string> load_state(const fs::path& directory, const std::string& state,
+                                    std::span<Parameters* const> chunks, const TakeState& take) {
     const families::Families families = need(families::Families::load());
-    const convert::Source source =
-        of_disk(convert::open_source(directory, families, {.state = state}));
+    // A checkpoint has no state of the parameters that its job has frozen.
+    const convert::Source source = of_disk(convert::open_source(
+        directory, families, {.strictness = convert::Strictness::IgnoreAll, .state = state}));
+    const bool is_of_job = path_exists(directory / checkpoint::kOptimizerIndexFile);
+    std::vector<std::string> without;
     const convert::Plan plan = plan_whole(source, dtype_of(*chunks[0]));
     std::map<std::string, const convert::TargetTensor*> targets;
     for (const convert::TargetTensor& target : plan.tensors) targets[target.info.name] = &target;
@@ -50,12 +55,17 @@ void load_state(const fs::path& directory, const std::string& state,
             const ParameterSpec& spec = parameters.specs[i];
             if (spec.frozen) continue;
             const auto target = targets.find(spec.name);
-            if (target == targets.end())
+            if (target != targets.end()) {
+                take(chunk, i, read_own(source, *target->second, parameters, i));
+                continue;
+            }
+            if (!is_of_job)
                 throw RankFailure(2, directory.string() + " has no optimizer state " + state +
                                          " of " + spec.name);
-            take(chunk, i, read_own(source, *target->second, parameters, i));
+            without.push_back(spec.name);
         }
     }
+    return without;
 }
 
 StoredStates stored_states(const fs::path& directory) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "worker/train/model/parameters.hpp"
 
@@ -19,10 +20,13 @@ inline constexpr const char* kMainWeightState = "fp32_param";  // the main weigh
 using TakeState = std::function<void(std::size_t chunk, std::size_t i, const at::Tensor& state)>;
 
 // Reads the state of every parameter that is not frozen, and passes it to `take`. `state`: the
-// state's name in torch, such as "exp_avg". Throws RankFailure(invalid) if a state is missing or of
-// another shape; the message names the parameter.
-void load_state(const std::filesystem::path& directory, const std::string& state,
-                std::span<Parameters* const> chunks, const TakeState& take);
+// state's name in torch, such as "exp_avg". Returns the names of the parameters that a training job
+// of Roll has frozen, and for which its checkpoint has no state. Throws RankFailure(invalid) if a
+// state is of another shape, or if a checkpoint of Megatron or ROLL lacks it; the message names the
+// parameter.
+std::vector<std::string> load_state(const std::filesystem::path& directory,
+                                    const std::string& state, std::span<Parameters* const> chunks,
+                                    const TakeState& take);
 
 struct StoredStates {
     std::set<std::string> names;  // such as "exp_avg"

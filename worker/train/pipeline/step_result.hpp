@@ -12,6 +12,7 @@ namespace roll::train {
 struct StepResult {
     double loss = 0;  // the value to minimize: the mean loss over all micro-batches and replicas
     double grad_norm = 0;    // global norm of the gradient before clipping
+    double lr = 0;           // learning rate of the step
     double loss_scale = 1;   // factor of the loss in backward
     double clip_factor = 1;  // factor by which clipping scaled the gradient
     // Number of zeros in the gradient; nullopt if not counted

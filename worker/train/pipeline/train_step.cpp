@@ -264,7 +264,7 @@ void TrainStep::count_reduced(StepResult& result) const {
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double loss_scale) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
-    StepResult result{.loss_scale = loss_scale};
+    StepResult result{.lr = lr, .loss_scale = loss_scale};
     trace_.clear();
     announced_.clear();
     std::vector<LossRule> rule = rules(batch, result.tokens);

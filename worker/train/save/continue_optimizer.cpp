@@ -1,5 +1,6 @@
 #include "worker/train/save/continue_optimizer.hpp"
 
+#include <cstdio>
 #include <set>
 #include <string>
 #include <string_view>
@@ -55,37 +56,51 @@ std::string listed(const std::set<std::string>& names) {
     return text;
 }
 
-}  // namespace
-
-std::int64_t continue_optimizer(const fs::path& directory, TrainStep& step) {
-    const StoredStates stored = stored_states(directory);
+std::vector<Parameters*> parameters_of(TrainStep& step) {
     std::vector<Parameters*> chunks;
     for (Chunk& chunk : step.chunks()) chunks.push_back(&chunk.parameters());
-    if (stored.names.contains(kMainWeightState))
+    return chunks;
+}
+
+}  // namespace
+
+std::int64_t read_states(const fs::path& directory, TrainStep& step) {
+    const StoredStates stored = stored_states(directory);
+    const std::vector<Parameters*> chunks = parameters_of(step);
+    std::set<std::string> without;
+    for (const std::string_view ending : endings_of(step)) {
+        const std::string state(ending.substr(1));
+        if (!stored.names.contains(state))
+            throw RankFailure(2, directory.string() + " has no optimizer state " + state +
+                                     "; it has " + listed(stored.names) +
+                                     "; set train.optimizer.kind to the kind that wrote it");
+        const auto missing = load_state(
+            directory, state, chunks, [&](std::size_t chunk, std::size_t i, const at::Tensor& all) {
+                const at::Tensor into = step.optimizers()[chunk].state().of(ending, i);
+                if (into.defined() && into.numel() > 0)
+                    into.copy_(own_rows(*chunks[chunk], i, all));
+            });
+        without.insert(missing.begin(), missing.end());
+    }
+    if (!without.empty())
+        std::printf(
+            "the job of %s has frozen these parameters; their optimizer state begins at 0: "
+            "%s\n",
+            directory.c_str(), listed(without).c_str());
+    for (Optimizer& optimizer : step.optimizers()) optimizer.state().steps = stored.updates;
+    return stored.updates;
+}
+
+std::int64_t continue_optimizer(const fs::path& directory, TrainStep& step) {
+    const std::vector<Parameters*> chunks = parameters_of(step);
+    if (stored_states(directory).names.contains(kMainWeightState))
         load_state(directory, kMainWeightState, chunks,
                    [&](std::size_t chunk, std::size_t i, const at::Tensor& main) {
                        take_main(directory, *chunks[chunk], i, main);
                    });
-    for (const std::string_view ending : endings_of(step)) {
-        const std::string state(ending.substr(1));
-        if (!stored.names.contains(state))
-            throw RankFailure(2, "model.optimizer: " + directory.string() +
-                                     " has no optimizer state " + state + "; it has " +
-                                     listed(stored.names) +
-                                     "; set train.optimizer.kind to the kind of the optimizer that "
-                                     "wrote the checkpoint");
-        load_state(directory, state, chunks,
-                   [&](std::size_t chunk, std::size_t i, const at::Tensor& value) {
-                       const at::Tensor into = step.optimizers()[chunk].state().of(ending, i);
-                       if (into.defined() && into.numel() > 0)
-                           into.copy_(own_rows(*chunks[chunk], i, value));
-                   });
-    }
-    for (Optimizer& optimizer : step.optimizers()) {
-        optimizer.state().steps = stored.updates;
-        optimizer.start_average();
-    }
-    return stored.updates;
+    const std::int64_t updates = read_states(directory, step);
+    for (Optimizer& optimizer : step.optimizers()) optimizer.start_average();
+    return updates;
 }
 
 }  // namespace roll::train

@@ -8,11 +8,15 @@
 
 namespace roll::train {
 
+// Fills this rank's optimizer state from a checkpoint. Returns the number of updates that the
+// optimizer has made. The state of a parameter that a job of Roll has frozen begins at 0. Throws
+// RankFailure(invalid) if a state that the job's optimizer has is missing.
+std::int64_t read_states(const std::filesystem::path& directory, TrainStep& step);
+
 // Fills this rank's main weights and optimizer state from a checkpoint whose weights are loaded.
-// Returns the number of updates that the optimizer has made. Throws RankFailure(invalid) if the
-// checkpoint lacks a state that the job's optimizer has. Also throws it if the checkpoint's main
-// weights do not round to its weights: then the state belongs to other weights, or was written in
-// another order.
+// Returns and throws as read_states(). Also throws RankFailure(invalid) if the main weights are not
+// those of the checkpoint's weights, which shows that the state belongs to other weights or was
+// written in another order.
 std::int64_t continue_optimizer(const std::filesystem::path& directory, TrainStep& step);
 
 }  // namespace roll::train

@@ -10,6 +10,8 @@
 #include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/process/failure.hpp"
+#include "worker/train/save/continue_optimizer.hpp"
+#include "worker/train/save/dist_part.hpp"
 #include "worker/train/save/part_plan.hpp"
 
 namespace roll::train {
@@ -181,6 +183,10 @@ bool has_states(TrainStep& step) {
 void read_moments(const fs::path& checkpoint, TrainStep& step) {
     Moments moments(checkpoint);
     check_kind(moments.index, step.optimizers().front().kind(), checkpoint);
+    if (is_dist(checkpoint)) {
+        read_states(checkpoint, step);
+        return;
+    }
     const auto is_stored = [&](const WholeParameter& parameter) {
         const auto forms = states_of(step.optimizers().front().options(), parameter.spec);
         return !parameter.spec.frozen && std::ranges::any_of(forms, [&](const StateForm& form) {

@@ -1,34 +1,25 @@
 #include "worker/train/save/part_plan.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include <ATen/ATen.h>
 
+#include "worker/train/model/read_source.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/optim/whole_sums.hpp"
+#include "worker/train/save/owned_rows.hpp"
 
 namespace roll::train {
 namespace {
 
-constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 constexpr std::string_view kLayers = "decoder.layers.";
-
-tensor::DType main_dtype(const Parameters& p) {
-    return main_type(p) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
-}
 
 tensor::TensorInfo info_of(const Parameters& p, std::size_t i, std::string name,
                            std::int64_t rows) {
-    tensor::TensorInfo info{std::move(name), main_dtype(p), p.specs[i].sizes};
+    tensor::TensorInfo info{std::move(name), dtype_of(p), p.specs[i].sizes};
     info.shape[0] = rows;
     return info;
-}
-
-// Returns true for the last stage's copy of a tied embedding.
-bool is_tied_copy(const ChunkSpec& part, const ParameterSpec& spec) {
-    return spec.name == kEmbedding && part.post && !part.pre;
 }
 
 // Returns the parameter's name in an MCA file. In this name, layers are numbered from the chunk's
@@ -60,103 +51,8 @@ std::int64_t bytes_of(const WeightFile& file) {
     return bytes;
 }
 
-// The rows of a parameter's state that this rank writes. Each element is written by exactly one
-// rank of the job.
-struct Owned {
-    std::size_t chunk = 0, index = 0;
-    layout::Rows rows;
-    // the states that have the parameter's shape
-    std::vector<const StateTensors*> kinds;
-};
-
-// Returns true if each rank of the parameter has the whole state (StateForm).
-bool is_whole(const spec::OptimizerSpec& options, const ParameterSpec& spec,
-              std::string_view ending) {
-    return std::ranges::any_of(states_of(options, spec), [&](const StateForm& form) {
-        return form.ending == ending && !form.whole.empty();
-    });
-}
-
-std::vector<const StateTensors*> kinds_of(Optimizer& optimizer, const ParameterSpec& spec,
-                                          std::size_t index) {
-    std::vector<const StateTensors*> kinds;
-    for (const StateTensors& kind : optimizer.state().kinds)
-        if (kind.of[index].defined() && !is_whole(optimizer.options(), spec, kind.ending))
-            kinds.push_back(&kind);
-    return kinds;
-}
-
-tensor::DType stored_dtype(const StateTensors& kind) {
-    const at::ScalarType type = kind.flat.scalar_type();
-    return type == at::kByte     ? tensor::DType::U8
-           : type == at::kDouble ? tensor::DType::F64
-                                 : tensor::DType::F32;
-}
-
-std::int64_t row_bytes(const ParameterSpec& spec, const std::vector<const StateTensors*>& kinds) {
-    std::int64_t bytes = 0;
-    for (const StateTensors* const kind : kinds)
-        bytes += static_cast<std::int64_t>(kind->flat.element_size()) *
-                 c10::multiply_integers(spec.sizes) / spec.sizes[0];
-    return bytes;
-}
-
-// Returns the states that are written by the ranks with this rank's position in their replicas. If
-// several ranks of a replica hold copies of a parameter, only one copy is written.
-std::vector<Owned> owned_states(TrainStep& step) {
-    const Communicator* tp = step.groups().tp;
-    std::vector<Owned> owned;
-    for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
-        const Parameters& p = step.chunks()[chunk].parameters();
-        for (std::size_t i = 0; i < p.specs.size(); ++i) {
-            const ParameterSpec& spec = p.specs[i];
-            const bool is_copy = spec.parts.empty() && tp != nullptr && tp->rank() > 0;
-            if (spec.frozen || is_copy || is_tied_copy(step.chunks()[chunk].part(), spec)) continue;
-            auto kinds = kinds_of(step.optimizers()[chunk], spec, i);
-            if (!kinds.empty())
-                owned.push_back({chunk, i, {0, unpadded_rows(spec)}, std::move(kinds)});
-        }
-    }
-    return owned;
-}
-
-// Reduces `owned` to the own rows of this rank. Used if ranks share optimizer state.
-void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
-    for (Owned& one : owned) {
-        const layout::Rows& own = step.chunks()[one.chunk].parameters().own[one.index];
-        const std::int64_t end = std::min(own.begin + own.count, one.rows.count);
-        one.rows = {own.begin, std::max<std::int64_t>(end - own.begin, 0)};
-    }
-}
-
-// Reduces `owned` to this rank's share of the rows. Used if every replica has all states.
-void keep_share(TrainStep& step, std::vector<Owned>& owned,
-                const std::vector<std::int64_t>& weight_bytes) {
-    std::int64_t all = 0;
-    const auto bytes_of_row = [&](const Owned& one) {
-        const Parameters& p = step.chunks()[one.chunk].parameters();
-        return row_bytes(p.specs[one.index], one.kinds);
-    };
-    for (const Owned& one : owned) all += one.rows.count * bytes_of_row(one);
-    const std::vector<std::int64_t> shares = balanced_shares(weight_bytes, all);
-    const auto self = shares.begin() + step.groups().dp.rank();
-    const std::int64_t begin = std::accumulate(shares.begin(), self, std::int64_t{0});
-    const std::int64_t end = begin + *self;
-    std::int64_t before = 0;  // number of bytes of the parameters before the current one
-    for (Owned& one : owned) {
-        const std::int64_t row = bytes_of_row(one);
-        const auto row_at = [&](std::int64_t byte) {
-            return std::clamp((byte - before + row - 1) / row, std::int64_t{0}, one.rows.count);
-        };
-        const std::int64_t size = one.rows.count * row, first = row_at(begin);
-        one.rows = {first, row_at(end) - first};
-        before += size;
-    }
-}
-
-// Returns the weight files that contain this rank's weights. All ranks with the same position in
-// their replicas have these weights. `bytes`: to the entry of each replica, this function adds the
-// number of bytes of these files that the replica writes.
+// Returns the weight files that contain the weights at this rank's position in a replica. `bytes`:
+// for each replica, this function adds the number of bytes of these files that the replica writes.
 std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& layout,
                                      std::vector<std::int64_t>& bytes) {
     const Groups& groups = step.groups();
@@ -210,7 +106,7 @@ void add_whole_states(PartPlan& plan, TrainStep& step) {
                 const std::string name = p.specs[i].name + std::string(form.ending);
                 const layout::Rows rows{0, form.whole[0]};
                 plan.states.push_back(
-                    {chunk, i, rows, {name, main_dtype(p), form.whole}, form.ending, true});
+                    {chunk, i, rows, {name, dtype_of(p), form.whole}, form.ending, true});
                 plan.boxes.parameters[name] = {
                     form.whole, boxes_of({.name = name, .sizes = form.whole}, rows, file)};
             }
@@ -263,43 +159,14 @@ PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank) 
     std::vector<std::int64_t> weight_bytes(static_cast<std::size_t>(step.groups().dp.size()));
     if (!step.chunks().front().config().lora.is_set())
         plan.weights = weight_files(step, layout, weight_bytes);
-    std::vector<Owned> owned = owned_states(step);
-    if (step.chunks().front().parameters().is_shared)
-        keep_own_rows(step, owned);
-    else
-        keep_share(step, owned, weight_bytes);
-    for (const Owned& one : owned)
-        if (one.rows.count > 0) add_states(plan, step.chunks()[one.chunk].parameters(), one);
+    for (const Owned& one : owned_rows(step, weight_bytes))
+        add_states(plan, step.chunks()[one.chunk].parameters(), one);
     add_whole_states(plan, step);
     // the order of tensors in a safetensors file
     std::ranges::sort(plan.states, [](const Content& a, const Content& b) {
         return std::tie(b.info.dtype, a.info.name) < std::tie(a.info.dtype, b.info.name);
     });
     return plan;
-}
-
-std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed,
-                                          std::int64_t shared) {
-    std::vector<std::int64_t> order = fixed;
-    std::ranges::sort(order);
-    // Shared bytes go to the ranks with the fewest fixed bytes, until these ranks reach a common
-    // level.
-    std::int64_t sum = shared, level = 0;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-        sum += order[i];
-        level = sum / static_cast<std::int64_t>(i + 1);
-        if (i + 1 == order.size() || level <= order[i + 1]) break;
-    }
-    std::vector<std::int64_t> shares;
-    std::int64_t rest = shared;
-    for (const std::int64_t bytes : fixed) {
-        shares.push_back(std::min(rest, std::max<std::int64_t>(level - bytes, 0)));
-        rest -= shares.back();
-    }
-    const auto least = std::ranges::min_element(fixed) - fixed.begin();
-    // the remainder of the division goes to this rank
-    shares[static_cast<std::size_t>(least)] += rest;
-    return shares;
 }
 
 std::vector<checkpoint::StoredBox> boxes_of(const ParameterSpec& spec, const layout::Rows& rows,

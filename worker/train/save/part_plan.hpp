@@ -1,9 +1,10 @@
 // Decides which bytes of a checkpoint each rank writes. Each byte is written by one rank.
 //
-// The weights are stored in the files of an MCA checkpoint with the job's layout. All replicas have
-// the weights of each file, but only one replica writes the file. The optimizer state is stored in
-// one file per rank. If ranks share optimizer state, each rank writes its own rows. Otherwise, the
-// replicas divide the state so that all ranks write about the same number of bytes.
+// In the format mca, the weights are stored in the files of an MCA checkpoint with the job's
+// layout. All replicas have the weights of each file, but only one replica writes the file. The
+// optimizer state is stored in one file per rank. If ranks share optimizer state, each rank writes
+// its own rows. Otherwise, the replicas divide the state so that all ranks write about the same
+// number of bytes.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +42,19 @@ struct WeightFile {
     bool own = false;                                 // true: this rank writes the file
 };
 
+// A block of consecutive rows of a parameter, or of a state of it, in a rank's .distcp file.
+struct DistBlock {
+    Content content;
+    tensor::Shape whole, begin;  // shape of the checkpoint's tensor, and the block's place in it
+};
+
 struct PartPlan {
     std::vector<WeightFile> weights;  // empty in a LoRA job
     std::vector<Content> states;      // states, in the order of this rank's file
     std::string states_path;
     checkpoint::OptimizerIndex boxes;  // does not include the number of updates
+    std::vector<DistBlock> blocks;     // in the order of this rank's .distcp file
+    std::string blocks_path;
 };
 
 // Returns the layout of a job's MCA checkpoints. MCA has no name for schedules that place chunks in
@@ -56,11 +65,6 @@ formats::McaLayout mca_layout_of(const spec::ParallelSpec& parallel,
 
 // Returns the plan of what this rank writes. `rank`: this rank's number in the job.
 PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank);
-
-// Divides `shared` bytes among the ranks. Returns the number of bytes for each rank. This division
-// makes the largest sum of a rank's share and its `fixed` bytes as small as possible. Pure.
-std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed,
-                                          std::int64_t shared);
 
 // Returns the blocks (ranges of elements in each dimension) of a parameter that are in the rows
 // `rows` of a rank's tensor, as `file` stores these blocks. Pure.

@@ -38,26 +38,30 @@ Result<std::string> write_files(const fs::path& staged, int rank, const checkpoi
                                 const std::vector<StreamedFile>& files,
                                 checkpoint::OptimizerIndex boxes, checkpoint::BytePipe& pipe) {
     checkpoint::Part part{name, {}, std::move(boxes)};
+    std::vector<tensor::OutputFile> written;
     for (const StreamedFile& file : files) {
-        auto entry = write_streamed(staged, file, pipe);
-        if (!entry) {
+        auto one = write_streamed(staged, file, pipe);
+        if (!one) {
             pipe.stop();
-            return tl::unexpected(entry.error());
+            return tl::unexpected(one.error());
         }
-        part.files.push_back(*std::move(entry));
+        part.files.push_back(std::move(one->entry));
+        written.push_back(std::move(one->file));
     }
+    // Wait for the disk only now: training waits until all bytes are in the pipe.
+    for (tensor::OutputFile& file : written) ROLL_TRY_VOID(file.finish());
     ROLL_TRY_VOID(checkpoint::write_part(staged, rank, part));
     return std::string();
 }
 
 }  // namespace
 
-PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, const formats::McaLayout& layout,
-                       int rank, std::int64_t buffer)
+PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, PartPlan plan, int rank,
+                       std::int64_t buffer)
     : step_(step),
       model_(model),
       rank_(rank),
-      plan_(plan_part(step, layout, rank)) {
+      plan_(std::move(plan)) {
     for (const WeightFile& weights : plan_.weights)
         if (weights.own) files_.push_back(need(torch_stream(weights.path, sections_of(weights))));
     if (model.config.lora.is_set() && rank == 0) {
@@ -72,6 +76,11 @@ PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, const formats::
         std::vector<tensor::TensorInfo> infos;
         for (const Content& content : plan_.states) infos.push_back(content.info);
         files_.push_back(need(safetensors_stream(plan_.states_path, infos)));
+    }
+    if (!plan_.blocks.empty()) {
+        std::vector<tensor::TensorInfo> infos;
+        for (const DistBlock& block : plan_.blocks) infos.push_back(block.content.info);
+        files_.push_back(need(distcp_stream(plan_.blocks_path, infos)));
     }
     std::int64_t content = 0;
     for (const StreamedFile& file : files_) content += file.bytes;
@@ -111,6 +120,8 @@ void PartWriter::produce() {
     if (model_.config.lora.is_set()) send_adapter(rank_ == 0 ? &*file++ : nullptr, false);
     if (has_averaged_adapter()) send_adapter(rank_ == 0 ? &*file++ : nullptr, true);
     for (const Content& content : plan_.states) send_state(content);
+    for (const DistBlock& block : plan_.blocks)
+        block.content.state.empty() ? send_own_weight(block.content) : send_state(block.content);
 }
 
 // Passes the elements of a tensor of type `type` to the writing thread. copy(to, begin) copies the
@@ -171,6 +182,18 @@ void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* fil
             });
         }
     }
+}
+
+// Passes rows of a main weight that this rank has.
+void PartWriter::send_own_weight(const Content& content) {
+    const Parameters& p = step_.chunks()[content.chunk].parameters();
+    const std::int64_t row =
+        c10::multiply_integers(p.specs[content.index].sizes) / p.specs[content.index].sizes[0];
+    const std::int64_t first = (content.rows.begin - p.own[content.index].begin) * row;
+    send(files_.back(), main_type(p), content.rows.count * row,
+         [&](const at::Tensor& to, std::int64_t begin) {
+             copy_main(p, content.index, to, first + begin);
+         });
 }
 
 void PartWriter::send_state(const Content& content) {

@@ -22,10 +22,12 @@ namespace roll::train {
 
 class PartWriter {
   public:
-    // `rank`: this rank's number in the job. `buffer`: the largest size of the ring buffer in
-    // bytes. `step` and `model` must outlive this object.
-    PartWriter(TrainStep& step, const ModelSetup& model, const formats::McaLayout& layout, int rank,
+    // `plan`: what this rank writes. `rank`: this rank's number in the job. `buffer`: the largest
+    // size of the ring buffer in bytes. `step` and `model` must outlive this object.
+    PartWriter(TrainStep& step, const ModelSetup& model, PartPlan plan, int rank,
                std::int64_t buffer);
+
+    const PartPlan& plan() const { return plan_; }
 
     // Returns the size in bytes of the files that this rank writes, including its part of the
     // index.
@@ -49,6 +51,7 @@ class PartWriter {
     void send(const StreamedFile& file, at::ScalarType type, std::int64_t elements,
               const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy);
     void send_weights(const WeightFile& weights, const StreamedFile* file);
+    void send_own_weight(const Content& content);
     void send_state(const Content& content);
     bool has_averaged_adapter() const;
     void send_adapter(const StreamedFile* file, bool averaged);

@@ -6,6 +6,7 @@
 #include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/save/adapter_files.hpp"
+#include "worker/train/save/dist_part.hpp"
 #include "worker/train/save/moments.hpp"
 
 namespace roll::train {
@@ -13,8 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<void> write_model_config(const fs::path& directory, const ModelSetup& model,
-                                const formats::McaLayout& layout) {
+formats::McaConfig mca_config(const ModelSetup& model, const formats::McaLayout& layout) {
     formats::McaConfig config;
     config.model_type = model.config.family;
     config.hf_config = model.hf_config;
@@ -25,17 +25,20 @@ Result<void> write_model_config(const fs::path& directory, const ModelSetup& mod
         config.native["vocab_size"] = model.config.vocab;
         config.native["padded_vocab_size"] = rows;
     }
-    return formats::write_mca_root(directory, config, tensor::DType::F32);
+    return config;
 }
 
 }  // namespace
 
 Result<void> write_head_files(const fs::path& directory, const ModelSetup& model,
                               const formats::McaLayout& layout, const checkpoint::State& state,
-                              const std::string& job) {
+                              const std::string& job, const formats::DcpMetadata* dist) {
+    const formats::McaConfig config = mca_config(model, layout);
     ROLL_TRY_VOID(make_directories(directory / "roll"));
-    ROLL_TRY_VOID(model.config.lora.is_set() ? write_adapter_config(directory, model)
-                                             : write_model_config(directory, model, layout));
+    ROLL_TRY_VOID(model.config.lora.is_set()
+                      ? write_adapter_config(directory, model)
+                      : formats::write_mca_root(directory, config, tensor::DType::F32));
+    if (dist != nullptr) ROLL_TRY_VOID(write_dist_files(directory, config, *dist, state, job));
     // The ranks have written the averaged adapter before, if the job has one.
     if (const fs::path averaged = directory / checkpoint::kAveragedAdapter; path_exists(averaged))
         ROLL_TRY_VOID(write_adapter_config(averaged, model));

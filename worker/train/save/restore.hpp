@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "worker/checkpoint/state.hpp"
+#include "worker/formats/dcp.hpp"
 #include "worker/formats/mca.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/train_step.hpp"
@@ -28,10 +29,11 @@ std::string load_weights(const std::filesystem::path& directory, TrainStep& step
 
 // Writes the checkpoint files that have no tensors, except the manifest (docs/internals.md, "Inside
 // a checkpoint directory"). `layout` is the layout of the MCA files. `job` is the job record
-// (job_record.hpp). float64 weights are stored as float64, but mca_config.json then says float32,
-// because MCA has no name for float64.
+// (job_record.hpp). `dist`: the metadata of a checkpoint in the format torch_dist; null: another
+// format. float64 weights are stored as float64, but mca_config.json then says float32, because MCA
+// has no name for float64.
 Result<void> write_head_files(const std::filesystem::path& directory, const ModelSetup& model,
                               const formats::McaLayout& layout, const checkpoint::State& state,
-                              const std::string& job);
+                              const std::string& job, const formats::DcpMetadata* dist = nullptr);
 
 }  // namespace roll::train

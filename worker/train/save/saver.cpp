@@ -115,7 +115,8 @@ void Saver::seal(checkpoint::State state, std::string job) {
     background_.start([this, name, state = std::move(state), job = std::move(job),
                        read_back = options_.read_back_first]() -> Result<std::string> {
         const auto fill = [&](const fs::path& directory) {
-            return write_head_files(directory, model_, options_.layout, state, job);
+            return write_head_files(directory, model_, options_.layout, state, job,
+                                    options_.dist ? &*options_.dist : nullptr);
         };
         ROLL_TRY(const fs::path staged,
                  checkpoint::seal_parts(options_.checkpoints, name, options_.ranks, fill));

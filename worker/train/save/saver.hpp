@@ -31,6 +31,8 @@ struct SaverOptions {
     formats::McaLayout layout = {};
     // true: read back and verify every byte of the first checkpoint written
     bool read_back_first = false;
+    // metadata of the checkpoints, if they have the format torch_dist
+    std::optional<formats::DcpMetadata> dist = std::nullopt;
 };
 
 class Saver {

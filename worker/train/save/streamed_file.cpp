@@ -6,8 +6,8 @@
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
-#include "common/tensor/output_file.hpp"
 #include "common/tensor/safetensors.hpp"
+#include "worker/formats/dcp.hpp"
 
 namespace roll::train {
 namespace {
@@ -31,9 +31,8 @@ class HashedFile {
         return {};
     }
     Result<void> append(const std::string& text) { return append(tensor::as_bytes(text)); }
-    Result<checkpoint::FileEntry> finish(const std::string& name) {
-        ROLL_TRY_VOID(file_.finish());
-        return checkpoint::FileEntry{name, static_cast<std::uint64_t>(size_), hash_->value()};
+    WrittenFile take(const std::string& name) && {
+        return {{name, static_cast<std::uint64_t>(size_), hash_->value()}, std::move(file_)};
     }
 
   private:
@@ -100,6 +99,24 @@ Result<StreamedFile> torch_stream(const std::string& path,
     return file;
 }
 
+Result<StreamedFile> distcp_stream(const std::string& path,
+                                   const std::vector<tensor::TensorInfo>& infos) {
+    const auto items = std::make_shared<std::vector<formats::DistcpItem>>();
+    StreamedFile file{.path = path, .has_crc = true};
+    for (const tensor::TensorInfo& info : infos) {
+        ROLL_TRY(formats::DistcpItem item, formats::distcp_item(info));
+        file.sizes.push_back(item.content().size);
+        file.bytes += item.layout.size();
+        items->push_back(std::move(item));
+    }
+    file.front = [items](std::size_t i, std::uint32_t crc) {
+        (*items)[i].content().crc = crc;
+        return (i > 0 ? back_of((*items)[i - 1]) : "") + front_of((*items)[i]);
+    };
+    file.back = [items] { return items->empty() ? "" : back_of(items->back()); };
+    return file;
+}
+
 Result<StreamedFile> safetensors_stream(const std::string& path,
                                         std::vector<tensor::TensorInfo>& infos) {
     ROLL_TRY(tensor::SafetensorsLayout layout,
@@ -121,8 +138,8 @@ bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::By
     return file.has_crc && static_cast<std::size_t>(size) > pipe.capacity();
 }
 
-Result<checkpoint::FileEntry> write_streamed(const std::filesystem::path& directory,
-                                             const StreamedFile& file, checkpoint::BytePipe& pipe) {
+Result<WrittenFile> write_streamed(const std::filesystem::path& directory, const StreamedFile& file,
+                                   checkpoint::BytePipe& pipe) {
     ROLL_TRY(HashedFile out, HashedFile::create(directory / file.path));
     const std::int64_t block = std::min(kBlock, static_cast<std::int64_t>(pipe.capacity()));
     for (std::size_t i = 0; i < file.sizes.size(); ++i) {
@@ -137,7 +154,7 @@ Result<checkpoint::FileEntry> write_streamed(const std::filesystem::path& direct
         }
     }
     ROLL_TRY_VOID(out.append(file.back()));
-    return out.finish(file.path);
+    return std::move(out).take(file.path);
 }
 
 }  // namespace roll::train

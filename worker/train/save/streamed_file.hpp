@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/tensor/output_file.hpp"
 #include "worker/checkpoint/byte_pipe.hpp"
 #include "worker/checkpoint/manifest.hpp"
 #include "worker/formats/torch_file.hpp"
@@ -33,6 +34,10 @@ struct StreamedFile {
 Result<StreamedFile> torch_stream(const std::string& path,
                                   const std::vector<formats::TorchSection>& sections);
 
+// Returns a .distcp file that has the tensors `infos`, in order. Fails like formats::distcp_item().
+Result<StreamedFile> distcp_stream(const std::string& path,
+                                   const std::vector<tensor::TensorInfo>& infos);
+
 // Returns a safetensors file. Sorts `infos` in the order in which the file stores them. Fails like
 // tensor::layout_safetensors().
 Result<StreamedFile> safetensors_stream(const std::string& path,
@@ -43,9 +48,15 @@ Result<StreamedFile> safetensors_stream(const std::string& path,
 // and the tensor is too large for the pipe.
 bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::BytePipe& pipe);
 
-// Writes and syncs the file. The file's tensors are read from the pipe. Fails with Failed if the
-// producer stops.
-Result<checkpoint::FileEntry> write_streamed(const std::filesystem::path& directory,
-                                             const StreamedFile& file, checkpoint::BytePipe& pipe);
+// A written file. The caller must still call file.finish(), which waits for the disk.
+struct WrittenFile {
+    checkpoint::FileEntry entry;
+    tensor::OutputFile file;
+};
+
+// Writes the file. The file's tensors are read from the pipe. Fails with Failed if the producer
+// stops.
+Result<WrittenFile> write_streamed(const std::filesystem::path& directory, const StreamedFile& file,
+                                   checkpoint::BytePipe& pipe);
 
 }  // namespace roll::train

@@ -30,6 +30,9 @@ class Fp16Test(RankCase):
             elif good == 6:
                 scale, good = scale * 2, 0
             self.assertEqual(row['overflows'], sum(1 for one in rows[:number + 1] if one.get('skipped')))
+        # A skipped step does not move the learning rate's schedule on, as in Megatron.
+        for before, row in zip(rows, rows[1:]):
+            self.assertEqual(row['lr'] == before['lr'], bool(before.get('skipped')), row)
         scales = [row['loss_scale'] for row in rows]
         self.assertGreater(max(scales[scales.index(min(scales)):]), min(scales))
         self.assertLess(rows[-1]['loss'], 0.9 * rows[0]['loss'])

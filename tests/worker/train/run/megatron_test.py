@@ -70,14 +70,24 @@ class Megatron(RankCase):
         subprocess.run([CONVERT, 'convert', at_3, ours, '--to', 'torch_dist', '--optimizer', '--transformer-impl',
                         'local', '--verify'], check=True, capture_output=True)
         layout = {'tp': 2, 'pp': 2}
+        rank_files = os.path.join(self.top, 'rank-files')
+        subprocess.run([CONVERT, 'convert', at_3, rank_files, '--to', 'mca', '--tp', '2', '--optimizer'], check=True,
+                       capture_output=True)
+        # Megatron also loads the files that the ranks of a job have written in its own format.
+        dist = self.run_whole(4, 1, self.job(3, tp=2, pp=2, checkpoint__format='torch_dist'))
         kinds = {os.path.join(self.top, kind): kind for kind in ('fully_reshardable', 'dp_reshardable')}
-        forward, continued, whole = self.megatron([
+        forward, continued, of_ranks, beside, whole = self.megatron([
             {'layout': layout, 'mca': at_3, 'forward': True},
             {'layout': {'dp': 2}, 'load': os.path.join(ours, 'iter_0000001'), 'steps': 2},
+            {'layout': {'tp': 2}, 'load': os.path.join(dist.published[-1][1], 'iter_0000001'), 'steps': 2},
+            {'layout': {'tp': 2}, 'mca': rank_files, 'steps': 2,
+             'dist_optimizer': os.path.join(rank_files, 'iter_0000001/dist_optimizer')},
             {'layout': layout, 'mca': at_3, 'steps': 5, 'save_after': 3, 'save': kinds}])
         later = self.losses(run, after=3)
         self.same(forward, later[:1])
         self.same(continued, later)
+        self.same(of_ranks, later)
+        self.same(beside, later)
         for number, (kind, layout) in enumerate((('fully_reshardable', {'dp': 2}),
                                                  ('dp_reshardable', {'tp': 2, 'parallel__sequence': True})), 2):
             with self.subTest(kind=kind):

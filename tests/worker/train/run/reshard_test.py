@@ -44,6 +44,23 @@ class Reshard(RankCase):
                 again = self.resumed(10 + job, run.published[-1], 6, **back)
                 self.expect_same(again, self.resumed(20 + job, run.published[-1], 6), 6)
 
+    def test_torch_dist_resumes_as_mca_does(self):
+        often = {'checkpoint__every': 2, 'checkpoint__keep': 9}
+        whole = self.run_whole(1, 1, self.of(4, **often, **LAYOUTS[0]))
+        often['checkpoint__format'] = 'torch_dist'
+        for job, (layout, back) in enumerate(((LAYOUTS[0], LAYOUTS[3]), (LAYOUTS[3], LAYOUTS[4])), 2):
+            with self.subTest(layout=layout, back=back):
+                run = self.run_whole(job, 1, self.of(4, **often, **layout))
+                self.expect_close([row for row in run.metrics() if 'loss' in row],
+                                  [row for row in whole.metrics() if 'loss' in row])
+                at_2 = [pair for pair in run.published if pair[0] == 2]
+                same = self.run_whole(job, 2, self.of(4, **often, **layout), at_2)
+                self.assertIn('resumed at step 2 ', same.log())
+                self.assertEqual(same.weights(4), run.weights(4))
+                self.assertEqual(sum(path.endswith('.distcp') for path in run.weights(4)), 5)  # 4 ranks, and no tensors
+                moved = self.run_whole(job + 10, 1, self.of(4, kind='resume', **back), at_2, kind='resume')
+                self.expect_close_tensors(moved.doubles(4), whole.doubles(4))
+
     def test_the_export_of_every_layout_is_that_of_one_rank(self):
         first = self.run_whole(1, 1, self.of(1, train__precision='fp32', **LAYOUTS[0]))
         document = {'train__precision': 'fp32', 'export': 'none'}
@@ -81,6 +98,11 @@ class Reshard(RankCase):
             weights = sizes[f'iter_0000001/mp_rank_{shard:02}/model_optim_rng.pt']
             pair[shard] += weights  # file f is written by replica f modulo dp
             self.assertLess(max(pair), 1.05 * sum(pair) / 2, pair)
+
+        run = self.run_whole(2, 1, self.of(1, dp=2, tp=2, checkpoint__format='torch_dist', **wide))
+        parts = [os.path.getsize(path) for path in glob.glob(run.published[0][1] + '/iter_*/__*_0.distcp')]
+        self.assertLess(sum(parts), 1.02 * state)
+        self.assertLess(max(parts), 1.05 * sum(parts) / 4, parts)
 
     def test_a_small_buffer_saves_the_same_bytes(self):
         wide = {'model__hidden_size': 128, 'model__vocab_size': 4096, 'train__precision': 'fp32'}

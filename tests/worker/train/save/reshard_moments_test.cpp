@@ -128,7 +128,7 @@ class ReshardMoments : public testing::Test {
                             kind.of[i].copy_(own_part(p, i, numbered(p.specs[i], first(kind))));
             }
             const auto mca = mca_layout_of(parallel_of(layout), config, step.schedule());
-            PartWriter writer(step, model, mca, rank, 3000);
+            PartWriter writer(step, model, plan_part(step, mca, rank), rank, 3000);
             writer.start(staged, kName);
             writer.wait();
             EXPECT_FALSE(writer.has_failed());

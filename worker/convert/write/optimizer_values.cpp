@@ -1,25 +1,10 @@
-#include "worker/convert/optimizer_values.hpp"
+#include "worker/convert/write/optimizer_values.hpp"
 
-#include "common/files.hpp"
-#include "worker/checkpoint/state.hpp"
-#include "worker/convert/read/state_info.hpp"
+#include "worker/convert/checkpoint/dist_layout.hpp"
 
 namespace roll::convert {
-namespace {
 
-// Returns train.optimizer of the job that wrote the source; an empty object if it is unknown.
-Json rates_of(const Source& source) {
-    const auto text = read_file(source.directory / checkpoint::kJobFile);
-    const auto job = text ? parse_json(*text) : tl::unexpected(text.error());
-    if (!job || !job->is_object()) return Json::object();
-    const Json rates = job->value(Json::json_pointer("/train/optimizer"), Json());
-    return rates.is_object() ? rates : Json::object();
-}
-
-}  // namespace
-
-Json optimizer_values(const Source& source, const OptimizerStates& states) {
-    const Json rates = rates_of(source);
+Json optimizer_values(const Json& rates, std::int64_t updates) {
     const auto number = [&](const char* key, double otherwise) {
         const Json value = rates.value(key, Json());
         return value.is_number() ? value.get<double>() : otherwise;
@@ -47,7 +32,7 @@ Json optimizer_values(const Source& source, const OptimizerStates& states) {
                           {"differentiable", false},
                           {"fused", nullptr},
                           {"decoupled_weight_decay", rates.value("kind", Json()) != "adam"},
-                          {"step", states.updates}});
+                          {"step", updates}});
     return {{"optimizer", {{"param_groups", std::move(groups)}}},
             {"param_state_sharding_type", kFullyReshardable}};
 }
