@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 // Returns the problem of a data file that Roll cannot read; empty if there is none.
 std::string unreadable(const std::string& path) {
     const std::string kind = fs::path(path).extension();
-    if (kind == ".jsonl" || kind == ".json" || kind == ".txt") return "";
-    return fmt::format("Roll does not read the file {}; supported: .jsonl, .json and .txt", path);
+    if (kind == ".jsonl" || kind == ".json" || kind == ".parquet" || kind == ".txt") return "";
+    return fmt::format(
+        "Roll does not read the file {}; supported: .jsonl, .json, .parquet and .txt", path);
 }
 
 // Returns the content of LLaMA-Factory's dataset_info.json, which describes the data sets.

@@ -57,9 +57,32 @@ void read_model(const Config& config) {
         config.set("tokenizer", config.absolute(keys["tokenizer_name_or_path"]));
 }
 
+// Sets how TRL packs documents and truncates long ones.
+void read_trl_rows(const Config& config) {
+    const std::string mode = config.text("truncation_mode").value_or("keep_start");
+    if (mode != "keep_start" && mode != "keep_end")
+        config.refuse("truncation_mode",
+                      fmt::format("is {}; supported: keep_start, keep_end", mode));
+    const std::string objective = config.objective();
+    if (objective == "sft" && config.flag("packing")) {
+        const std::string strategy = config.text("packing_strategy").value_or("bfd");
+        if (strategy != "bfd" && strategy != "bfd_split" && strategy != "wrapped")
+            return config.refuse(
+                "packing_strategy",
+                fmt::format("is {}; supported: bfd, bfd_split, wrapped", strategy));
+        config.set("data.packing", strategy == "wrapped" ? "wrapped" : "best_fit");
+        if (strategy == "bfd_split") config.set("data.truncate", "split");
+    } else if (objective == "reward") {
+        config.set("data.truncate", "drop");  // TRL leaves out long pairs
+    } else if (mode == "keep_end") {
+        config.set("data.truncate", "start");
+    }
+}
+
 // Sets whether tokens attend to other documents in the same sequence.
 void read_packing(const Config& config) {
-    if (spec::is_preference(config.objective())) return;  // preference data is never packed
+    if (is_of_trl(config)) read_trl_rows(config);
+    if (spec::is_preference(config.objective())) return;  // answers are never packed
     const bool pretrains = config.objective() == "pretrain";
     const bool apart = config.flag("neat_packing") || config.flag("sequence_packing");
     const bool across = config.has("packing") ? config.flag("packing") : pretrains;

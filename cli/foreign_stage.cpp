@@ -22,6 +22,8 @@ constexpr std::array kOfTrl{"beta",
                             "assistant_only_loss",
                             "dataset_text_field",
                             "use_peft",
+                            "truncation_mode",
+                            "packing_strategy",
                             "dataset_train_split"};
 
 // A configuration of TRL with one of these keys trains on preferences.

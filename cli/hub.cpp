@@ -42,21 +42,26 @@ bool exists(const std::string& base, const std::string& path) {
 }
 
 // Returns the data files of a directory, sorted by path. If the paths of some data files contain
-// the word "train", returns only these files.
+// the word "train", returns only these files. Returns .parquet files only if there are no other data
+// files, because a data set may have the same rows in two forms.
 std::vector<std::string> data_files(const fs::path& directory) {
-    std::vector<std::string> all, train;
+    std::vector<std::string> texts, tables;
     std::error_code error;
     for (auto at = fs::recursive_directory_iterator(directory, error);
          at != fs::recursive_directory_iterator(); at.increment(error)) {
         if (error) break;
         const fs::path& path = at->path();
-        const bool list = path.extension() == ".json" && path.stem() != "dataset_infos";
-        if (!list && path.extension() != ".jsonl" && path.extension() != ".txt") continue;
-        all.push_back(path);
-        if (path.lexically_relative(directory).native().find("train") != std::string::npos)
-            train.push_back(path);
+        const fs::path kind = path.extension();
+        if (kind == ".parquet") tables.push_back(path);
+        const bool list = kind == ".json" && path.stem() != "dataset_infos";
+        if (list || kind == ".jsonl" || kind == ".txt") texts.push_back(path);
     }
-    std::vector<std::string>& found = train.empty() ? all : train;
+    std::vector<std::string>& found = texts.empty() ? tables : texts;
+    const auto trains = [&](const std::string& path) {
+        return fs::path(path).lexically_relative(directory).native().find("train") !=
+               std::string::npos;
+    };
+    if (std::ranges::any_of(found, trains)) std::erase_if(found, std::not_fn(trains));
     std::ranges::sort(found);
     return found;
 }

@@ -30,7 +30,8 @@ const char* objective_of(std::string_view text, bool list) {
 // is a job file if it contains an object with the key `kind`.
 Result<bool> is_data(const fs::path& file) {
     const std::string extension = file.extension();
-    if (extension != ".json") return extension == ".jsonl" || extension == ".txt";
+    if (extension != ".json")
+        return extension == ".jsonl" || extension == ".txt" || extension == ".parquet";
     ROLL_TRY(const std::string text, read_file(file));
     if (is_json_list(text)) return true;
     const auto record = parse_json(first_record(text, false));
@@ -47,6 +48,7 @@ Result<Json> document_of(const PreviewOptions& options) {
         ROLL_TRY(const std::string text, read_file(file));
         document["objective"] = objective_of(text, may_be_list && is_json_list(text));
     }
+    if (file.extension() == ".parquet") document["objective"] = "sft";
     if (!options.model.empty()) document["tokenizer"] = fs::absolute(options.model).string();
     for (const std::string& assignment : options.job.sets)
         ROLL_TRY_VOID(set_key(document, assignment));
@@ -58,7 +60,7 @@ Result<Json> document_of(const PreviewOptions& options) {
 void add_preview_options(CLI::App& command, PreviewOptions& options) {
     command
         .add_option("FILE", options.file,
-                    "A data file (.jsonl, .json or .txt), or the file of a train job")
+                    "A data file (.jsonl, .json, .parquet or .txt), or the file of a train job")
         ->required();
     command.add_option(
         "--model", options.model,

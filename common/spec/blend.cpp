@@ -65,6 +65,32 @@ void check_megatron(const Json& document, std::vector<Problem>& problems) {
                                                       seed.dump(), kMost)});
 }
 
+// Checks how documents become rows.
+void check_rows(const Json& document, std::vector<Problem>& problems) {
+    const Json given = at(document, "/objective"), packing = at(document, "/data/packing"),
+               truncate = at(document, "/data/truncate");
+    const std::string objective = objective_name(given);
+    const bool packs = objective == "sft" || learns_completions(given);
+    const auto refuse = [&](const char* key, const Json& value, const std::string& allowed) {
+        if (value.is_string())
+            problems.push_back(
+                {std::string("data.") + key,
+                 fmt::format("is {}; allowed: {}", value.get<std::string>(), allowed)});
+    };
+    const std::string with = fmt::format(" with objective \"{}\"", objective);
+    if (!packing.is_null() && packing != "in_order" && !packs)
+        refuse("packing", packing, "`in_order`" + with);
+    if (truncate.is_null() || truncate == "end") return;
+    if (!packs && !is_preference(objective))
+        refuse("truncate", truncate, "`end`" + with + ", which cuts no document");
+    else if (packs && packing == "wrapped")
+        refuse("truncate", truncate, "`end` with data.packing wrapped, which cuts no document");
+    else if (truncate == "split" && !packs)
+        refuse("truncate", truncate, "`end`, `start`, `prompt`, `drop` or `error`" + with);
+    else if (truncate == "prompt" && at(document, "/data/train_on") == "all")
+        refuse("truncate", truncate, "another rule with data.train_on all, which has no prompts");
+}
+
 }  // namespace
 
 std::vector<Problem> blend_problems(const Json& document) {
@@ -93,13 +119,7 @@ std::vector<Problem> blend_problems(const Json& document) {
         problems.push_back({"data.weigh",
                             "is tokens; allowed only with data.order roll and either data.weights "
                             "or data.curriculum"});
-    const Json given = at(document, "/objective");
-    const std::string objective = objective_name(given);
-    if (at(document, "/data/packing") == "best_fit" && objective != "sft" &&
-        !learns_completions(given))
-        problems.push_back({"data.packing", fmt::format("is best_fit; allowed: `in_order` with "
-                                                        "objective \"{}\"",
-                                                        objective)});
+    check_rows(document, problems);
     if (!split.is_null() && !megatron)
         problems.push_back({"data.split", "needs data.order megatron"});
     if (split.is_array() && split.size() > 3)

@@ -1,4 +1,5 @@
-// Checks how a train job draws samples from its files: weights, curriculum, order and packing.
+// Checks how a train job draws samples from its files: weights, curriculum, order, packing and
+// truncation.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,8 @@
 
 namespace roll::spec {
 
-// Returns the problems of data.weights, data.curriculum, data.order, data.split and data.packing.
+// Returns the problems of data.weights, data.curriculum, data.order, data.split, data.packing
+// and data.truncate.
 // Ignores missing keys and wrong types, because the schema's checker reports these.
 std::vector<Problem> blend_problems(const Json& document);
 

@@ -25,6 +25,17 @@ struct ValidFiles {
 // GPTDataset and BlendedDataset.
 enum class SampleOrder { Roll, Megatron };
 
+// How the documents of objective sft become rows. InOrder: consecutive whole documents. BestFit:
+// whole documents from anywhere in the file. Wrapped: rows are cut anywhere, so all are full.
+enum class Packing { InOrder, BestFit, Wrapped };
+
+// What is done with a document, or a prompt with its answer, that is longer than a row
+// (worker/train/data/corpus/row_rules.hpp). Error: the job fails.
+enum class Truncation { End, Start, Prompt, Split, Drop, Error };
+
+const char* name_of(Packing packing);
+const char* name_of(Truncation truncation);
+
 // Weights of the training files from a step on.
 struct DataPhase {
     std::int64_t step = 0;  // number of steps before the phase begins
@@ -37,7 +48,8 @@ struct DataSpec {
     std::vector<DataPhase> phases;
     bool weigh_tokens = false;  // weights are shares of the tokens, not of the samples
     SampleOrder order = SampleOrder::Roll;
-    bool best_fit = false;  // rows gather documents so that few positions stay empty
+    Packing packing = Packing::InOrder;
+    Truncation truncate = Truncation::End;
     // Shares of the training, validation and test part of each file; only with order Megatron
     std::optional<std::array<double, 3>> split;
     double valid_fraction = 0.01;  // share of tokens that is held out at the end of each file

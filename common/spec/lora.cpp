@@ -1,8 +1,10 @@
 #include "common/spec/lora.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <optional>
+#include <regex>
 
 #include <fmt/format.h>
 
@@ -11,19 +13,33 @@
 namespace roll::spec {
 namespace {
 
-constexpr const char* kAllLinear = "all-linear";
+constexpr std::size_t kPatternMax = 256;  // longest regular expression
+
+// Returns true if the text is the last part of a linear layer's name, and no pattern.
+bool is_module_name(const std::string& text) {
+    return text.find('.') == std::string::npos && place_of(text).has_value();
+}
+
+// Returns true if the text has no character with a meaning in regular expressions.
+bool is_word(const std::string& text) {
+    return std::ranges::all_of(text, [](char c) { return c == '_' || std::isalnum(c) != 0; });
+}
+
+bool is_regular(const std::string& pattern) {
+    if (pattern.size() > kPatternMax) return false;
+    try {
+        const std::regex compiled(pattern);
+        return true;
+    } catch (const std::regex_error&) {
+        return false;
+    }
+}
 
 std::string listed_places() {
     std::string list;
     for (const auto& [name, place] : kLoraPlaces)
         list += (list.empty() ? "" : ", ") + std::string(name);
     return list;
-}
-
-std::optional<LoraPlace> place_named(const std::string& name) {
-    for (const auto& [known, place] : kLoraPlaces)
-        if (name == known) return place;
-    return std::nullopt;
 }
 
 // Returns the names in a list of strings, or in a single string.
@@ -45,6 +61,13 @@ bool is_target(const std::vector<std::string>& targets, std::string_view name) {
            std::ranges::find(targets, name) != targets.end();
 }
 
+// Returns true if the targets are one regular expression, as in PEFT: a text that is no name.
+bool targets_match(const Json& lora) {
+    const Json targets = lora.value("targets", Json());
+    return targets.is_string() && targets != kAllLinear &&
+           !is_module_name(targets.get<std::string>());
+}
+
 Json object_of(const Json& json, const char* key) {
     Json value = json.is_object() ? json.value(key, Json()) : Json();
     return value.is_object() ? value : Json::object();
@@ -55,28 +78,63 @@ double number_or(const Json& json, std::string_view key, double otherwise) {
     return found != json.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
+void check_pattern(const std::string& path, const std::string& pattern,
+                   std::vector<Problem>& problems) {
+    if (!is_regular(pattern))
+        problems.push_back({path, fmt::format("has {}, which is not a regular expression of at "
+                                              "most {} characters that Roll reads",
+                                              pattern, kPatternMax)});
+}
+
+void check_values(const Json& lora, const std::vector<std::string>& targets,
+                  std::vector<Problem>& problems) {
+    for (const char* key : {"rank_pattern", "alpha_pattern"}) {
+        const Json pattern = object_of(lora, key);
+        for (const auto& [name, value] : pattern.items()) {
+            const std::string path = fmt::format("train.lora.{}.{}", key, name);
+            const bool is_known =
+                place_of(name) && (targets_match(lora) || is_target(targets, name));
+            if (is_word(name) && !is_known)
+                problems.push_back({path,
+                                    "is not one of the targets; allowed: a name in "
+                                    "train.lora.targets, or a regular expression"});
+            else
+                check_pattern(fmt::format("train.lora.{}", key), name, problems);
+        }
+    }
+}
+
 void check_targets(const Json& lora, std::vector<Problem>& problems) {
     const std::vector<std::string> targets = targets_of(lora);
     if (targets.empty())
         problems.push_back(
             {"train.lora.targets", fmt::format("is empty; allowed: `{}`, or modules of {}",
                                                kAllLinear, listed_places())});
+    if (targets_match(lora)) check_pattern("train.lora.targets", targets[0], problems);
     for (const std::string& target : targets)
-        if (!place_named(target) && (target != kAllLinear || targets.size() > 1))
+        if (!targets_match(lora) && !place_of(target) &&
+            (target != kAllLinear || targets.size() > 1))
             problems.push_back(
                 {"train.lora.targets",
                  fmt::format("has {}, which matches no linear layer of the model; allowed: `{}` "
                              "alone, or modules of {}",
                              target, kAllLinear, listed_places())});
-    for (const char* key : {"rank_pattern", "alpha_pattern"}) {
-        const Json pattern = object_of(lora, key);
-        for (const auto& [name, value] : pattern.items())
-            if (!place_named(name) || !is_target(targets, name))
-                problems.push_back(
-                    {fmt::format("train.lora.{}.{}", key, name),
-                     "is not one of the targets; allowed: a name in train.lora.targets, without a "
-                     "layer's number"});
-    }
+    check_values(lora, targets, problems);
+}
+
+void check_layers(const Json& lora, std::vector<Problem>& problems) {
+    const Json exclude = lora.value("exclude", Json());
+    if (exclude.is_string())
+        check_pattern("train.lora.exclude", exclude.get<std::string>(), problems);
+    for (const std::string& pattern : names_in(lora.value("layers_pattern", Json())))
+        check_pattern("train.lora.layers_pattern", pattern, problems);
+    const bool has_layers = !lora.value("layers", Json()).is_null();
+    if (has_layers && targets_match(lora))
+        problems.push_back({"train.lora.layers",
+                            "cannot be used if train.lora.targets is a regular expression; put the "
+                            "layers into the expression"});
+    if (!has_layers && !lora.value("layers_pattern", Json()).is_null())
+        problems.push_back({"train.lora.layers_pattern", "needs train.lora.layers"});
 }
 
 void check_saved_modules(const Json& lora, std::vector<Problem>& problems) {
@@ -95,11 +153,52 @@ constexpr std::array<std::pair<std::string_view, LoraBase>, 3> kBases{
 
 }  // namespace
 
+std::optional<LoraPlace> place_of(std::string_view module) {
+    const std::string_view name = module.substr(module.rfind('.') + 1);
+    for (const auto& [known, place] : kLoraPlaces)
+        if (name == known) return place;
+    return std::nullopt;
+}
+
 const char* name_of(LoraPlace place) {
     return kLoraPlaces[static_cast<std::size_t>(place)].first.data();
 }
 
 const char* name_of(LoraBase base) { return kBases[static_cast<std::size_t>(base)].first.data(); }
+
+namespace {
+
+std::vector<std::pair<std::string, double>> values_of(const Json& patterns) {
+    std::vector<std::pair<std::string, double>> values;
+    for (const auto& [pattern, value] : patterns.items())
+        if (value.is_number()) values.emplace_back(pattern, value.get<double>());
+    return values;
+}
+
+// Returns the patterns of train.lora; nullopt if names of modules suffice.
+std::optional<LoraPatterns> patterns_of(const Json& json, const std::vector<std::string>& targets) {
+    const Json ranks = object_of(json, "rank_pattern"), alphas = object_of(json, "alpha_pattern"),
+               layers = json.value("layers", Json());
+    LoraPatterns patterns{.targets = targets, .exclude = names_in(json.value("exclude", Json()))};
+    patterns.targets_match = targets_match(json);
+    patterns.exclude_matches = json.value("exclude", Json()).is_string();
+    if (layers.is_number_integer()) patterns.layers = {layers.get<std::int64_t>()};
+    if (layers.is_array()) patterns.layers = layers.get<std::vector<std::int64_t>>();
+    patterns.layers_pattern = names_in(json.value("layers_pattern", Json()));
+    patterns.ranks = values_of(ranks);
+    patterns.alphas = values_of(alphas);
+    const auto has_name = [](const auto& value) { return is_module_name(value.first); };
+    const auto is_plain = [](const std::string& target) {
+        return is_module_name(target) || target == kAllLinear;
+    };
+    if (std::ranges::all_of(targets, is_plain) && patterns.exclude.empty() && layers.is_null() &&
+        std::ranges::all_of(patterns.ranks, has_name) &&
+        std::ranges::all_of(patterns.alphas, has_name))
+        return std::nullopt;
+    return patterns;
+}
+
+}  // namespace
 
 LoraSpec lora_spec(const Json& json) {
     LoraSpec lora;
@@ -116,8 +215,9 @@ LoraSpec lora_spec(const Json& json) {
     lora.double_quantization = json.value("double_quantization", Json()) == true;
     const std::vector<std::string> targets = targets_of(json);
     const Json ranks = object_of(json, "rank_pattern"), alphas = object_of(json, "alpha_pattern");
+    lora.patterns = patterns_of(json, targets);
     for (const auto& [name, place] : kLoraPlaces) {
-        if (!is_target(targets, name)) continue;
+        if (!lora.patterns && !is_target(targets, name)) continue;
         LoraModule module{.place = place};
         module.r = static_cast<std::int64_t>(number_or(ranks, name, static_cast<double>(lora.r)));
         module.alpha = number_or(alphas, name, lora.alpha);
@@ -146,6 +246,7 @@ std::vector<Problem> lora_problems(const Json& document) {
              "is true, but the base model has no `score` layer into which the adapter's `score` "
              "could be merged; allowed: false with objective reward and train.lora"});
     check_targets(lora, problems);
+    check_layers(lora, problems);
     check_saved_modules(lora, problems);
     if (lora.value("double_quantization", Json()) == true && lora.value("base", Json()) != "nf4")
         problems.push_back(
@@ -173,15 +274,18 @@ std::vector<Problem> lora_problems(const Json& document) {
 }
 
 std::vector<Problem> lora_target_problems(const LoraSpec& lora,
-                                          const std::vector<std::string>& modules) {
-    const auto exists = [&](std::string_view name) {
-        return std::ranges::find(modules, name) != modules.end();
+                                          const std::vector<std::string>& names) {
+    const auto exists = [&](std::string_view module) {
+        return std::ranges::any_of(names, [&](const std::string& name) {
+            return std::string_view(name).substr(name.rfind('.') + 1) == module;
+        });
     };
     std::string allowed;
     for (const auto& [name, place] : kLoraPlaces)
         if (exists(name)) allowed += (allowed.empty() ? "" : ", ") + std::string(name);
+    if (auto resolved = resolve_lora(lora, names); !resolved) return {resolved.error()};
     for (const LoraModule& module : lora.modules)
-        if (!exists(name_of(module.place)))
+        if (!lora.patterns && !exists(name_of(module.place)))
             return {{"train.lora.targets",
                      fmt::format("asks for {}, which matches no linear layer of this model; "
                                  "allowed: {}",

@@ -5,10 +5,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <tl/expected.hpp>
 
 #include "common/json.hpp"
 #include "common/spec/problem.hpp"
@@ -35,12 +38,14 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kS
      {"lm_head", "output_layer.weight"},
      {"score", "score.weight"}}};
 
-// LoRA of one linear layer of every decoder layer: y += scale * x A^T B^T.
+// LoRA of a linear layer: y += scale * x A^T B^T.
 struct LoraModule {
     LoraPlace place = LoraPlace::Q;
     std::int64_t r = 0;  // rows of A and columns of B
     double alpha = 0;
     double scale = 1;
+    std::int64_t layer = -1;  // number of the decoder layer; -1: every decoder layer
+    bool is_of(std::int64_t number) const { return layer < 0 || layer == number; }
     friend bool operator==(const LoraModule&, const LoraModule&) = default;
 };
 
@@ -48,14 +53,37 @@ struct LoraModule {
 // Full: in the same form as the job's other weights. Nf4, Int8: packed (packed_form.hpp).
 enum class LoraBase { Full, Nf4, Int8 };
 
+// The target that stands for all linear layers of the decoder layers
+inline constexpr const char* kAllLinear = "all-linear";
+
+// The keys of train.lora that choose modules by their full HuggingFace names, such as
+// model.layers.0.self_attn.q_proj, as in PEFT.
+struct LoraPatterns {
+    // The end of a module's name, after a dot, or the whole name. If `targets_match`, `targets` is
+    // one regular expression for the whole name.
+    std::vector<std::string> targets = {}, exclude = {};
+    bool targets_match = false, exclude_matches = false;
+    std::vector<std::int64_t> layers = {};         // numbers of the layers; empty: all layers
+    std::vector<std::string> layers_pattern = {};  // names of the list of layers; empty: any name
+    // values for the modules whose names end, after a dot, with a match of the regular expression
+    std::vector<std::pair<std::string, double>> ranks = {}, alphas = {};
+
+    bool all_linear() const { return targets == std::vector<std::string>{kAllLinear}; }
+    friend bool operator==(const LoraPatterns&, const LoraPatterns&) = default;
+};
+
 struct LoraSpec {
     std::int64_t r = 8;
     double alpha = 8;
-    bool rslora = false;              // if true, scale is alpha / sqrt(r) instead of alpha / r
-    std::vector<LoraModule> modules;  // adapted layers, in the order of LoraPlace; empty: no LoRA
-    double dropout = 0;               // probability that an element of the input of A is dropped
-    bool dora = false;                // also trains the length of each row of W + scale * B A
-    double lr_ratio = 1;              // LoRA+: learning rate of B divided by the learning rate of A
+    bool rslora = false;  // if true, scale is alpha / sqrt(r) instead of alpha / r
+    // Adapted layers, ordered by layer, then by LoraPlace; empty: no LoRA. If `patterns` is set,
+    // these modules are all that can be chosen, until resolve_lora() chooses from a model's
+    // modules.
+    std::vector<LoraModule> modules;
+    std::optional<LoraPatterns> patterns = {};
+    double dropout = 0;   // probability that an element of the input of A is dropped
+    bool dora = false;    // also trains the length of each row of W + scale * B A
+    double lr_ratio = 1;  // LoRA+: learning rate of B divided by the learning rate of A
     // Modules that are trained whole and stored in the adapter; each is named by the last part of
     // its name
     std::vector<std::string> modules_to_save = {};
@@ -64,6 +92,9 @@ struct LoraSpec {
     bool is_set() const { return !modules.empty(); }
     friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
 };
+
+// Returns the place that the last part of a module's name has; nullopt if it has none.
+std::optional<LoraPlace> place_of(std::string_view module);
 
 const char* name_of(LoraPlace place);
 const char* name_of(LoraBase base);
@@ -77,9 +108,15 @@ LoraSpec lora_spec(const Json& json);
 // the schema's checker reports them.
 std::vector<Problem> lora_problems(const Json& document);
 
-// Returns a problem if a linear layer in `lora` is not among the model's modules. `modules` are the
-// last parts of the HuggingFace names of the model's weights, without ".weight".
+// Returns the settings with the modules of a model that `patterns` chooses. Does nothing if
+// `patterns` is not set. `names` are the full HuggingFace names of the model's modules.
+// Fails if a pattern matches no module, or if two patterns give a module different values.
+tl::expected<LoraSpec, Problem> resolve_lora(const LoraSpec& lora,
+                                             const std::vector<std::string>& names);
+
+// Returns a problem if a linear layer in `lora` is not among the model's modules, or if the
+// patterns fit no module. `names` are the full HuggingFace names of the model's modules.
 std::vector<Problem> lora_target_problems(const LoraSpec& lora,
-                                          const std::vector<std::string>& modules);
+                                          const std::vector<std::string>& names);
 
 }  // namespace roll::spec

@@ -2,9 +2,50 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace roll::spec {
+namespace {
+
+template <class E, std::size_t N>
+using Names = std::array<std::pair<const char*, E>, N>;
+
+constexpr Names<Packing, 3> kPackings{{{"in_order", Packing::InOrder},
+                                       {"best_fit", Packing::BestFit},
+                                       {"wrapped", Packing::Wrapped}}};
+constexpr Names<Truncation, 6> kTruncations{{{"end", Truncation::End},
+                                             {"start", Truncation::Start},
+                                             {"prompt", Truncation::Prompt},
+                                             {"split", Truncation::Split},
+                                             {"drop", Truncation::Drop},
+                                             {"error", Truncation::Error}}};
+
+// Reads a key whose default is the first name.
+template <class E, std::size_t N>
+Result<void> read_name(JsonReader& reader, const char* key, const Names<E, N>& names, E& value) {
+    const auto text = reader.get_or<std::string>(key, names[0].first);
+    for (const auto& [name, one] : names) {
+        if (text != name) continue;
+        value = one;
+        return {};
+    }
+    return fail(ErrorCode::InvalidArgument,
+                "data." + std::string(key) + " " + text + " is not supported");
+}
+
+}  // namespace
+
+const char* name_of(Packing packing) { return kPackings[static_cast<std::size_t>(packing)].first; }
+
+const char* name_of(Truncation truncation) {
+    return kTruncations[static_cast<std::size_t>(truncation)].first;
+}
+
+Result<void> read_rows(JsonReader& reader, DataSpec& data) {
+    ROLL_TRY_VOID(read_name(reader, "packing", kPackings, data.packing));
+    return read_name(reader, "truncate", kTruncations, data.truncate);
+}
 
 Result<void> read_valid(const Json& json, DataSpec& data) {
     if (json.is_null()) return {};

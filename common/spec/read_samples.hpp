@@ -11,6 +11,9 @@ namespace roll::spec {
 // a fraction or a list of files.
 Result<void> read_valid(const Json& json, DataSpec& data);
 
+// Reads data.packing and data.truncate.
+Result<void> read_rows(JsonReader& reader, DataSpec& data);
+
 // Reads how samples are drawn from the training files.
 void read_blend(JsonReader& reader, DataSpec& data);
 

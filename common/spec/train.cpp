@@ -108,6 +108,7 @@ Result<DataSpec> read_data(const Json& json) {
     DataSpec data;
     data.train = reader.get<std::vector<std::string>>("train");
     read_blend(reader, data);
+    ROLL_TRY_VOID(read_rows(reader, data));
     data.track = reader.get_or("track", data.track);
     ROLL_TRY_VOID(read_valid(reader.raw("valid"), data));
     data.field = reader.get_or("field", data.field);
@@ -118,7 +119,6 @@ Result<DataSpec> read_data(const Json& json) {
     using Names = std::map<std::string, std::string>;
     data.columns = section(reader, "columns").get<Names>();
     data.tags = section(reader, "tags").get<Names>();
-    data.best_fit = reader.get_or<std::string>("packing", "in_order") == "best_fit";
     const auto train_on = reader.get_or<std::string>("train_on", "assistant");
     data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
     data.add_special = reader.get_or("add_special", data.add_special);
@@ -132,8 +132,8 @@ Result<DataSpec> read_data(const Json& json) {
 }
 
 // Prepares `data` for objective sft: each line is a prompt with its completion, or a conversation,
-// and tokens attend only to tokens of their line. For preferences, each line has two completions,
-// or one completion and a label.
+// and tokens attend only to tokens of their line, unless rows are wrapped. For preferences, each
+// line has two completions, or one completion and a label.
 Result<void> learn_completions(const TrainSpec& spec, const std::string& objective,
                                DataSpec& data) {
     const bool prefers = spec.objective == Objective::Preference;
@@ -149,12 +149,12 @@ Result<void> learn_completions(const TrainSpec& spec, const std::string& objecti
     for (const ValidFiles& set : data.valid_files)
         paths.insert(paths.end(), set.paths.begin(), set.paths.end());
     for (const std::string& path : paths)
-        if (!path.ends_with(".jsonl") && !path.ends_with(".json"))
+        if (!path.ends_with(".jsonl") && !path.ends_with(".json") && !path.ends_with(".parquet"))
             return fail(ErrorCode::InvalidArgument,
-                        fmt::format("objective {} needs .jsonl or .json files with the fields {}, "
-                                    "but {} is neither",
-                                    objective, lines, path));
-    data.completions = data.documents_apart = true;
+                        "objective " + objective + " needs .jsonl, .json or .parquet files with " +
+                            "the fields " + lines + ", but " + path + " is of another kind");
+    data.completions = true;
+    if (data.packing != Packing::Wrapped) data.documents_apart = true;
     return {};
 }
 

@@ -2,11 +2,16 @@
 # manual pages and examples. It also installs families and schemas for people and editors; the programs do
 # not need these files, because they are compiled in.
 
-foreach(program rolld roll-worker roll-convert rollctl roll-rank roll-web roll-notify)
+foreach(program rolld roll-worker roll-convert rollctl roll-rank roll-web roll-notify roll-parquet)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+
+if(TARGET roll-parquet)
+  file(GLOB arrow_libraries "${ROLL_ARROW}/libarrow.so.*" "${ROLL_ARROW}/libparquet.so.*")
+  install(FILES ${arrow_libraries} DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
+endif()
 
 if(TARGET roll-rank)
   # libtorch_cpu.so looks for other libraries beside itself. CUDA's two are here only if ldconfig knows none.

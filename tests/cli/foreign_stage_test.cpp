@@ -52,6 +52,35 @@ TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
               Json::parse(R"({"r": 16, "alpha": 32, "targets": ["q_proj", "v_proj"]})"));
 }
 
+TEST_F(ForeignFile, TrlsTruncationAndPackingAreKeysOfTheData) {
+    const auto of_trl = [](const char* others) {
+        Json with = config();
+        with.update(Json::parse(kTrlSft));
+        with.update(Json::parse(others));
+        return with;
+    };
+    const auto data = [&](const char* others) {
+        EXPECT_EQ(problems(of_trl(others)), "") << others;
+        return job(of_trl(others))["data"];
+    };
+    const Json kept = data(kTrlDpo);
+    EXPECT_FALSE(kept.contains("truncate"));
+    EXPECT_EQ(data(R"({"beta": 0.3, "truncation_mode": "keep_end"})")["truncate"], "start");
+    EXPECT_EQ(data(R"({"center_rewards_coefficient": 0.1})")["truncate"], "drop");
+    const auto packed = [&](const char* strategy) {
+        return data((R"({"loss_type": "nll", "packing": true, "packing_strategy": ")" +
+                     std::string(strategy) + R"("})")
+                        .c_str());
+    };
+    EXPECT_EQ(packed("bfd")["packing"], "best_fit");
+    EXPECT_EQ(packed("bfd_split")["truncate"], "split");
+    EXPECT_EQ(packed("wrapped")["packing"], "wrapped");
+    EXPECT_EQ(packed("wrapped")["attention"], "across_documents");
+    const Json wrong = of_trl(R"({"loss_type": "nll", "truncation_mode": "middle"})");
+    EXPECT_NE(problems(wrong).find("is middle; supported: keep_start, keep_end"), std::string::npos)
+        << problems(wrong);
+}
+
 TEST_F(ForeignFile, BitsandbytesBecomesTheFormOfTheFrozenWeights) {
     const auto lora = [&](const char* others) {
         Json with = config();

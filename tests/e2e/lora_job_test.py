@@ -99,6 +99,8 @@ class LoraJob(RollTest):
                            ({'dropout': 1.5}, 'train.lora.dropout is 1.5; allowed: a number, at least 0, below 1'),
                            ({'modules_to_save': ['q_proj']}, 'train.lora.modules_to_save has q_proj, which cannot be'),
                            ({'rank_pattern': {'x': 2}}, 'train.lora.rank_pattern.x is not one of the targets'),
+                           ({'targets': r'layers\.0\..*'}, r'train.lora.targets has layers\.0\..*, which matches no'),
+                           ({'layers': [0, 9]}, 'train.lora.layers has 9; allowed: 0 to'),
                            ({'r': 0}, 'train.lora.r')):
             done = self.ctl('submit', self.train_job('bad', model={'from': self.base}, train__lora=lora), check=False)
             self.assertNotEqual(done.returncode, 0)

@@ -23,13 +23,18 @@ CASES = {
     "qwen2": ("qwen2", {"tie_word_embeddings": True},
               {"r": 3, "lora_alpha": 6, "use_rslora": True, "target_modules": ["q_proj", "v_proj", "down_proj"],
                "rank_pattern": {"down_proj": 2}, "alpha_pattern": {"v_proj": 3}}),
-    "qwen3": ("qwen3", {"head_dim": 24}, {"r": 2, "lora_alpha": 5, "target_modules": ["k_proj", "o_proj", "up_proj"]}),
+    "qwen3": ("qwen3", {"head_dim": 24},
+              {"r": 2, "lora_alpha": 5, "target_modules": ["k_proj", "o_proj", "up_proj"],
+               "layers_to_transform": [1, 2], "layers_pattern": ["layers"],
+               "exclude_modules": ["layers.1.self_attn.o_proj"],
+               "rank_pattern": {r"layers\.2\..*k_proj": 3}, "alpha_pattern": {"2.mlp.up_proj": 7}}),
     "dora": ("llama", {}, {"r": 4, "lora_alpha": 8, "target_modules": "all-linear", "use_dora": True,
                            "modules_to_save": ["embed_tokens"]}),
     "drop": ("llama", {}, {"r": 3, "lora_alpha": 8, "target_modules": "all-linear", "lora_dropout": 0.2,
                            "modules_to_save": ["lm_head"]}),
     "both": ("qwen2", {"tie_word_embeddings": True},
-             {"r": 2, "lora_alpha": 6, "target_modules": "all-linear", "use_dora": True, "lora_dropout": 0.4}),
+             {"r": 2, "lora_alpha": 6, "target_modules": r"model\.layers\.[02]\..*(k|v|o|gate|down)_proj",
+              "exclude_modules": r".*\.2\..*o_proj", "use_dora": True, "lora_dropout": 0.4}),
 }
 PLACES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SEED = 1

@@ -14,7 +14,7 @@ from source import blank, expression_around, functions, line_of
 LAYERS = {
     'common': 0, 'schemas': 0,
     'spec': 1, 'tensor': 1, 'yaml': 1,
-    'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'chat': 1.5, 'corpus': 2,
+    'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'chat': 1.5, 'parquet': 1.5, 'corpus': 2,
     'layout': 2.2, 'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
     'files': 2.9, 'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'checkpoint': 2.2, 'convert': 3,
     'core_state': 1.1, 'core_facts': 1.2, 'core_apply': 1.3, 'core_placement': 1.3,

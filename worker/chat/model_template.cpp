@@ -188,30 +188,58 @@ class TurnFinder {
         return messages;
     }
 
-    // Finds a turn that is rendered differently if its message is the last one. Replaces the
-    // message's content by a marker, then renders the whole conversation and the conversation up to
-    // this message. The two results show which text follows the content in each case.
+    // Finds a turn that is rendered differently if its message is the last one. The turn ends with
+    // the text that follows the content if the message is the last one, or else before the text of
+    // the next message.
     Result<Span> by_mark(std::size_t index, std::size_t begin) const {
-        std::string texts[2], alone;
+        ROLL_TRY(const std::string tail, tail_of(index, begin));
+        const std::vector<Value> messages = marked(index, kMarks[0]);
+        ROLL_TRY(const std::string alone,
+                 part(std::span(messages).first(index + 1), /*prompt=*/false));
+        const std::string_view end = after_mark(alone);
+        std::size_t size = end.size();
+        if (end.empty() || !tail.starts_with(end)) size = tail.find(text_of_next(index));
+        if (!tail.empty() && size > 0 && size != std::string::npos)
+            return Span{begin, whole_.size() - tail.size() + size};
+        return refused(index, "the text of this turn changes with the messages after it");
+    }
+
+    static std::string_view after_mark(const std::string& text) {
+        const std::size_t at = text.rfind(kMarks[0]);
+        return at == std::string::npos ? std::string_view()
+                                       : std::string_view(text).substr(at + kMarks[0].size());
+    }
+
+    // Returns the text that follows the content of a message in the whole conversation. To find it,
+    // replaces the content by a marker. Returns an empty text if the template writes the content
+    // more than once or not at all, or changes the text after it.
+    Result<std::string> tail_of(std::size_t index, std::size_t begin) const {
+        std::string texts[2];
         for (int i = 0; i < 2; ++i) {
-            const std::vector<Value> messages = marked(index, kMarks[i]);
-            ROLL_TRY(texts[i], part(messages, /*prompt=*/false));
-            if (i > 0) continue;
-            ROLL_TRY(alone, part(std::span(messages).first(index + 1), /*prompt=*/false));
+            ROLL_TRY(texts[i], part(marked(index, kMarks[i]), /*prompt=*/false));
         }
-        const auto after_mark = [](const std::string& text) {
-            const std::size_t at = text.rfind(kMarks[0]);
-            return at == std::string::npos ? std::string_view()
-                                           : std::string_view(text).substr(at + kMarks[0].size());
-        };
-        const std::string_view tail = after_mark(texts[0]), end = after_mark(alone);
+        const std::string_view tail = after_mark(texts[0]);
         const std::size_t shared = common_prefix(texts[0], texts[1]);
         const bool once = !tail.empty() && texts[0].size() == texts[1].size() &&
                           shared + kMarks[0].size() + tail.size() == texts[0].size();
-        const bool ends = once && !end.empty() && tail.starts_with(end) && begin <= shared &&
-                          whole_.ends_with(tail) && whole_.size() >= shared + tail.size();
-        if (ends) return Span{begin, whole_.size() - tail.size() + end.size()};
-        return refused(index, "the text of this turn depends on the messages after it");
+        const bool same = once && begin <= shared && whole_.ends_with(tail) &&
+                          whole_.size() >= shared + tail.size();
+        return same ? std::string(tail) : std::string();
+    }
+
+    // Returns the text that the template writes for the next message if the message at `index` is
+    // left out, or a text that is in no conversation if there is none.
+    std::string text_of_next(std::size_t index) const {
+        const std::string none(1, '\0');
+        if (index + 1 == messages_.size()) return none;
+        std::vector<Value> without(messages_.begin(),
+                                   messages_.begin() + static_cast<std::ptrdiff_t>(index));
+        const auto before = part(without, /*prompt=*/false);
+        without.push_back(messages_[index + 1]);
+        const auto both = part(without, /*prompt=*/false);
+        const bool adds =
+            before && both && both->starts_with(*before) && both->size() > before->size();
+        return adds ? both->substr(before->size()) : none;
     }
 
     tl::unexpected<Error> refused(std::size_t index, const std::string& why) const {

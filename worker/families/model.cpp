@@ -453,10 +453,8 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
 std::vector<std::string> modules_of(const std::vector<NativeTensor>& tensors) {
     std::vector<std::string> modules;
     for (const NativeTensor& tensor : tensors)
-        for (const HfTensor& source : tensor.sources) {
-            const std::string module = source.name.substr(0, source.name.rfind('.'));
-            modules.push_back(module.substr(module.rfind('.') + 1));
-        }
+        for (const HfTensor& source : tensor.sources)
+            modules.push_back(source.name.substr(0, source.name.rfind('.')));
     return modules;
 }
 

@@ -68,9 +68,8 @@ Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Jso
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config = Json::object());
 
-// Returns the last parts of the tensors' HuggingFace names, without ".weight". For example, the
-// last part of "model.layers.0.self_attn.q_proj.weight" is "q_proj". A part may occur more than
-// once.
+// Returns the tensors' HuggingFace names without their last parts, for example
+// "model.layers.0.self_attn.q_proj". A name may occur more than once.
 std::vector<std::string> modules_of(const std::vector<NativeTensor>& tensors);
 
 }  // namespace roll::families

@@ -23,36 +23,46 @@ std::int64_t program_bytes(spec::Precision precision) {
     }
 }
 
-// Returns the number of elements in the LoRA factors of one layer.
-std::int64_t layer_factors(const spec::ModelConfig& m) {
+// Returns the part of the model's layers that a LoRA module counts for, if `layers` layers are
+// counted. A module of one layer counts for its share of each layer, because the layers are not
+// known here.
+std::int64_t share_of(const spec::ModelConfig& m, const spec::LoraModule& module,
+                      std::int64_t elements, std::int64_t layers) {
+    return module.layer < 0 ? elements * layers : elements * layers / m.layers;
+}
+
+// Returns the number of elements in the LoRA factors of some layers.
+std::int64_t lora_factors(const spec::ModelConfig& m, std::int64_t layers) {
     std::int64_t count = 0;
     for (const spec::LoraModule& module : m.lora.modules) {
         const auto [outputs, inputs] = m.linear_sizes(module.place);
-        count += module.r * (outputs + inputs);
+        count += share_of(m, module, module.r * (outputs + inputs), layers);
     }
     return count;
 }
 
-// Returns the number of elements in DoRA's magnitudes of one layer.
-std::int64_t layer_magnitudes(const spec::ModelConfig& m) {
+// Returns the number of elements in DoRA's magnitudes of some layers.
+std::int64_t lora_magnitudes(const spec::ModelConfig& m, std::int64_t layers) {
     std::int64_t count = 0;
     for (const spec::LoraModule& module : m.lora.modules)
-        if (m.lora.dora) count += m.linear_sizes(module.place).first;
+        if (m.lora.dora) count += share_of(m, module, m.linear_sizes(module.place).first, layers);
     return count;
 }
 
-// Returns the number of weights in one layer's four matrix products, and in their LoRA factors.
-std::int64_t layer_products(const spec::ModelConfig& m) {
+// Returns the number of weights in the four matrix products of some layers, and in their LoRA
+// factors.
+std::int64_t products_of(const spec::ModelConfig& m, std::int64_t layers) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-    return m.hidden * (attention + 2 * keys) + attention * m.hidden +
-           3 * m.hidden * m.intermediate + layer_factors(m);
+    return layers * (m.hidden * (attention + 2 * keys) + attention * m.hidden +
+                     3 * m.hidden * m.intermediate) +
+           lora_factors(m, layers);
 }
 
-std::int64_t layer_parameters(const spec::ModelConfig& m) {
+std::int64_t parameters_of(const spec::ModelConfig& m, std::int64_t layers) {
     const std::int64_t norms = m.hidden * (m.post_norms ? 4 : 2) + (m.qk_norm ? 2 * m.head_dim : 0);
     const std::int64_t biases =
         (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) + (m.out_bias ? m.hidden : 0);
-    return layer_products(m) + layer_magnitudes(m) + norms + biases;
+    return products_of(m, layers) + lora_magnitudes(m, layers) + layers * (norms + biases);
 }
 
 // Numbers of rows of one micro-batch on one rank: `inner` inside the attention and
@@ -277,7 +287,7 @@ double recompute_flops_per_token(const spec::ModelConfig& m, const spec::TrainSp
 
 std::int64_t parameter_count(const spec::ModelConfig& m) {
     const std::int64_t outputs = m.tied ? 0 : head_outputs(m);
-    return (m.vocab + outputs) * m.hidden + m.layers * layer_parameters(m) + m.hidden;
+    return (m.vocab + outputs) * m.hidden + parameters_of(m, m.layers) + m.hidden;
 }
 
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length,
@@ -288,7 +298,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_lengt
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths,
                               std::int64_t frozen) {
     const double products =
-        static_cast<double>(m.layers * layer_products(m) + head_outputs(m) * m.hidden);
+        static_cast<double>(products_of(m, m.layers) + head_outputs(m) * m.hidden);
     // `causal` and `full`: number of attention scores, summed over all tokens and layers
     double tokens = 0, causal = 0, full = 0;
     for (const std::int64_t length : lengths) {
@@ -310,7 +320,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
 
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part) {
     const spec::ModelConfig m = part_of(model, part.tp);
-    std::int64_t count = part.layers * layer_parameters(m);
+    std::int64_t count = parameters_of(m, part.layers);
     if (part.first) count += m.vocab * m.hidden;
     if (part.last) count += m.hidden + (m.tied && part.first ? 0 : head_outputs(m) * m.hidden);
     return count;
@@ -349,7 +359,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t layers = part.layers / part.chunks;  // layers per chunk
     const std::int64_t none = spare ? layers : 0;
     const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
-    SpareRoom room(embedding, layer_parameters(m) * main, none);
+    SpareRoom room(embedding, parameters_of(m, 1) * main, none);
     const Rows rows = rows_of(spec, part.tp);
     const bool segments = spec.data.documents_apart;
     bytes.activations = live * rows.outer * m.hidden * element;
@@ -413,7 +423,7 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
     std::vector<Costs> costs;
     double layers_flop = 0;  // FLOPs of the forward pass of all layers
     for (const StagePart& part : parts) {
-        const double products = 2 * tokens * static_cast<double>(part.layers * layer_products(m));
+        const double products = 2 * tokens * static_cast<double>(products_of(m, part.layers));
         double attention = 0, again = 0;
         std::int64_t saved = 0;
         for (std::int64_t layer = part.first_layer; layer < part.first_layer + part.layers;

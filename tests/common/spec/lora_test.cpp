@@ -35,7 +35,12 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
          "o_proj, gate_proj, up_proj, down_proj"},
         {"/train/lora/rank_pattern/wq", 4,
          "train.lora.rank_pattern.wq is not one of the targets; allowed: a name in "
-         "train.lora.targets, without a layer's number"},
+         "train.lora.targets, or a regular expression"},
+        {"/train/lora/rank_pattern/layers.(0", 4,
+         "train.lora.rank_pattern has layers.(0, which is not a regular expression of at most 256 "
+         "characters that Roll reads"},
+        {"/train/lora/layers_pattern", "layers",
+         "train.lora.layers_pattern needs train.lora.layers"},
         {"/train/lora/modules_to_save", "norm",
          "train.lora.modules_to_save has norm, which cannot be trained in full together with LoRA; "
          "allowed: embed_tokens, lm_head"},
@@ -75,6 +80,68 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
     Json sizes = good;
     sizes["model"] = {{"family", "llama"}, {"vocab_size", 300}};
     EXPECT_EQ(lora_problems(sizes).size(), 1U) << "only that the model is missing";
+}
+
+// The names of the modules of a model with three layers.
+std::vector<std::string> module_names() {
+    std::vector<std::string> names = {"model.embed_tokens", "model.norm", "lm_head",
+                                      "model.layers.1.self_attn.q_proj"};  // again, for its bias
+    for (const char* layer : {"0", "1", "2"})
+        for (const auto& [name, place] : kLoraPlaces)
+            names.push_back("model.layers." + std::string(layer) +
+                            (place < LoraPlace::Gate ? ".self_attn." : ".mlp.") +
+                            std::string(name));
+    return names;
+}
+
+TEST(LoraSpec, PatternsChooseLayersAndRanksAsPeftDoes) {
+    const LoraSpec lora = lora_spec({{"r", 2},
+                                     {"alpha", 6},
+                                     {"targets", {"q_proj", "layers.2.mlp.up_proj", "o_proj"}},
+                                     {"exclude", {"1.self_attn.o_proj"}},
+                                     {"layers", {1, 2}},
+                                     {"layers_pattern", "layers"},
+                                     {"rank_pattern", {{R"(layers\.2\..*q_proj)", 3}}},
+                                     {"alpha_pattern", {{"2.self_attn.o_proj", 4}}}});
+    ASSERT_TRUE(lora.is_set());
+    const std::vector<LoraModule> expected = {{LoraPlace::Q, 2, 6, 3, 1},
+                                              {LoraPlace::Q, 3, 6, 2, 2},
+                                              {LoraPlace::Out, 2, 4, 2, 2},
+                                              {LoraPlace::Up, 2, 6, 3, 2}};
+    EXPECT_EQ(resolve_lora(lora, module_names())->modules, expected);
+    const LoraSpec matched = lora_spec(
+        {{"targets", R"(model\.layers\.[01]\..*(q|v)_proj)"}, {"exclude", R"(.*\.0\..*v_proj)"}});
+    const auto modules = resolve_lora(matched, module_names())->modules;
+    ASSERT_EQ(modules.size(), 3U);
+    EXPECT_EQ(modules[2].place, LoraPlace::V);
+    EXPECT_EQ(modules[2].layer, 1);
+    EXPECT_EQ(resolve_lora(lora_spec({{"layers", 2}}), module_names())->modules.size(), 7U);
+}
+
+TEST(LoraSpec, APatternThatMatchesNothingIsRefused) {
+    const auto message = [](const Json& lora) {
+        const auto problems = lora_target_problems(lora_spec(lora), module_names());
+        return problems.empty() ? "" : problems[0].path + " " + problems[0].message;
+    };
+    EXPECT_EQ(message({{"targets", {"layers.3.mlp.up_proj"}}}),
+              "train.lora.targets has layers.3.mlp.up_proj, which matches no linear layer of this "
+              "model; its linear layers have names like model.layers.0.self_attn.q_proj");
+    EXPECT_EQ(
+        message({{"targets", "layers\\..*"}}),
+        "train.lora.targets has layers\\..*, which matches no linear layer of this model; its "
+        "linear layers have names like model.layers.0.self_attn.q_proj");
+    EXPECT_EQ(message({{"layers", {0, 3}}}), "train.lora.layers has 3; allowed: 0 to 2");
+    EXPECT_EQ(message({{"exclude", ".*"}}),
+              "train.lora.targets leaves no linear layer of this model, because of "
+              "train.lora.exclude or train.lora.layers_pattern; change one of these keys");
+    EXPECT_EQ(message({{"layers", 1}, {"rank_pattern", {{"layers.0.*", 4}}}}),
+              "train.lora.rank_pattern has layers.0.*, which matches no module with LoRA; these "
+              "have names like model.layers.1.self_attn.q_proj");
+    EXPECT_EQ(message({{"alpha_pattern", {{".*q_proj", 4}, {".*[qk]_proj", 5}}}}),
+              "train.lora.alpha_pattern has .*[qk]_proj and .*q_proj, which both match "
+              "model.layers.0.self_attn.q_proj and give different values; change one of them so "
+              "that it does not match");
+    EXPECT_EQ(message({{"alpha_pattern", {{".*q_proj", 4}, {".*[qk]_proj", 4}}}}), "");
 }
 
 TEST(LoraSpec, ATargetThatTheModelLacksIsRefusedWithTheNamesThatItHas) {

@@ -143,24 +143,25 @@ TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
     json["command"] = {"true"};
     json["after"] = {"ok:1", "done:2"};
     json["export"] = 7;
-    EXPECT_EQ(problems(json),
-              "after[1] is \"done:2\"; allowed: ok:ID, any:ID, failed:ID or exported:ID\n"
-              "data.train[1] is \"notes.doc\"; allowed: a file .txt, .jsonl, .json or .bin\n"
-              "data.valid is 1.0; allowed: a number, at least 0, below 1\n"
-              "export is 7; allowed: none or a mapping\n"
-              "parallel.dp is 0; allowed: an integer, 1 to 1000000\n"
-              "parallel.tpp is an unknown key; did you mean parallel.tp?\n"
-              "resources.time is \"90\"; allowed: a duration such as 90s, 1h 30m, 1-12:00:00 or "
-              "HH:MM:SS\n"
-              "train.seq_length is missing; allowed: an integer, 1 to 1000000000\n"
-              "train.precision is \"fp31\"; allowed: fp32, fp64, bf16 or fp16; did you mean fp32?\n"
-              "train.steps is \"ten\"; allowed: an integer, 1 to 1000000000\n"
-              "train.lr is an unknown key; did you mean train.optimizer.lr?\n"
-              "command is not allowed in a job of kind train\n" +
-                  fmt::format("data.train[0] is {0}/missing.txt, which does not exist\n"
-                              "data.train[1] is {0}/notes.doc, which does not exist\n",
-                              base) +
-                  "model.hidden_size is 64; allowed: a multiple of num_attention_heads 5\n");
+    EXPECT_EQ(
+        problems(json),
+        "after[1] is \"done:2\"; allowed: ok:ID, any:ID, failed:ID or exported:ID\n"
+        "data.train[1] is \"notes.doc\"; allowed: a file .txt, .jsonl, .json, .parquet or .bin\n"
+        "data.valid is 1.0; allowed: a number, at least 0, below 1\n"
+        "export is 7; allowed: none or a mapping\n"
+        "parallel.dp is 0; allowed: an integer, 1 to 1000000\n"
+        "parallel.tpp is an unknown key; did you mean parallel.tp?\n"
+        "resources.time is \"90\"; allowed: a duration such as 90s, 1h 30m, 1-12:00:00 or "
+        "HH:MM:SS\n"
+        "train.seq_length is missing; allowed: an integer, 1 to 1000000000\n"
+        "train.precision is \"fp31\"; allowed: fp32, fp64, bf16 or fp16; did you mean fp32?\n"
+        "train.steps is \"ten\"; allowed: an integer, 1 to 1000000000\n"
+        "train.lr is an unknown key; did you mean train.optimizer.lr?\n"
+        "command is not allowed in a job of kind train\n" +
+            fmt::format("data.train[0] is {0}/missing.txt, which does not exist\n"
+                        "data.train[1] is {0}/notes.doc, which does not exist\n",
+                        base) +
+            "model.hidden_size is 64; allowed: a multiple of num_attention_heads 5\n");
 }
 
 TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {

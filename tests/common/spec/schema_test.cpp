@@ -31,11 +31,12 @@ TEST(UnknownKeys, ThatOtherProgramsHaveAreToldWithOurNames) {
 }
 
 TEST(Files, OfAKindThatIsNotReadAreToldHowToConvert) {
-    EXPECT_EQ(problems({{"data", {{"train", {"set/a.parquet", "b.csv"}}}}}),
-              "data.train[0] is \"set/a.parquet\", which Roll does not read; convert it with: "
-              "python3 -c 'import pandas; pandas.read_parquet(\"set/a.parquet\").to_json("
-              "\"set/a.jsonl\", orient=\"records\", lines=True, force_ascii=False)'\n"
-              "data.train[1] is \"b.csv\"; allowed: a file .txt, .jsonl, .json or .bin\n");
+    EXPECT_EQ(
+        problems({{"data", {{"train", {"set/a.csv", "b.xml", "c.parquet"}}}}}),
+        "data.train[0] is \"set/a.csv\", which Roll does not read; convert it with: "
+        "python3 -c 'import pandas; pandas.read_csv(\"set/a.csv\").to_json("
+        "\"set/a.jsonl\", orient=\"records\", lines=True, force_ascii=False)'\n"
+        "data.train[1] is \"b.xml\"; allowed: a file .txt, .jsonl, .json, .parquet or .bin\n");
 }
 
 TEST(UnknownKeys, OfOneMappingHaveWhatIsAllowedOnce) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
+#include "common/spec/blend.hpp"
 #include "common/spec/sizes.hpp"
 
 namespace roll::spec {
@@ -122,9 +123,10 @@ TEST(TrainSpec, LearnsCompletionsOfLines) {
     Json json = smallest();
     json["objective"] = "sft";
     json["data"] = {{"train", {"/a.jsonl"}}, {"prompt_field", "q"}, {"valid", {{"b", "/b.txt"}}}};
-    EXPECT_EQ(train_spec(json.dump()).error().message,
-              "objective sft needs .jsonl or .json files with the fields q and completion or with "
-              "conversations, but /b.txt is neither");
+    EXPECT_EQ(
+        train_spec(json.dump()).error().message,
+        "objective sft needs .jsonl, .json or .parquet files with the fields q and completion "
+        "or with conversations, but /b.txt is of another kind");
     json["data"].erase("valid");
     const auto spec = train_spec(json.dump());
     ASSERT_TRUE(spec) << spec.error().message;
@@ -193,6 +195,9 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
     EXPECT_EQ(problem({{"split", {9, 1, 0}}}), "data.split needs data.order megatron");
     EXPECT_EQ(problem({{"packing", "best_fit"}}),
               "data.packing is best_fit; allowed: `in_order` with objective \"pretrain\"");
+    EXPECT_EQ(problem({{"truncate", "start"}}),
+              "data.truncate is start; allowed: `end` with objective \"pretrain\", which cuts no "
+              "document");
     EXPECT_EQ(problem({{"order", "megatron"}, {"split", {0, 1, 0}}}),
               "data.split gives 0 to training; allowed: more than 0");
     EXPECT_EQ(problem({{"order", "megatron"}}, {{"seed", 4294967296}}),
@@ -208,6 +213,30 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
     ASSERT_EQ(data.phases.size(), 2);
     EXPECT_EQ(std::tuple(data.phases[1].step, data.phases[1].weights),
               std::tuple(7, std::vector<double>{1, 1}));
+}
+
+TEST(TrainSpec, TruncationFitsTheRows) {
+    const auto problem = [](const Json& objective, const Json& data) {
+        Json json = smallest();
+        json["objective"] = objective;
+        json["data"].merge_patch(data);
+        const std::vector<Problem> problems = blend_problems(json);
+        return problems.empty() ? "" : problems[0].path + " " + problems[0].message;
+    };
+    EXPECT_EQ(problem("sft", {{"packing", "wrapped"}}), "");
+    EXPECT_EQ(problem("sft", {{"packing", "best_fit"}, {"truncate", "split"}}), "");
+    EXPECT_EQ(problem("sft", {{"packing", "wrapped"}, {"truncate", "drop"}}),
+              "data.truncate is drop; allowed: `end` with data.packing wrapped, which cuts no "
+              "document");
+    EXPECT_EQ(problem("sft", {{"train_on", "all"}, {"truncate", "prompt"}}),
+              "data.truncate is prompt; allowed: another rule with data.train_on all, which has no "
+              "prompts");
+    EXPECT_EQ(problem("orpo", {{"truncate", "drop"}}), "");
+    EXPECT_EQ(problem("orpo", {{"truncate", "split"}}),
+              "data.truncate is split; allowed: `end`, `start`, `prompt`, `drop` or `error` with "
+              "objective \"orpo\"");
+    EXPECT_EQ(problem("orpo", {{"packing", "wrapped"}}),
+              "data.packing is wrapped; allowed: `in_order` with objective \"orpo\"");
 }
 
 TEST(TrainSpec, WhatIsLearnedBelongsToSft) {
@@ -275,8 +304,8 @@ TEST(TrainSpec, ReadsAnObjectiveAsANameOrAsAMapping) {
     json["data"]["train"] = {"/text.txt"};
     json["objective"] = "orpo";
     EXPECT_EQ(train_spec(json.dump()).error().message,
-              "objective orpo needs .jsonl or .json files with the fields chosen and rejected, but "
-              "/text.txt is neither");
+              "objective orpo needs .jsonl, .json or .parquet files with the fields chosen and "
+              "rejected, but /text.txt is of another kind");
 }
 
 TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {

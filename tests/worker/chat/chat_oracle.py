@@ -17,7 +17,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 # Templates whose training template never renders a conversation as the template itself does
 OTHER_TEXTS = {'glm4moe', 'llava_next'}
 # Conversations that Roll refuses, because their turns cannot be told apart
-UNCLEAR = {'gptoss': 10, 'diffusion_gemma': 1, 'qwen3_8': 1, 'nemotron_3_5_lightning': 1, 'nemotron_3_nano': 1,
+UNCLEAR = {'gptoss': 2, 'diffusion_gemma': 1, 'qwen3_8': 1, 'nemotron_3_5_lightning': 1, 'nemotron_3_nano': 1,
            'nemotron_3_super': 1, 'nemotron_3_ultra': 1}
 # Conversations with tools in which the prompt does not have the mark that begins the turn after a tool's answer, so
 # that Roll teaches this mark

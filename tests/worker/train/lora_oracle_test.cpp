@@ -10,6 +10,7 @@
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "tests/worker/train/expect.hpp"
+#include "worker/families/model.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/save/adapter_files.hpp"
@@ -37,11 +38,15 @@ std::map<std::string, at::Tensor> tensors_of(const fs::path& file) {
 
 // Returns train.lora with the settings of a PEFT config.
 Json job_of(const Json& config) {
-    Json targets = config["target_modules"];
+    const Json targets = config["target_modules"];
+    const bool all = targets.is_array() && targets.size() == spec::kLoraPlaces.size();
     return {{"r", config["r"]},
             {"alpha", config["lora_alpha"]},
             {"rslora", config["use_rslora"]},
-            {"targets", targets.size() == spec::kLoraPlaces.size() ? Json("all-linear") : targets},
+            {"targets", all ? Json("all-linear") : targets},
+            {"exclude", config["exclude_modules"]},
+            {"layers", config["layers_to_transform"]},
+            {"layers_pattern", config["layers_pattern"]},
             {"rank_pattern", config["rank_pattern"]},
             {"alpha_pattern", config["alpha_pattern"]},
             {"dropout", config["lora_dropout"]},
@@ -52,8 +57,10 @@ Json job_of(const Json& config) {
 void expect_steps(const fs::path& path) {
     const auto told = tensors_of(path / "told.safetensors");
     ModelSetup model = setup_model(path / "weight");
-    model.config.lora = spec::lora_spec(
-        job_of(parse_json(read_file(path / "start/adapter_config.json").value()).value()));
+    const Json config = parse_json(read_file(path / "start/adapter_config.json").value()).value();
+    model.config.lora = spec::resolve_lora(spec::lora_spec(job_of(config)),
+                                           families::modules_of(native_tensors(model)))
+                            .value();
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
     const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 2);

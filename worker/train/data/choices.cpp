@@ -56,7 +56,7 @@ Microbatch batch_of(std::span<const Row> rows, const AnswerPass& pass) {
     for (const Row& row : rows)
         answers.push_back(
             {std::as_bytes(std::span(row)).data(), row.size(), data::TokenType::Int64});
-    return answer_batch(answers, {.seq_length = pass.length_most, .vocab = pass.vocab});
+    return answer_batch(answers, {.rows = {.seq_length = pass.length_most}, .vocab = pass.vocab});
 }
 
 // Divides the rows into micro-batches of consecutive rows.

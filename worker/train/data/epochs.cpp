@@ -52,7 +52,8 @@ void check_schedule(const spec::TrainSpec& spec) {
 }  // namespace
 
 void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done) {
-    const data::SampleRules rules{.seq_length = spec.seq_length, .best_fit = spec.data.best_fit};
+    const data::SampleRules rules{.rows = row_rules(spec),
+                                  .best_fit = spec.data.packing == spec::Packing::BestFit};
     const std::uint64_t windows = need(data::Sampler::make(corpus, rules)).windows();
     const double wanted = spec.epochs * static_cast<double>(windows);
     // Do not let rounding errors add a sample: a product such as 0.1 x 30 may be slightly larger

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/data/text_options.hpp"
 #include "worker/train/data/token_check.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 
@@ -42,7 +43,7 @@ void finish(Rows rows, Microbatch& batch) {
 
 // Appends all tokens that a reward model reads.
 void append_scored(const data::Tokens& answer, const PairRows& rules, Rows& rows) {
-    std::size_t size = std::min(answer.size(), static_cast<std::size_t>(rules.seq_length));
+    std::size_t size = answer.size();
     while (size > 1 && answer[size - 1] == rules.pad) --size;
     append(answer.first(size), rules.vocab, rows);
     const std::int64_t last = answer[size - 1];
@@ -52,29 +53,20 @@ void append_scored(const data::Tokens& answer, const PairRows& rules, Rows& rows
 
 // Adds an answer with its prompt as one segment.
 void add_segment(const data::Tokens& answer, const PairRows& rules, Rows& rows, Microbatch& batch) {
-    if (rules.scores) {
-        batch.segments.push_back(std::ssize(rows.inputs));
-        return append_scored(answer, rules, rows);
-    }
-    const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
+    const data::Piece kept = data::kept_piece(answer, rules.rows);
+    const data::Tokens tokens = answer.subspan(kept.begin, kept.size);
     batch.segments.push_back(std::ssize(rows.inputs));
-    append(answer.first(std::min(answer.size(), most)), rules.vocab, rows);
-}
-
-// Returns the number of tokens of the prompt.
-std::size_t prompt_size(const data::Tokens& document) {
-    std::size_t size = 0;
-    while (size < document.size() && document[size] < 0) ++size;
-    return size;
+    if (rules.rows.scores) return append_scored(tokens, rules, rows);
+    append(tokens, rules.vocab, rows);
 }
 
 // Adds one segment with the prompt of `document` and the answer of `other`.
 void add_mismatched(const data::Tokens& document, const data::Tokens& other, const PairRows& rules,
                     Rows& rows, Microbatch& batch) {
     std::vector<std::int32_t> tokens;
-    for (std::size_t i = 0; i < prompt_size(document); ++i)
+    for (std::size_t i = 0; i < data::prompt_size(document); ++i)
         tokens.push_back(static_cast<std::int32_t>(document[i]));
-    for (std::size_t i = prompt_size(other); i < other.size(); ++i)
+    for (std::size_t i = data::prompt_size(other); i < other.size(); ++i)
         tokens.push_back(static_cast<std::int32_t>(other[i]));
     add_segment({std::as_bytes(std::span(tokens)).data(), tokens.size(), data::TokenType::Int32},
                 rules, rows, batch);
@@ -106,13 +98,11 @@ Microbatch labelled_batch(std::span<const data::Window> windows, const PairRows&
 
 PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
                    const PairReferences* references, std::int64_t pad) {
-    return {.seq_length = spec.seq_length,
+    return {.rows = row_rules(spec),
             .vocab = vocab,
             .references = references,
-            .margins = !spec.data.margin_field.empty(),
             .labels = spec.data.labels,
             .mismatched = spec.data.labels && spec.preference.estimates_kl(),
-            .scores = spec.preference.compares_scores(),
             .pad = pad};
 }
 
@@ -130,7 +120,7 @@ Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules
     Microbatch batch;
     for (const data::Window& window : pairs) {
         data::Tokens tokens = window.tokens();
-        if (rules.margins) {
+        if (rules.rows.margins) {
             const std::size_t size = tokens.size() - data::kMarginTokens;
             batch.margins.push_back(data::margin_of(tokens[size], tokens[size + 1]));
             tokens = tokens.first(size);

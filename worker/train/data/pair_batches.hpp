@@ -13,18 +13,15 @@ namespace roll::train {
 
 // The rules that turn pairs and labelled answers into rows.
 struct PairRows {
-    std::int64_t seq_length = 0;  // each answer with its prompt is cut to seq_length + 1 tokens
+    data::RowRules rows = {};  // how an answer with its prompt is truncated
     std::int64_t vocab = 0;
     // reference values; null: the objective has no reference model
     const PairReferences* references = nullptr;
-    bool margins = false;     // true: each pair has a margin
     bool labels = false;      // true: the windows hold labelled answers
     bool mismatched = false;  // true: also make Microbatch::mismatched
-    // true: a reward model reads whole answers, up to seq_length tokens. The padding tokens (`pad`)
-    // at the end of an answer are left out, because transformers takes the score at the last token
-    // before the padding.
-    bool scores = false;
-    std::int64_t pad = -1;  // padding token of a reward model; -1: none
+    // Padding token of a reward model; -1: none. Tokens `pad` at the end of an answer are left out:
+    // transformers takes the score at the token before them.
+    std::int64_t pad = -1;
 };
 
 // Returns the rules of a job. `references` may be null. `pad`: see PairRows::pad.

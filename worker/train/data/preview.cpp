@@ -6,8 +6,10 @@
 
 #include "common/json_records.hpp"
 #include "worker/train/data/corpus/chat_source.hpp"
+#include "worker/train/data/corpus/parquet.hpp"
 #include "worker/train/data/corpus/text_source.hpp"
 #include "worker/train/data/corpus/tokens.hpp"
+#include "worker/train/data/scratch_tokens.hpp"
 #include "worker/train/data/text_options.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
@@ -19,18 +21,22 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBadShown = 3;
 
-// Returns those tokens of a document that training reads (at most `most` of them), and their text.
-PreviewDocument document_of(std::span<const std::uint32_t> ids, std::int64_t most, bool completions,
-                            const tokenizer::Tokenizer& tokenizer) {
+// Returns a view of encoded tokens as a token file has them.
+data::Tokens as_tokens(std::span<const std::uint32_t> ids) {
+    return {std::as_bytes(ids).data(), ids.size(), data::TokenType::Int32};
+}
+
+// Returns the tokens of a document's piece, and their text.
+PreviewDocument document_of(std::span<const std::uint32_t> ids, const data::Piece& piece,
+                            bool completions, const tokenizer::Tokenizer& tokenizer) {
     PreviewDocument document{.size = std::ssize(ids), .learned = 0, .tokens = {}, .parts = {}};
-    const auto size = static_cast<std::size_t>(std::min(document.size, most));
     std::vector<std::uint32_t> run;
     const auto end_run = [&] {
         if (!run.empty())
             document.parts.push_back({tokenizer.decode(run), document.tokens.back().learned});
         run.clear();
     };
-    for (const std::uint32_t id : ids.first(size)) {
+    for (const std::uint32_t id : ids.subspan(piece.begin, piece.size)) {
         const auto stored = static_cast<std::int32_t>(id);
         const bool learned = !completions || stored >= 0;
         if (!document.tokens.empty() && document.tokens.back().learned != learned) end_run();
@@ -73,7 +79,8 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
     for (std::size_t i = 0; i < std::min(encoded.bad.size(), kBadShown); ++i)
         file.bad.push_back(std::string(source.unit()) + " " + std::to_string(encoded.bad[i].line) +
                            ": " + encoded.bad[i].reason);
-    const bool cuts = rules.completions && spec.seq_length > 0;
+    const bool cuts = spec.seq_length > 0 && cut_of(spec.data) != data::Cut::Anywhere;
+    const data::RowRules rows = row_rules(spec);
     std::size_t begin = 0;
     bool is_label = false, is_rejected = false;
     std::vector<std::size_t> ends = encoded.document_ends;
@@ -86,8 +93,14 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
         if (!rules.margin_field.empty() && std::exchange(is_rejected, !is_rejected))
             ids = ids.first(ids.size() - data::kMarginTokens);
         if (rules.labels && std::exchange(is_label, !is_label)) continue;
-        PreviewDocument document = document_of(ids, cuts ? spec.seq_length + 1 : std::ssize(ids),
-                                               rules.completions, tokenizer.tokenizer);
+        if (cuts && rows.drops(ids.size())) {
+            ++file.dropped;
+            continue;
+        }
+        const bool splits = !cuts || rows.truncate == data::Truncate::Split;
+        const data::Piece all{0, ids.size()},
+            kept = splits ? all : kept_piece(as_tokens(ids), rows);
+        PreviewDocument document = document_of(ids, kept, rules.completions, tokenizer.tokenizer);
         ++file.documents;
         file.tokens += std::ssize(document.tokens);
         file.learned += document.learned;
@@ -102,13 +115,19 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
 std::vector<PreviewFile> preview(const spec::TrainSpec& spec, std::int64_t documents) {
     const auto tokenizer = job_tokenizer(spec);
     const data::PrepareOptions options = text_options(spec, *tokenizer, {});
+    const Scratch scratch;
     std::vector<PreviewFile> files;
     for (const fs::path path : spec.data.train) {
         if (path.extension() == ".bin")
             throw RankFailure(
-                2,
-                path.string() + " has tokens and no text; a preview reads .jsonl, .json and .txt");
-        files.push_back(preview_of(path, spec, documents, *tokenizer, options));
+                2, path.string() +
+                       " has tokens and no text; a preview reads .jsonl, .json, .parquet and .txt");
+        fs::path lines = path;
+        if (data::is_parquet(path))
+            lines = *of_disk(data::lines_of_parquet(
+                path, scratch.path, [](const data::PrepareProgress&) { return true; }));
+        files.push_back(preview_of(lines, spec, documents, *tokenizer, options));
+        files.back().path = path;
     }
     return files;
 }
@@ -116,15 +135,11 @@ std::vector<PreviewFile> preview(const spec::TrainSpec& spec, std::int64_t docum
 OrderedJson preview_json(const std::vector<PreviewFile>& files) {
     OrderedJson json{{"schema", "roll.data_preview/1"}, {"files", OrderedJson::array()}};
     for (const PreviewFile& file : files) {
-        OrderedJson one{{"path", file.path},
-                        {"form", file.form},
-                        {"whole_file", file.whole},
-                        {"documents", file.documents},
-                        {"documents_cut", file.cut},
-                        {"tokens", file.tokens},
-                        {"tokens_learned", file.learned},
-                        {"bad_lines", file.bad},
-                        {"shown", OrderedJson::array()}};
+        OrderedJson one{{"path", file.path},         {"form", file.form},
+                        {"whole_file", file.whole},  {"documents", file.documents},
+                        {"documents_cut", file.cut}, {"documents_dropped", file.dropped},
+                        {"tokens", file.tokens},     {"tokens_learned", file.learned},
+                        {"bad_lines", file.bad},     {"shown", OrderedJson::array()}};
         if (file.form.empty()) one["form"] = nullptr;
         for (const PreviewDocument& document : file.shown) {
             OrderedJson shown{{"tokens_before_cut", document.size},

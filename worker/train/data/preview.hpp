@@ -36,13 +36,14 @@ struct PreviewFile {
     bool whole = false;
     std::int64_t documents = 0, tokens = 0, learned = 0;  // tokens are counted after truncation
     std::int64_t cut = 0;                                 // number of documents that are truncated
-    std::vector<std::string> bad;                         // bad lines, as "line N: REASON"
-    std::vector<PreviewDocument> shown;                   // the first documents of the file
+    std::int64_t dropped = 0;  // number of documents that truncation leaves out; not in `documents`
+    std::vector<std::string> bad;        // bad lines, as "line N: REASON"
+    std::vector<PreviewDocument> shown;  // the first documents of the file
 };
 
 // Reads the first MiB of each training file. `documents` is the number of documents that are shown
-// for each file. With objective sft, a document is truncated to seq_length + 1 tokens, unless
-// seq_length is 0. Throws RankFailure.
+// for each file. Documents are truncated as in training, unless seq_length is 0. Throws
+// RankFailure.
 std::vector<PreviewFile> preview(const spec::TrainSpec& spec, std::int64_t documents);
 
 struct PreviewStyle {

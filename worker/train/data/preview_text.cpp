@@ -152,6 +152,8 @@ std::string head_of(const PreviewFile& file, const PreviewStyle& style) {
     counts += ", " + std::to_string(file.tokens) + " tokens, " + std::to_string(file.learned) +
               " learned (" + percent_of(file.learned, file.tokens) + ")";
     if (file.cut > 0) counts += "; " + std::to_string(file.cut) + " documents are cut";
+    if (file.dropped > 0)
+        counts += "; " + std::to_string(file.dropped) + " longer documents are dropped";
     if (!file.form.empty()) counts += "; conversations: " + file.form;
     std::string text = file.path + "\n" + wrapped(counts, style.columns);
     for (const std::string& line : file.bad) text += wrapped("bad " + line, style.columns);

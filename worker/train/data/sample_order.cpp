@@ -16,8 +16,8 @@ data::Corpus training_corpus(std::vector<data::NamedTokens> files, const spec::T
 }
 
 data::Sampler job_sampler(const data::Corpus& corpus, const spec::TrainSpec& spec) {
-    data::SampleRules rules{.seq_length = spec.seq_length, .seed = spec.seed};
-    rules.best_fit = spec.data.best_fit;
+    data::SampleRules rules{.rows = row_rules(spec), .seed = spec.seed};
+    rules.best_fit = spec.data.packing == spec::Packing::BestFit;
     rules.by_tokens = spec.data.weigh_tokens;
     const auto batch = static_cast<std::uint64_t>(spec.global_batch_size);
     for (const spec::DataPhase& phase : spec.data.phases)

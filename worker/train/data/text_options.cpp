@@ -33,6 +33,19 @@ chat::TrainOn train_on(spec::TrainOn on) {
     return chat::TrainOn::Last;
 }
 
+// A job with Truncation::Error is refused if a document is too long.
+data::Truncate truncate_of(spec::Truncation truncation) {
+    switch (truncation) {
+        case spec::Truncation::Start: return data::Truncate::Start;
+        case spec::Truncation::Prompt: return data::Truncate::Prompt;
+        case spec::Truncation::Split: return data::Truncate::Split;
+        case spec::Truncation::Drop: return data::Truncate::Drop;
+        case spec::Truncation::End:
+        case spec::Truncation::Error: break;
+    }
+    return data::Truncate::End;
+}
+
 }  // namespace
 
 data::PrepareOptions text_options(const spec::TrainSpec& spec,
@@ -57,9 +70,17 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
     return options;
 }
 
+data::RowRules row_rules(const spec::TrainSpec& spec) {
+    return {.seq_length = spec.seq_length,
+            .truncate = truncate_of(spec.data.truncate),
+            .scores = spec.preference.compares_scores(),
+            .margins = !spec.data.margin_field.empty()};
+}
+
 data::Cut cut_of(const spec::DataSpec& data) {
     if (data.has_answers()) return data::Cut::BetweenPairs;
-    return data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
+    const bool whole = data.completions && data.packing != spec::Packing::Wrapped;
+    return whole ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
 }
 
 }  // namespace roll::train

@@ -8,6 +8,7 @@
 #include "worker/tokenizer/directory.hpp"
 #include "worker/train/data/corpus/corpus.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
+#include "worker/train/data/corpus/row_rules.hpp"
 
 namespace roll::train {
 
@@ -16,6 +17,9 @@ namespace roll::train {
 data::PrepareOptions text_options(const spec::TrainSpec& spec,
                                   const tokenizer::TextTokenizer& tokenizer,
                                   const std::vector<std::filesystem::path>& checkpoints);
+
+// Returns the rules of the job's rows and answers.
+data::RowRules row_rules(const spec::TrainSpec& spec);
 
 // Returns at which tokens the windows of a job's corpus may begin.
 data::Cut cut_of(const spec::DataSpec& data);

@@ -7,6 +7,7 @@
 
 #include "common/files.hpp"
 #include "worker/checkpoint/state.hpp"
+#include "worker/train/data/corpus/parquet.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/data/sample_order.hpp"
@@ -149,6 +150,11 @@ void Opener::tell(const fs::path& path, const data::Prepared& prepared, const da
 }
 
 std::optional<Opened> Opener::open(const fs::path& path) const {
+    if (data::is_parquet(path)) {
+        const auto lines =
+            of_disk(data::lines_of_parquet(path, options.directory, std::ref(watch)));
+        return lines ? open(*lines) : std::nullopt;
+    }
     if (path.extension() == ".bin") return open_as_it_is(path, /*bytes=*/false);
     const bool bytes = tokenizer.identity == tokenizer::bytes_tokenizer().identity;
     if (bytes && path.extension() == ".txt") return open_as_it_is(path, /*bytes=*/true);
@@ -181,20 +187,46 @@ void add_known(data::PrepareOptions& options, const std::vector<fs::path>& check
     std::erase(options.elsewhere, options.directory);
 }
 
-// Counts the documents if documents are kept apart. Throws RankFailure(invalid) if no document
-// contributes to the loss.
+// Returns the train.seq_length at which no document is too long.
+std::string length_for(const data::LearnedDocuments& counts, const data::RowRules& rows) {
+    return std::to_string(counts.longest - (rows.scores ? 0 : 1));
+}
+
+// Throws RankFailure(invalid) if data.truncate is `error` and a document is too long.
+void check_lengths(const data::Corpus& corpus, const spec::TrainSpec& spec) {
+    if (spec.data.truncate != spec::Truncation::Error) return;
+    const auto found = data::find_long(corpus, row_rules(spec));
+    if (!found) return;
+    throw RankFailure(
+        2, found->file + ": " +
+               (spec.data.pairs    ? "an answer of pair "
+                : spec.data.labels ? "answer "
+                                   : "document ") +
+               std::to_string(found->number) + " has " + std::to_string(found->tokens) +
+               " tokens; allowed with data.truncate error: at most " +
+               std::to_string(row_rules(spec).most()) +
+               "; set train.seq_length to a larger number, or data.truncate to another rule");
+}
+
+// Counts the documents, unless windows may begin within documents and documents are not kept
+// apart. Throws RankFailure(invalid) if no document contributes to the loss.
 data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
-    if (!spec.data.documents_apart) return {};
-    const data::LearnedDocuments counts = data::count_learned(
-        corpus, {spec.seq_length, spec.data.completions, !spec.data.margin_field.empty()});
+    if (!spec.data.documents_apart && !spec.data.completions) return {};
+    const data::RowRules rows = row_rules(spec);
+    const data::LearnedDocuments counts =
+        data::count_learned(corpus, {rows, spec.data.completions, spec.data.documents_apart});
     if (!counts.nothing()) return counts;
     const std::int64_t cut = counts.unlearned - counts.one_token;
+    const char* const part = rows.truncate == data::Truncate::Start ? "last " : "first ";
     std::string why, next;
-    if (cut > 0) {
-        why = std::to_string(cut) + " without a completion within the first " +
-              std::to_string(spec.seq_length + 1) + " tokens";
-        next = "set train.seq_length to " + std::to_string(counts.longest - 1) + " to cut none";
-    }
+    if (counts.dropped > 0)
+        why = std::to_string(counts.dropped) + " dropped, because they are longer than " +
+              std::to_string(rows.most()) + " tokens";
+    if (cut > 0)
+        why += (why.empty() ? "" : ", ") + std::to_string(cut) + " without a completion within " +
+               "the " + part + std::to_string(rows.most()) + " tokens";
+    if (cut > 0 || counts.dropped > 0)
+        next = "set train.seq_length to " + length_for(counts, rows) + " to cut none";
     if (counts.one_token > 0) {
         why += (why.empty() ? "" : ", ") + std::to_string(counts.one_token) +
                " of a single token (no token is predicted from another document)";
@@ -241,10 +273,14 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
         auto held_out = open_all(set.paths);
         if (!held_out) return std::nullopt;
         valid.push_back(need(data::Corpus::held_out(*std::move(held_out), cut)));
+        if (rank == 0) check_lengths(valid.back(), spec);
+    }
+    data::LearnedDocuments learned;
+    if (rank == 0) {
+        check_lengths(corpus, spec);
+        learned = learned_of(corpus, spec);
     }
     if (spec.epochs > 0) set_steps_of_epochs(spec, corpus, {});
-    data::LearnedDocuments learned;
-    if (rank == 0) learned = learned_of(corpus, spec);
     return TrainingData{std::move(spec),     std::move(model),  std::move(corpus),
                         std::move(valid),    learned,           trained,
                         std::move(identity), options.directory, std::move(tasks)};

@@ -67,7 +67,7 @@ OrderedJson measure_text(const std::string& path, const EvaluationOptions& optio
     std::vector<data::NamedTokens> files;
     files.push_back({path, open_tokens(path, tokenizer, rules)});
     const data::Corpus corpus = need(data::Corpus::held_out(std::move(files)));
-    const std::vector<data::Window> windows = data::valid_windows(corpus, spec.seq_length);
+    const std::vector<data::Window> windows = data::valid_windows(corpus, row_rules(spec));
     double loss = 0;
     std::int64_t tokens = 0;
     for (const data::Window& window : windows) {

@@ -61,6 +61,7 @@ fs::path path_of(const ReferencePass& pass, const ReferenceRecord& record,
                 {"vocab", pass.vocab},           {"seed", seed},
                 {"seq_length", spec.seq_length}, {"precision", static_cast<int>(spec.precision)}};
     if (spec.data.labels) key["mismatched"] = spec.preference.estimates_kl();
+    if (spec.data.truncate != spec::Truncation::End) key["truncate"] = name_of(spec.data.truncate);
     return pass.directory / ("reference-" + to_hex(hash64(key.dump())));
 }
 

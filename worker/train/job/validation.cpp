@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "worker/train/data/corpus/ngram.hpp"
+#include "worker/train/data/text_options.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/report/pair_report.hpp"
 
@@ -14,7 +15,7 @@ namespace roll::train {
 Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
                        const std::vector<data::Corpus>& files) {
     const auto add = [&](const std::string& name, const data::Corpus& corpus) {
-        std::vector<data::Window> windows = data::valid_windows(corpus, spec.seq_length);
+        std::vector<data::Window> windows = data::valid_windows(corpus, row_rules(spec));
         const auto own = spec.valid_intervals.find(name);
         if (windows.empty()) return;
         sets_.push_back({.name = name,

@@ -53,16 +53,17 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       part_(chunk),
       tp_(tp),
       vocabulary_(config, tp),
-      places_(layer_places(config)),
+      places_(places_of_layers(config, chunk.layer_begin, chunk.layer_end, first_layer())),
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
       grads_(parameters_),
-      room_(parameters_, first_layer(), places_.count, chunk.layer_end - chunk.layer_begin),
+      room_(parameters_, places_.first),
       seed_(options.seed) {
     if (!options.splits_weights) return;
     std::vector<std::vector<int>> units(static_cast<std::size_t>(layers(part_)) + 2);
     for (int i = 0; i < std::ssize(parameters_.specs); ++i) {
         int unit = head_unit(config_, part_);
-        if (i < norm()) unit = layer_unit((i - first_layer()) / places_.count);
+        const auto after = std::ranges::upper_bound(places_.first, i);
+        if (i < norm()) unit = layer_unit(after - places_.first.begin() - 1);
         if (i < first_layer()) unit = kEmbeddingUnit;
         if (parameters_.is_split[i]) units[unit].push_back(i);
     }
@@ -90,10 +91,10 @@ ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
 Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place place) {
     return {config_,
             parameters_,
-            places_,
+            places_.places[static_cast<std::size_t>(index)],
             sequences.rope,
             part_.layer_begin + index,
-            first_layer() + static_cast<int>(index) * places_.count,
+            places_.first[static_cast<std::size_t>(index)],
             sequences.segments,
             std::move(place),
             tp_,
@@ -141,9 +142,7 @@ void Chunk::restore(Saved& saved, std::int64_t index) {
     same.restore(saved.sequences.positions, of_layer);
 }
 
-int Chunk::norm() const {
-    return first_layer() + static_cast<int>(part_.layer_end - part_.layer_begin) * places_.count;
-}
+int Chunk::norm() const { return places_.first.back(); }
 
 int Chunk::head() const { return config_.tied && part_.pre ? 0 : norm() + 1; }
 

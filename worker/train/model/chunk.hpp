@@ -75,7 +75,7 @@ class Chunk {
     ops::Head output() const {
         return vocabulary_.head(parameters_.weight[head()], config_.logit_soft_cap);
     }
-    const LayerPlaces& places() const { return places_; }
+    const PlacesOfLayers& places() const { return places_; }
 
     // Returns the number of rows of this rank's hidden_MC.
     std::int64_t hidden_rows(const Microbatch& data) const { return rows_of(data).rows_per_rank(); }
@@ -136,7 +136,7 @@ class Chunk {
     ChunkSpec part_;
     Communicator* tp_;
     Vocabulary vocabulary_;
-    LayerPlaces places_;
+    PlacesOfLayers places_;
     Parameters parameters_;
     OrderedGrads grads_;
     SavedRoom room_;

@@ -33,7 +33,7 @@ Linear Layer::linear(int weight, int bias, families::Split split,
             tp,
             static_cast<int>(index),
             rows,
-            {lora_parts(config, places, first, tp == nullptr ? 1 : tp->size(), lora),
+            {lora_parts(config, places, index, first, tp == nullptr ? 1 : tp->size(), lora),
              dropout_of(weight, split)},
             again,
             lengths};

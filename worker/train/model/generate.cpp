@@ -51,13 +51,13 @@ class Decoder {
         const std::int64_t rows = x_MC.size(0);
         const ops::RopeTable table{table_.cos_TE.narrow(0, position_, rows),
                                    table_.sin_TE.narrow(0, position_, rows)};
-        const LayerPlaces& places = model_.places();
+        const PlacesOfLayers& all = model_.places();
         Layer layer{config_,
                     model_.parameters(),
-                    places,
+                    all.places[index],
                     table,
                     static_cast<std::int64_t>(index),
-                    1 + static_cast<int>(index) * places.count};
+                    all.first[index]};
         layer.lengths = &lengths_;
         LayerSaved dropped;
         const ops::Heads heads = layer.project(x_MC, rows, dropped);

@@ -6,14 +6,15 @@
 namespace roll::train {
 namespace {
 
-bool has_lora(const spec::ModelConfig& c, spec::LoraPlace place) {
-    return std::ranges::find(c.lora.modules, place, &spec::LoraModule::place) !=
-           c.lora.modules.end();
+bool has_lora(const spec::ModelConfig& c, std::int64_t layer, spec::LoraPlace place) {
+    return std::ranges::any_of(c.lora.modules, [&](const spec::LoraModule& module) {
+        return module.place == place && module.is_of(layer);
+    });
 }
 
 }  // namespace
 
-LayerPlaces layer_places(const spec::ModelConfig& c) {
+LayerPlaces layer_places(const spec::ModelConfig& c, std::int64_t layer) {
     LayerPlaces places{};
     int next = 0;
     const auto take = [&](bool has) { return has ? next++ : -1; };
@@ -21,7 +22,8 @@ LayerPlaces layer_places(const spec::ModelConfig& c) {
         for (auto* factors : {&places.lora_a, &places.lora_b, &places.magnitude}) {
             const bool has = factors != &places.magnitude || c.lora.dora;
             for (const spec::LoraPlace place : of)
-                (*factors)[static_cast<std::size_t>(place)] = take(has && has_lora(c, place));
+                (*factors)[static_cast<std::size_t>(place)] =
+                    take(has && has_lora(c, layer, place));
         }
     };
     using enum spec::LoraPlace;
@@ -43,6 +45,16 @@ LayerPlaces layer_places(const spec::ModelConfig& c) {
     places.post_norm2 = take(c.post_norms);
     places.count = next;
     return places;
+}
+
+PlacesOfLayers places_of_layers(const spec::ModelConfig& config, std::int64_t begin,
+                                std::int64_t end, int first) {
+    PlacesOfLayers all{{}, {first}};
+    for (std::int64_t layer = begin; layer < end; ++layer) {
+        all.places.push_back(layer_places(config, layer));
+        all.first.push_back(all.first.back() + all.places.back().count);
+    }
+    return all;
 }
 
 }  // namespace roll::train

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "common/spec/model.hpp"
 
@@ -16,6 +18,15 @@ struct LayerPlaces {
         magnitude;  // indexed by spec::LoraPlace
     int count;      // number of parameters of a layer
 };
-LayerPlaces layer_places(const spec::ModelConfig& config);
+LayerPlaces layer_places(const spec::ModelConfig& config, std::int64_t layer);
+
+// The places of the layers [begin, end), and the index of each layer's first parameter, counted
+// from `first`; then the index after the last layer.
+struct PlacesOfLayers {
+    std::vector<LayerPlaces> places;
+    std::vector<int> first;
+};
+PlacesOfLayers places_of_layers(const spec::ModelConfig& config, std::int64_t begin,
+                                std::int64_t end, int first);
 
 }  // namespace roll::train

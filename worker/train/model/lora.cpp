@@ -133,14 +133,16 @@ void owe_lora(const Parameters& p, const Adapter& adapter, const at::Tensor& dy_
     });
 }
 
-std::vector<LoraPart> lora_parts(const spec::ModelConfig& c, const LayerPlaces& places, int first,
-                                 int tp, std::initializer_list<spec::LoraPlace> of) {
+std::vector<LoraPart> lora_parts(const spec::ModelConfig& c, const LayerPlaces& places,
+                                 std::int64_t layer, int first, int tp,
+                                 std::initializer_list<spec::LoraPlace> of) {
     using spec::LoraPlace;
     std::vector<LoraPart> parts;
     const std::int64_t groups = c.kv_heads / tp, middle = c.intermediate / tp;
     const std::int64_t queries = c.heads / c.kv_heads * c.head_dim;
     for (const spec::LoraModule& module : c.lora.modules) {
-        if (std::find(of.begin(), of.end(), module.place) == of.end()) continue;
+        const bool is_here = std::find(of.begin(), of.end(), module.place) != of.end();
+        if (!is_here || !module.is_of(layer)) continue;
         const auto place = static_cast<std::size_t>(module.place);
         LoraPart part{first + places.lora_a[place], first + places.lora_b[place], module.scale};
         part.site = static_cast<int>(place);

@@ -70,9 +70,10 @@ void owe_lora(const Parameters& parameters, const Adapter& adapter, const at::Te
               const at::Tensor& x_MI, const Contribute& contribute);
 
 // Returns one part for each module in `of` that has an adapter. A part has the places of the
-// module's factors and output rows. `first` is the index of the decoder layer's first parameter in
-// the chunk. `tp` is the number of ranks that share the layer.
+// module's factors and output rows. `layer` is the number of the decoder layer, and `first` is the
+// index of its first parameter in the chunk. `tp` is the number of ranks that share the layer.
 std::vector<LoraPart> lora_parts(const spec::ModelConfig& config, const LayerPlaces& places,
-                                 int first, int tp, std::initializer_list<spec::LoraPlace> of);
+                                 std::int64_t layer, int first, int tp,
+                                 std::initializer_list<spec::LoraPlace> of);
 
 }  // namespace roll::train

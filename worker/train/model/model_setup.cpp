@@ -193,15 +193,15 @@ void name_padding(ModelSetup& setup) {
 
 // Adds to the model the adapter that the job trains. The score of a reward model is trained whole.
 void add_lora(ModelSetup& setup, const spec::TrainSpec& spec) {
-    setup.config.lora = spec.lora;
+    const auto modules = families::modules_of(native_tensors(setup));
+    const auto problems = spec::lora_target_problems(spec.lora, modules);
+    if (!problems.empty()) refuse(problems[0].path + ": " + problems[0].message);
+    setup.config.lora = spec::resolve_lora(spec.lora, modules).value();
     std::vector<std::string>& whole = setup.config.lora.modules_to_save;
     if (setup.config.scores && std::ranges::find(whole, "score") == whole.end())
         whole.emplace_back("score");
     setup.base = spec.model.from;
     setup.adapters = spec.model.adapters;
-    const auto modules = families::modules_of(native_tensors(setup));
-    const auto problems = spec::lora_target_problems(spec.lora, modules);
-    if (!problems.empty()) refuse(problems[0].path + ": " + problems[0].message);
 }
 
 // Returns the names and shapes of a model's parameters.

@@ -26,25 +26,25 @@ double norm_start(const spec::ModelConfig& c) { return c.norm_adds_one ? 0 : 1; 
 // with DoRA, all magnitudes. The factors start as in PEFT: A is drawn by Kaiming's rule with a =
 // sqrt(5), and B is 0. start_magnitudes() sets the magnitudes from the weights.
 void add_lora_factors(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c,
-                      const std::string& linear, std::initializer_list<spec::LoraPlace> of) {
+                      std::int64_t layer, const std::string& linear,
+                      std::initializer_list<spec::LoraPlace> of) {
+    const auto is_here = [&](const spec::LoraModule& module) {
+        return module.is_of(layer) && std::ranges::find(of, module.place) != of.end();
+    };
     for (const char factor : {'A', 'B'}) {
         for (const spec::LoraModule& module : c.lora.modules) {
-            if (std::ranges::find(of, module.place) == of.end()) continue;
+            if (!is_here(module)) continue;
             const auto [outputs, inputs] = c.linear_sizes(module.place);
             ParameterSpec& spec = specs.emplace_back();
             spec.name = linear + ".lora_" + factor + "." + name_of(module.place) + ".weight";
             spec.lora = LoraRole::Factor;
-            spec.sizes = {module.r, inputs};
-            if (factor == 'A') {
-                spec.bound = 1 / std::sqrt(static_cast<double>(inputs));
-            } else {
-                spec.sizes = {outputs, module.r};
-                spec.start = 0;
-            }
+            if (factor == 'A') spec.bound = 1 / std::sqrt(static_cast<double>(inputs));
+            if (factor == 'B') spec.start = 0;
+            spec.sizes = {factor == 'A' ? module.r : outputs, factor == 'A' ? inputs : module.r};
         }
     }
     for (const spec::LoraModule& module : c.lora.modules) {
-        if (!c.lora.dora || std::ranges::find(of, module.place) == of.end()) continue;
+        if (!c.lora.dora || !is_here(module)) continue;
         ParameterSpec& spec = specs.emplace_back();
         spec.name = linear + ".lora_magnitude." + name_of(module.place) + ".weight";
         spec.lora = LoraRole::Factor;
@@ -98,18 +98,18 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
     add("self_attention.linear_qkv.weight", {qkv, c.hidden});
     if (c.qkv_bias) add("self_attention.linear_qkv.bias", {qkv}, 0);
     using enum spec::LoraPlace;
-    add_lora_factors(specs, c, prefix + "self_attention.linear_qkv", {Q, K, V});
+    add_lora_factors(specs, c, layer, prefix + "self_attention.linear_qkv", {Q, K, V});
     if (c.qk_norm) add("self_attention.q_layernorm.weight", {c.head_dim}, one);
     if (c.qk_norm) add("self_attention.k_layernorm.weight", {c.head_dim}, one);
     add("self_attention.linear_proj.weight", {c.hidden, c.heads * c.head_dim});
     if (c.out_bias) add("self_attention.linear_proj.bias", {c.hidden}, 0);
-    add_lora_factors(specs, c, prefix + "self_attention.linear_proj", {Out});
+    add_lora_factors(specs, c, layer, prefix + "self_attention.linear_proj", {Out});
     if (c.post_norms) add("self_attention.linear_proj.post_layernorm.weight", {c.hidden}, one);
     add("mlp.linear_fc1.layer_norm_weight", {c.hidden}, one);
     add("mlp.linear_fc1.weight", {2 * c.intermediate, c.hidden});
-    add_lora_factors(specs, c, prefix + "mlp.linear_fc1", {Gate, Up});
+    add_lora_factors(specs, c, layer, prefix + "mlp.linear_fc1", {Gate, Up});
     add("mlp.linear_fc2.weight", {c.hidden, c.intermediate});
-    add_lora_factors(specs, c, prefix + "mlp.linear_fc2", {Down});
+    add_lora_factors(specs, c, layer, prefix + "mlp.linear_fc2", {Down});
     if (c.post_norms) add("mlp.linear_fc2.post_layernorm.weight", {c.hidden}, one);
 }
 

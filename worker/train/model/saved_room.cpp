@@ -6,7 +6,8 @@
 
 namespace roll::train {
 
-SavedRoom::SavedRoom(const Parameters& p, int first, int count, std::int64_t layers) {
+SavedRoom::SavedRoom(const Parameters& p, const std::vector<int>& first) {
+    const auto layers = static_cast<std::int64_t>(first.size()) - 1;
     const bool trains = p.flat_grad.defined() && p.flat_grad.is_cpu() && layers > 0;
     if (!trains || std::any_of(p.specs.begin(), p.specs.end(),
                                [](const ParameterSpec& spec) { return spec.frozen; }))
@@ -17,7 +18,8 @@ SavedRoom::SavedRoom(const Parameters& p, int first, int count, std::int64_t lay
         return numel * static_cast<std::int64_t>(p.flat_grad.element_size());
     };
     gradients_ = static_cast<std::byte*>(p.flat_grad.data_ptr());
-    room_.emplace(bytes(0, first), bytes(first, first + count), layers);
+    // Without LoRA, all layers have the same parameters.
+    room_.emplace(bytes(0, first[0]), bytes(first[0], first[1]), layers);
 }
 
 void SavedRoom::clear() {

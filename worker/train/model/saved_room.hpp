@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "worker/plan/spare_room.hpp"
 #include "worker/train/model/parameters.hpp"
@@ -14,17 +15,17 @@ namespace roll::train {
 
 class SavedRoom {
   public:
-    // Uses the memory of the gradients of `layers` layers, each with `count` parameters. The first
-    // layer starts at parameter `first`. `parameters` must outlive this object and the tensors that
-    // it makes.
-    SavedRoom(const Parameters& parameters, int first, int count, std::int64_t layers);
+    // Uses the memory of the gradients of the layers. `first` has the index of each layer's first
+    // parameter, then the index after the last layer. `parameters` must outlive this object and the
+    // tensors that it makes.
+    SavedRoom(const Parameters& parameters, const std::vector<int>& first);
 
     // Starts a new step. Requires that all saved activations have been used.
     void clear();
 
     // Returns the allocator for the activations that layer `layer`, counted from 0, saves. When the
     // gradients' memory is full, the allocator takes new memory. For the allocator for the loss,
-    // pass `layers` as the layer.
+    // pass the number of layers as the layer.
     ops::Place of_layer(std::int64_t layer);
 
   private:

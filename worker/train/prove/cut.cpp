@@ -97,8 +97,9 @@ void cut_positions(spec::ModelConfig& config, std::int64_t from, std::int64_t to
     scaling.long_factors = cut_factors(scaling.long_factors, config.head_dim / 2);
 }
 
-// Reduces the ranks of LoRA. Modules with different ranks keep different ranks.
-void cut_lora(spec::LoraSpec& lora) {
+// Reduces the ranks of LoRA, and moves modules of layers that the small job lacks to its layers.
+// Modules with different ranks keep different ranks.
+void cut_lora(spec::LoraSpec& lora, std::int64_t layers) {
     std::set<std::int64_t> ranks;
     for (const spec::LoraModule& module : lora.modules) ranks.insert(module.r);
     const auto small = [&](std::int64_t r) {
@@ -106,6 +107,14 @@ void cut_lora(spec::LoraSpec& lora) {
     };
     for (spec::LoraModule& module : lora.modules) module.r = small(module.r);
     if (ranks.contains(lora.r)) lora.r = small(lora.r);
+    std::set<std::pair<std::int64_t, spec::LoraPlace>> seen;
+    std::erase_if(lora.modules, [&](spec::LoraModule& module) {
+        if (module.layer >= layers) module.layer %= layers;
+        return !seen.emplace(module.layer, module.place).second;
+    });
+    std::ranges::sort(lora.modules, {}, [](const spec::LoraModule& module) {
+        return std::pair(module.layer, module.place);
+    });
 }
 
 void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_length) {
@@ -124,7 +133,7 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
     config.attention_soft_cap = std::min(config.attention_soft_cap, kScoreCap);
     config.logit_soft_cap = std::min(config.logit_soft_cap, kLogitCap);
     cut_positions(config, seq_length, job.spec.seq_length);
-    cut_lora(config.lora);
+    cut_lora(config.lora, config.layers);
 }
 
 // Reduces the number of sequences and micro-batches. The tensor-parallel ranks divide the rows of

@@ -78,6 +78,7 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
     if (learned.documents == 0) return head;
     head["documents"] = learned.documents;
     head["documents_cut"] = learned.cut;
+    if (learned.dropped > 0) head["documents_dropped"] = learned.dropped;
     head["documents_unlearned"] = learned.unlearned;
     return head;
 }
@@ -99,18 +100,20 @@ std::string documents_line(const data::LearnedDocuments& learned, const spec::Tr
                                                 : " documents: ";
     return std::to_string(learned.documents) + kind + std::to_string(learned.cut) + " cut to " +
            std::to_string(spec.seq_length + (spec.preference.compares_scores() ? 0 : 1)) +
-           " tokens, " + std::to_string(learned.unlearned) + " without a token to learn";
+           " tokens, " +
+           (learned.dropped > 0 ? std::to_string(learned.dropped) + " longer and dropped, " : "") +
+           std::to_string(learned.unlearned) + " without a token to learn";
 }
 
 std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,
                                      const data::LearnedDocuments& learned) {
     std::vector<std::string> warnings;
-    if (learned.cut > 0 || learned.unlearned > 0)
+    const bool shortens = learned.cut > 0 || learned.dropped > 0;
+    if (shortens || learned.unlearned > 0)
         warnings.push_back("data.train: " + documents_line(learned, spec) +
-                           (learned.cut > 0
-                                ? "; set train.seq_length to " +
-                                      std::to_string(learned.longest - 1) + " to cut none"
-                                : ""));
+                           (shortens ? "; set train.seq_length to " +
+                                           std::to_string(learned.longest - 1) + " to cut none"
+                                     : ""));
     if (std::string unused = unused_files(corpus, spec.seq_length); !unused.empty())
         warnings.push_back(std::move(unused));
     const std::string steps = std::to_string(spec.steps);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include <ATen/ATen.h>
 
@@ -55,25 +56,65 @@ class PeftNames {
     std::map<std::string, std::vector<std::string>> sources_;
 };
 
-Json config_of(const ModelSetup& model) {
-    const spec::LoraSpec& lora = model.config.lora;
+// The keys of adapter_config.json that choose modules and their ranks
+struct Choice {
     Json targets = Json::array(), ranks = Json::object(), alphas = Json::object();
+    Json exclude = {}, layers = {}, layers_pattern = {};
+};
+
+template <class List>
+Json list_or_null(const List& list) {
+    return list.empty() ? Json() : Json(list);
+}
+
+Choice choice_of(const spec::LoraSpec& lora) {
+    Choice choice;
+    std::set<std::string> places;
     for (const spec::LoraModule& module : lora.modules) {
         const char* const name = name_of(module.place);
-        targets.push_back(name);
-        if (module.r != lora.r) ranks[name] = module.r;
-        if (module.alpha != lora.alpha) alphas[name] = module.alpha;
+        if (places.insert(name).second) choice.targets.push_back(name);
+        if (lora.patterns) continue;
+        if (module.r != lora.r) choice.ranks[name] = module.r;
+        if (module.alpha != lora.alpha) choice.alphas[name] = module.alpha;
     }
+    if (!lora.patterns) return choice;
+    const spec::LoraPatterns& patterns = *lora.patterns;
+    if (patterns.targets_match)
+        choice.targets = patterns.targets.front();
+    else if (!patterns.all_linear())
+        choice.targets = patterns.targets;
+    for (const auto& [name, r] : patterns.ranks) choice.ranks[name] = static_cast<std::int64_t>(r);
+    for (const auto& [name, alpha] : patterns.alphas) choice.alphas[name] = alpha;
+    choice.exclude =
+        patterns.exclude_matches ? Json(patterns.exclude.front()) : list_or_null(patterns.exclude);
+    choice.layers = list_or_null(patterns.layers);
+    choice.layers_pattern = list_or_null(patterns.layers_pattern);
+    return choice;
+}
+
+Json config_of(const ModelSetup& model) {
+    const spec::LoraSpec& lora = model.config.lora;
+    const Choice choice = choice_of(lora);
     const Json saved = lora.modules_to_save.empty() ? Json() : Json(lora.modules_to_save);
-    Json config = {
-        {"peft_type", "LORA"},       {"task_type", model.config.scores ? "SEQ_CLS" : "CAUSAL_LM"},
-        {kBase, model.base},         {"r", lora.r},
-        {"lora_alpha", lora.alpha},  {"use_rslora", lora.rslora},
-        {"target_modules", targets}, {"rank_pattern", ranks},
-        {"alpha_pattern", alphas},   {"lora_dropout", lora.dropout},
-        {"use_dora", lora.dora},     {"bias", "none"},
-        {"fan_in_fan_out", false},   {"init_lora_weights", true},
-        {"modules_to_save", saved},  {"inference_mode", true}};
+    Json config = {{"peft_type", "LORA"},
+                   {"task_type", model.config.scores ? "SEQ_CLS" : "CAUSAL_LM"},
+                   {kBase, model.base},
+                   {"r", lora.r},
+                   {"lora_alpha", lora.alpha},
+                   {"use_rslora", lora.rslora},
+                   {"target_modules", choice.targets},
+                   {"rank_pattern", choice.ranks},
+                   {"alpha_pattern", choice.alphas},
+                   {"lora_dropout", lora.dropout},
+                   {"use_dora", lora.dora},
+                   {"bias", "none"},
+                   {"fan_in_fan_out", false},
+                   {"init_lora_weights", true},
+                   {"modules_to_save", saved},
+                   {"inference_mode", true}};
+    if (!choice.exclude.is_null()) config["exclude_modules"] = choice.exclude;
+    if (!choice.layers.is_null()) config["layers_to_transform"] = choice.layers;
+    if (!choice.layers_pattern.is_null()) config["layers_pattern"] = choice.layers_pattern;
     if (!model.adapters.empty()) config[formats::kBaseAdapters] = model.adapters;
     return config;
 }
@@ -85,6 +126,9 @@ constexpr std::array kSettings{"r",
                                "target_modules",
                                "rank_pattern",
                                "alpha_pattern",
+                               "exclude_modules",
+                               "layers_to_transform",
+                               "layers_pattern",
                                "use_dora",
                                "modules_to_save",
                                formats::kBaseAdapters};

@@ -33,8 +33,12 @@ std::string order_of(const spec::TrainSpec& spec) {
     Json phases = Json::array();
     for (const spec::DataPhase& phase : spec.data.phases)
         phases.push_back({phase.step * spec.global_batch_size, phase.weights});
-    return std::string("roll") + (spec.data.best_fit ? " best_fit" : "") +
-           (spec.data.weigh_tokens ? " by tokens " : " ") + phases.dump();
+    const spec::DataSpec& data = spec.data;
+    const bool is_packed = data.packing != spec::Packing::InOrder;
+    const bool is_truncated = data.truncate != spec::Truncation::End;
+    return std::string("roll") + (is_packed ? std::string(" ") + name_of(data.packing) : "") +
+           (is_truncated ? std::string(" truncate ") + name_of(data.truncate) : "") +
+           (data.weigh_tokens ? " by tokens " : " ") + phases.dump();
 }
 
 // The entry of one data file in checkpoint::State::data: "SAMPLES" or "SAMPLES HASH".

@@ -8,6 +8,7 @@
 #include "tests/worker/train/processes.hpp"
 #include "worker/train/data/batches.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
+#include "worker/train/data/text_options.hpp"
 #include "worker/train/model/sequences.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 
@@ -48,7 +49,7 @@ class PairBatches : public testing::Test {
         std::vector<data::NamedTokens> files;
         files.push_back({"answers", data::TokenFile::open_indexed((*made)->bin).value()});
         corpus_.emplace(data::Corpus::held_out(std::move(files), data::Cut::BetweenPairs).value());
-        windows_ = data::valid_windows(*corpus_, 5);
+        windows_ = data::valid_windows(*corpus_, row_rules(spec_));
     }
 
     TemporaryFolder folder_;

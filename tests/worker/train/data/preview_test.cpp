@@ -12,7 +12,8 @@ namespace {
 
 class Preview : public testing::Test {
   protected:
-    std::vector<PreviewFile> of(const std::string& lines, std::int64_t seq_length = 0) {
+    std::vector<PreviewFile> of(const std::string& lines, std::int64_t seq_length = 0,
+                                spec::Truncation truncate = spec::Truncation::End) {
         const std::string path = folder_.path() / "pairs.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
         spec::TrainSpec spec;
@@ -20,6 +21,7 @@ class Preview : public testing::Test {
         spec.data.completions = true;
         spec.data.skip_bad_lines = true;
         spec.seq_length = seq_length;
+        spec.data.truncate = truncate;
         return preview(spec, /*documents=*/2);
     }
     // Returns the text without the line that names the file.
@@ -70,6 +72,15 @@ TEST_F(Preview, IsOfWhatTruncationLeaves) {
               std::string::npos)
         << shown;
     EXPECT_NE(shown.find("document 1: 3 tokens of 6, 1 learned\n  ab{+c+}\n"), std::string::npos);
+    const auto by = [&](spec::Truncation rule) {
+        return preview_text(of(R"({"prompt": "ab", "completion": "cdef"})", 2, rule), {});
+    };
+    EXPECT_NE(by(spec::Truncation::Start).find("{+def+}"), std::string::npos);
+    EXPECT_NE(by(spec::Truncation::Prompt).find("\n  b{+cd+}\n"), std::string::npos);
+    EXPECT_NE(by(spec::Truncation::Split).find("\n  ab{+cdef+}\n"), std::string::npos);
+    EXPECT_NE(by(spec::Truncation::Drop).find("0 documents, 0 tokens, 0 learned (0 %); 1 longer"),
+              std::string::npos)
+        << by(spec::Truncation::Drop);
 }
 
 TEST_F(Preview, FitsTheTerminal) {

@@ -7,7 +7,7 @@ import os
 import random
 import unittest
 
-from ranks import ORACLE, RankCase
+from ranks import ORACLE, RANK, RankCase
 
 WORDS = ('cat', 'dog', 'sun', 'Grüße', '世界', 'rain')
 
@@ -88,6 +88,17 @@ class ChatTest(RankCase):
         made = self.made_tokens()
         self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'pairs', self.tokenizer, self.path)))
         self.assertLess(sum(i < 0 for i in made), 40)
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_rows_of_a_parquet_are_conversations_if_its_reader_is_installed(self):
+        rows = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../parquet/rows.parquet')
+        document = self.chats(1, data={'train': [os.path.normpath(rows)], 'valid': 0.0, 'on_bad_line': 'skip'})
+        if not os.path.exists(os.path.join(os.path.dirname(RANK), 'roll-parquet')):
+            return self.refused(document, 2, 'rows.parquet: roll-parquet, which reads such files through Apache Arrow, '
+                                'is not installed; run packaging/setup --parquet and build again')
+        run = self.run_whole(1, 1, document)
+        self.assertIn('.jsonl: 1 documents', run.log())
+        self.assertIn('2 bad lines skipped', run.log())
 
     @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_what_cannot_be_trained_on_is_refused_with_its_line(self):

@@ -10,6 +10,8 @@ from ranks import CONVERT, ORACLE, RankCase, tensors_of
 
 LORA = {'r': 4, 'alpha': 8}
 VARIANTS = {**LORA, 'dora': True, 'dropout': 0.2, 'lr_ratio': 4, 'modules_to_save': ['lm_head']}
+# layer 1 only, without k_proj
+LAYERED = {**LORA, 'layers': [1], 'exclude': ['1.self_attn.k_proj'], 'rank_pattern': {r'layers\.1\.mlp\..*': 2}}
 FILES = ('adapter_model.safetensors', 'adapter_config.json')
 
 
@@ -58,6 +60,7 @@ class LoraTest(RankCase):
         whole = self.run_whole(1, 1, self.lora(3))
         self.refused(self.lora(6, lora={'r': 4, 'alpha': 9}), 2, 'train.lora: lora_alpha is 9.0, but 8.0 in the '
                      'checkpoint', checkpoints=whole.published)
+        self.refused(self.lora(6, lora={**LORA, 'layers': [2]}), 2, 'train.lora.layers: has 2; allowed: 0 to 1')
         self.refused(self.lora(6, lora={**LORA, 'targets': ['q_proj']}), 2, 'train.lora: target_modules is ["q_proj"]',
                      checkpoints=whole.published)
         plain = self.lora(6)
@@ -145,7 +148,7 @@ class LoraTest(RankCase):
 
     @unittest.skipUnless(ORACLE, 'needs a Python with PEFT')
     def test_peft_reads_the_average_of_an_adapter_and_merges_it_alike(self):
-        run = self.run_whole(1, 1, self.lora(6, train__ema={'decay': 0.5}))
+        run = self.run_whole(1, 1, self.lora(6, LAYERED, train__ema={'decay': 0.5}))
         checkpoint = run.published[-1][1]
         averaged = os.path.join(checkpoint, 'roll', 'ema')
         adapter, merged = (os.path.join(self.top, name) for name in ('adapter', 'merged'))

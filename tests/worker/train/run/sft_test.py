@@ -9,6 +9,9 @@ import unittest
 from ranks import ORACLE, Attempt, RankCase
 
 LENGTH = 32
+# packing, truncation
+RULES = (('in_order', 'end'), ('best_fit', 'end'), ('in_order', 'start'), ('in_order', 'prompt'), ('best_fit', 'split'),
+         ('wrapped', 'end'))
 
 
 def write_pairs(path, count, seed=3):
@@ -38,25 +41,33 @@ class SftTest(RankCase):
         start = os.path.join(self.top, 'start')
         self.oracle('hf_start.py', 'make', start, 'float64', 'rope=new', 'tied=0', 'sharded=0')
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 9)
+        size = sum(len(prompt + completion) for prompt, completion in read_pairs(path))
+        with open(path, 'a', encoding='utf-8') as file:  # now wrapped rows use all tokens
+            file.write(json.dumps({'prompt': 'p' * 50, 'completion': 'c' * ((1 - 50 - size) % LENGTH + 4)
+                                   + 'd' * (LENGTH - 4)}) + '\n')
         first = {'model': {'from': start}, 'train__precision': 'fp64', 'train__optimizer__lr': 0.0,
                  'train__optimizer__min_lr': 0.0, 'train__optimizer__beta1': 0.0, 'train__optimizer__clip_grad': 0.0}
-        ordered = self.packed_rows(path)
-        gathered = self.pairs(1, path, dp=1, data__packing='best_fit', train__epochs=1, train__global_batch_size=1,
-                              train__micro_batch_size=1, train__optimizer__warmup_steps=0)
-        del gathered['train']['steps']
-        fewer = json.loads(self.plan(gathered, '--json').stdout)['steps']
-        self.assertLess(fewer, ordered)
-        for number, (packing, rows) in enumerate((('in_order', ordered), ('best_fit', fewer)), start=1):
-            run = self.run_whole(number, 1, self.pairs(1, path, dp=1, train__global_batch_size=rows,
-                                                       train__micro_batch_size=1, data__packing=packing, **first))
-            moments = os.path.join(run.published[-1][1], 'roll/optimizer/rank-00000.safetensors')
-            told = json.loads(self.oracle('sft_gradients.py', start, moments, path, LENGTH))
-            row = run.metrics()[0]
-            print(f"{packing}, {rows} rows: loss {row['loss']:.6f}, off by {row['loss'] - told['loss']:+.1e}; "
-                  f"gradients by at most {max(told['off'].values()):.1e}")
-            self.assertEqual(row['tokens'], told['tokens'])
-            self.assertLess(abs(row['loss'] - told['loss']), 1e-10 * told['loss'])
-            self.assertLess(max(told['off'].values()), 1e-10)
+        runs, words = [], []
+        for number, (packing, truncate) in enumerate(RULES, start=1):
+            rules = {'data__packing': packing, 'data__truncate': truncate, 'train__micro_batch_size': 1}
+            epoch = self.pairs(1, path, dp=1, train__epochs=1, train__global_batch_size=1,
+                               train__optimizer__warmup_steps=0, **rules)
+            del epoch['train']['steps']
+            rows = json.loads(self.plan(epoch, '--json').stdout)['steps']
+            run = self.run_whole(number, 1, self.pairs(1, path, dp=1, train__global_batch_size=rows, **rules, **first))
+            runs.append((packing, truncate, rows, run.metrics()[0]))
+            words += [os.path.join(run.published[-1][1], 'roll/optimizer/rank-00000.safetensors'),
+                      'wrapped' if packing == 'wrapped' else truncate]
+        self.assertEqual(runs[0][2], self.packed_rows(path))
+        self.assertLess(runs[1][2], runs[0][2])
+        told = json.loads(self.oracle('sft_gradients.py', start, path, LENGTH, *words))
+        for (packing, truncate, rows, row), step in zip(runs, told, strict=True):
+            print(f"{packing} {truncate}, {rows} rows, {row['tokens']} tokens: loss {row['loss']:.6f}, off by "
+                  f"{row['loss'] - step['loss']:+.1e}; gradients by at most {max(step['off'].values()):.1e}")
+            self.assertEqual(row['tokens'], step['tokens'])
+            self.assertLess(abs(row['loss'] - step['loss']), 1e-10 * step['loss'])
+            self.assertLess(max(step['off'].values()), 1e-10)
+        self.assertEqual(len({step['loss'] for step in told}), len(told) - 1)  # only one rule twice
 
     def test_two_ranks_learn_what_one_learns_and_what_is_held_out_is_completions(self):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 300)
@@ -147,8 +158,9 @@ class SftTest(RankCase):
         with open(path, 'w', encoding='utf-8') as file:
             file.write('{"prompt": "a", "completion": "b"}\n{"prompt": "a", "text": "b"}\n')
         self.refused(self.pairs(1, path, dp=1), 2, 'line 2: has no field "completion"')
-        self.refused(self.pairs(1, self.corpus, dp=1), 2, 'objective sft needs .jsonl or .json files '
-                     'with the fields prompt and completion or with conversations, but ' + self.corpus + ' is neither')
+        self.refused(self.pairs(1, self.corpus, dp=1), 2, 'objective sft needs .jsonl, .json or .parquet files '
+                     'with the fields prompt and completion or with conversations, but ' + self.corpus +
+                     ' is of another kind')
 
     def test_what_is_held_out_without_a_token_to_predict_is_refused(self):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 30)
@@ -176,6 +188,12 @@ class SftTest(RankCase):
         with open(os.path.join(run.output, 'metrics.jsonl'), encoding='utf-8') as file:
             head = json.loads(file.readline())
         self.assertEqual([head[key] for key in ('documents', 'documents_cut', 'documents_unlearned')], [5, 2, 2])
+        dropped = self.run_whole(3, 1, self.pairs(1, path, dp=1, data__truncate='drop'))
+        self.assertIn('\n5 documents: 0 cut to 33 tokens, 2 longer and dropped, 1 without a token to learn\n',
+                      dropped.log())
+        self.refused(self.pairs(1, path, dp=1, data__truncate='error'), 2, f'{path}: document 3 has 40 tokens; allowed '
+                     'with data.truncate error: at most 33; set train.seq_length to a larger number, or data.truncate '
+                     'to another rule')
         whole = self.run_whole(2, 1, self.pairs(1, self.write_sizes('whole.jsonl', (5, 5), (20, 13)), dp=1))
         self.assertIn('\n2 documents: 0 cut to 33 tokens, 0 without a token to learn\n', whole.log())
         self.assertNotIn('warning: data.train', whole.log())

@@ -31,21 +31,28 @@ std::pair<std::vector<std::size_t>, std::size_t> best_fit(const std::vector<std:
 
 }  // namespace
 
-GatheredRows::GatheredRows(const TokenFile& file, std::size_t end, std::size_t most)
+GatheredRows::GatheredRows(const TokenFile& file, std::size_t end, const RowRules& rules)
     : file_(&file) {
-    ROLL_CHECK(most > 0);
-    std::vector<std::size_t> begins = file.starts_within(0, end), sizes;
-    if (end > 0) begins.insert(begins.begin(), 0);
-    for (std::size_t i = 0; i < begins.size(); ++i)
-        sizes.push_back(std::min((i + 1 < begins.size() ? begins[i + 1] : end) - begins[i], most));
+    std::vector<std::size_t> ends = file.starts_within(0, end), sizes;
+    if (end > 0) ends.push_back(end);
+    std::vector<Piece> pieces;
+    std::size_t begin = 0;
+    for (const std::size_t document_end : ends) {
+        for_pieces(file.tokens().subspan(begin, document_end - begin), rules,
+                   [&](const Piece& piece) {
+                       pieces.push_back({begin + piece.begin, piece.size});
+                       sizes.push_back(piece.size);
+                   });
+        begin = document_end;
+    }
     tokens_ = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-    const auto [row, rows] = best_fit(sizes, most);
+    const auto [row, rows] = best_fit(sizes, rules.most());
     first_.assign(rows + 1, 0);
     for (const std::size_t one : row) ++first_[one + 1];
     std::partial_sum(first_.begin(), first_.end(), first_.begin());
     std::vector<std::size_t> next = first_;
-    pieces_.resize(sizes.size());
-    for (std::size_t i = 0; i < sizes.size(); ++i) pieces_[next[row[i]]++] = {begins[i], sizes[i]};
+    pieces_.resize(pieces.size());
+    for (std::size_t i = 0; i < pieces.size(); ++i) pieces_[next[row[i]]++] = pieces[i];
 }
 
 GatheredTokens GatheredRows::gather(std::size_t row) const {

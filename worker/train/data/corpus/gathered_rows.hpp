@@ -2,13 +2,15 @@
 //
 // Best-fit decreasing: the documents are taken from the longest to the shortest. Each document is
 // added to the fullest row in which it fits. If it fits in no row, a new row begins. A document
-// that is longer than a row is truncated. The documents of a row are in the order of the file.
+// that is longer than a row is truncated, split or dropped (row_rules.hpp). The documents of a row
+// are in the order of the file.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
 #include "worker/train/data/corpus/megatron_index.hpp"
+#include "worker/train/data/corpus/row_rules.hpp"
 #include "worker/train/data/corpus/token_file.hpp"
 
 namespace roll::data {
@@ -16,9 +18,8 @@ namespace roll::data {
 class GatheredRows {
   public:
     // Groups the documents that begin in the tokens [0, end) of `file`, which must outlive this
-    // object. `end` must be between documents. A row has at most `most` tokens, and `most` is at
-    // least 1.
-    GatheredRows(const TokenFile& file, std::size_t end, std::size_t most);
+    // object. `end` must be between documents.
+    GatheredRows(const TokenFile& file, std::size_t end, const RowRules& rules);
 
     std::size_t size() const { return first_.size() - 1; }  // number of rows
     std::size_t tokens() const { return tokens_; }          // number of tokens of all rows
@@ -27,12 +28,8 @@ class GatheredRows {
     GatheredTokens gather(std::size_t row) const;
 
   private:
-    struct Piece {
-        std::size_t begin = 0, size = 0;  // tokens of the file
-    };
-
     const TokenFile* file_;
-    std::vector<Piece> pieces_;            // the documents, row after row
+    std::vector<Piece> pieces_;            // ranges of the file's tokens, row after row
     std::vector<std::size_t> first_ = {};  // index of each row's first piece; then their number
     std::size_t tokens_ = 0;
 };

@@ -1,6 +1,8 @@
 #include "worker/train/data/corpus/learned.hpp"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 
 #include "worker/train/data/corpus/sampler.hpp"
 
@@ -11,54 +13,73 @@ namespace {
 // starts_within() returns
 constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;
 
+// Returns true if a token of the document counts in the loss.
 bool has_target(const Tokens& document, const LearnRules& rules) {
-    return rules.completions ? has_target(document) : document.size() > 1;
+    if (!rules.completions) return document.size() > (rules.apart ? 1 : 0);
+    const bool first = !rules.apart && !document.empty() && document[0] >= 0;
+    return first || has_target(document);
 }
 
-LearnedDocuments count_pairs(const Corpus& corpus, const LearnRules& rules) {
-    const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
-    const std::size_t margin = rules.margins ? kMarginTokens : 0;
+// The documents of a pair, without a margin.
+std::array<Tokens, 2> answers_of(const Window& pair, std::size_t second, const RowRules& rules) {
+    const Tokens tokens = pair.tokens();
+    const std::size_t first = second - pair.begin;
+    return {tokens.first(first),
+            tokens.first(tokens.size() - (rules.margins ? kMarginTokens : 0)).subspan(first)};
+}
+
+LearnedDocuments count_pairs(const Corpus& corpus, const RowRules& rules) {
     LearnedDocuments counts;
     for (const CorpusFile& file : corpus.files()) {
         for_pairs(file, 0, file.train.size(), [&](const Window& window, std::size_t second) {
-            const Tokens tokens = window.tokens().first(window.size - margin);
-            const std::size_t first = second - window.begin;
-            const Tokens answers[] = {tokens.first(first), tokens.subspan(first)};
-            bool cut = false, unlearned = false;
-            for (const Tokens& answer : answers) {
-                cut |= answer.size() > most;
-                unlearned |= !has_target(answer.first(std::min(answer.size(), most)));
+            bool cut = false, dropped = false, unlearned = false;
+            for (const Tokens& answer : answers_of(window, second, rules)) {
+                const Piece kept = kept_piece(answer, rules);
+                cut |= kept.size < answer.size();
+                dropped |= rules.drops(answer.size());
+                unlearned |= !has_target(answer.subspan(kept.begin, kept.size));
                 counts.longest = std::max(counts.longest, static_cast<std::int64_t>(answer.size()));
             }
             ++counts.documents;
-            counts.cut += cut;
-            counts.unlearned += unlearned;
+            counts.dropped += dropped;
+            counts.cut += cut && !dropped;
+            counts.unlearned += unlearned && !dropped;
         });
     }
     return counts;
 }
 
+// Adds a document to the counts. `used` has the rules that decide which of its tokens are used.
+void count(const Tokens& document, const RowRules& used, const LearnRules& rules,
+           LearnedDocuments& counts) {
+    ++counts.documents;
+    counts.longest = std::max(counts.longest, static_cast<std::int64_t>(document.size()));
+    if (used.drops(document.size())) return static_cast<void>(++counts.dropped);
+    std::size_t seen = 0;
+    bool learned = false;
+    for_pieces(document, used, [&](const Piece& piece) {
+        seen += piece.size;
+        learned = learned || has_target(document.subspan(piece.begin, piece.size), rules);
+    });
+    counts.cut += seen < document.size();
+    counts.unlearned += !learned;
+    counts.one_token += !learned && document.size() == 1;
+}
+
 }  // namespace
 
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
-    if (corpus.cut() == Cut::BetweenPairs) return count_pairs(corpus, rules);
-    // If windows begin at documents, a document that is longer than a window is truncated.
-    // Otherwise, the next window has the rest of the document.
-    const bool cuts = corpus.cut() == Cut::BetweenDocuments;
-    const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
+    if (corpus.cut() == Cut::BetweenPairs) return count_pairs(corpus, rules.rows);
+    RowRules used = rules.rows;
+    // Windows that are cut anywhere use documents of any length: the next window has the rest.
+    if (corpus.cut() == Cut::Anywhere)
+        used = {.seq_length = std::numeric_limits<std::int64_t>::max() - 1};
     LearnedDocuments counts;
     for (const CorpusFile& file : corpus.files()) {
         const std::size_t size = file.train.size();
         std::size_t begin = 0;  // index of the current document's first token
-        const auto count = [&](std::size_t end) {
-            const std::size_t length = end - begin, seen = cuts ? std::min(length, most) : length;
-            ++counts.documents;
-            counts.cut += seen < length;
-            counts.longest = std::max(counts.longest, static_cast<std::int64_t>(length));
-            if (!has_target(file.train.subspan(begin, seen), rules)) {
-                ++counts.unlearned;
-                counts.one_token += length == 1;
-            }
+        const auto add = [&](std::size_t end) {
+            count(file.train.subspan(begin, end - begin), used, rules, counts);
             begin = end;
         };
         for (std::size_t at = 0; at < size; at += kTokensAtOnce) {
@@ -67,11 +88,24 @@ LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
             const std::size_t from = at == 0 ? 0 : at - 1;
             for (const std::size_t start :
                  file.file.starts_within(from, std::min(at + kTokensAtOnce, size)))
-                count(start);
+                add(start);
         }
-        if (begin < size) count(size);
+        if (begin < size) add(size);
     }
     return counts;
+}
+
+std::optional<LongDocument> find_long(const Corpus& corpus, const RowRules& rules) {
+    const bool pairs = corpus.cut() == Cut::BetweenPairs;
+    for (const CorpusFile& file : corpus.files()) {
+        for (std::size_t i = 0; i < file.file.documents(); ++i) {
+            std::size_t size = file.file.document(i).size();
+            if (rules.margins && i % 2 == 1) size -= kMarginTokens;
+            if (size <= rules.most()) continue;
+            return LongDocument{file.name, static_cast<std::int64_t>(pairs ? i / 2 : i) + 1, size};
+        }
+    }
+    return std::nullopt;
 }
 
 }  // namespace roll::data

@@ -2,36 +2,50 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "worker/train/data/corpus/corpus.hpp"
+#include "worker/train/data/corpus/row_rules.hpp"
 
 namespace roll::data {
 
 // The rules that decide which targets of a window count in the loss.
 struct LearnRules {
-    std::int64_t seq_length = 0;
+    RowRules rows = {};
     bool completions = false;  // true: negative tokens are context only (tokens.hpp)
-    bool margins = false;      // true: each pair ends with a margin
+    bool apart = true;  // false: the first token of a document is predicted from the one before it
 };
 
 // Counts of documents in the training part of a corpus. A target is a token that follows another
 // token of the same document. If the corpus is cut between pairs, a pair counts as one document. A
-// pair is counted in `cut` if one of its answers is cut, and in `unlearned` if one of its answers
-// has no target in the loss.
+// pair is counted in `cut` or `dropped` if one of its answers is, and in `unlearned` if one of its
+// answers has no target in the loss.
 struct LearnedDocuments {
     std::int64_t documents = 0;
     // documents that are longer than a window; training never uses the tokens beyond the window
     std::int64_t cut = 0;
-    std::int64_t unlearned = 0;  // documents without a target that counts in the loss
+    std::int64_t dropped = 0;  // documents that are not used because they are longer than a window
+    std::int64_t unlearned = 0;  // other documents without a target that counts in the loss
     std::int64_t one_token = 0;  // documents of one token; `unlearned` includes them
     std::int64_t longest = 0;    // number of tokens in the longest document
 
-    bool nothing() const { return documents > 0 && unlearned == documents; }
+    bool nothing() const { return documents > 0 && unlearned + dropped == documents; }
 };
 
-// Counts the documents of a corpus in which documents are kept apart, so that no token is predicted
-// from another document. Reads each document up to its first target that counts. This takes a few
-// seconds for 10^8 documents.
+// Counts the documents of the training part of a corpus. Reads each document up to its first target
+// that counts. This takes a few seconds for 10^8 documents.
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules);
+
+// A document that is longer than a window, or a pair with such an answer.
+struct LongDocument {
+    std::string file;
+    std::int64_t number = 0;  // number of the document or pair in its file, counted from 1
+    std::size_t tokens = 0;
+};
+
+// Returns the first such document or pair of the corpus, in its training and held-out parts.
+// Requires a corpus that is not cut anywhere.
+std::optional<LongDocument> find_long(const Corpus& corpus, const RowRules& rules);
 
 }  // namespace roll::data

@@ -1,28 +1,24 @@
 #include "worker/train/data/corpus/prepare.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <future>
-#include <thread>
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/json.hpp"
 #include "common/json_records.hpp"
 #include "worker/train/data/corpus/chat_source.hpp"
+#include "worker/train/data/corpus/file_lock.hpp"
 #include "worker/train/data/corpus/token_writer.hpp"
 
 namespace roll::data {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 
-constexpr auto kLockAgain = 50ms;
 // number of attempts to take the lock after which the lock holder's progress is read again
 constexpr int kLookEvery = 5;
 // Number of bytes of text that are encoded at a time. If a single slice is larger, it is encoded
@@ -36,37 +32,6 @@ constexpr int kChatRules = 1;  // version of the rules that turn conversations i
 // prompt and completion separately, and their token files record no version.
 constexpr int kPairRules = 2;
 constexpr int kPreferenceRules = 1;  // version of the rules that turn pairs of answers into tokens
-
-// A file lock. It is held until this object is destroyed or the process ends.
-class FileLock {
-  public:
-    // Waits for the lock, and calls `goes_on` at each attempt. Returns nullopt if `goes_on`
-    // returned false.
-    static Result<std::optional<FileLock>> take(const fs::path& path,
-                                                const std::function<bool(int)>& goes_on) {
-        FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-        if (lock.fd_ < 0)
-            return fail(ErrorCode::Refused, "cannot create " + path.string() + ": " +
-                                                std::generic_category().message(errno));
-        for (int tries = 0; ::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0; ++tries) {
-            if (errno != EWOULDBLOCK && errno != EINTR)
-                return fail(ErrorCode::Failed, "cannot lock " + path.string() + ": " +
-                                                   std::generic_category().message(errno));
-            if (!goes_on(tries)) return std::optional<FileLock>();
-            std::this_thread::sleep_for(kLockAgain);
-        }
-        return std::optional<FileLock>(std::move(lock));
-    }
-    FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    FileLock& operator=(FileLock&&) = delete;
-    ~FileLock() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-
-  private:
-    explicit FileLock(int fd) : fd_(fd) {}
-    int fd_;
-};
 
 struct Stamp {
     std::int64_t size = 0;
@@ -135,21 +100,50 @@ TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
     return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
 }
 
-// Encodes the next slices in parallel, one per thread. Encodes fewer slices at a time if lines are
-// very long, because encoding a line needs about thirty times the line's size in memory.
-std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int threads) {
-    std::vector<std::size_t> bounds = {begin};
-    while (std::ssize(bounds) <= threads && bounds.back() < text.size() &&
-           bounds.back() - begin < kTogetherMax)
-        bounds.push_back(text.slice_end(bounds.back()));
-    std::vector<std::future<Encoded>> others;
-    for (std::size_t i = 1; i + 1 < bounds.size(); ++i)
-        others.push_back(
-            std::async(std::launch::async, &TextSource::encode, &text, bounds[i], bounds[i + 1]));
-    std::vector<Encoded> encoded = {text.encode(bounds[0], bounds[1])};
-    for (auto& other : others) encoded.push_back(other.get());
-    return encoded;
-}
+// Encodes the slices of a text in parallel, one per thread, and returns them in order. Encodes
+// fewer slices at a time if lines are very long, because encoding a line needs about thirty times
+// the line's size in memory.
+class SliceEncoder {
+  public:
+    SliceEncoder(const TextSource& text, std::size_t begin, int threads)
+        : text_(text),
+          next_(begin),
+          threads_(threads) {
+        start();
+    }
+
+    bool is_done() const { return ahead_.empty(); }
+
+    // Returns the next slice. The threads encode the slices after it while the caller uses it.
+    // Requires !is_done().
+    Encoded take() {
+        Encoded encoded = ahead_.front().encoded.get();
+        ahead_.pop_front();
+        start();
+        return encoded;
+    }
+
+  private:
+    struct Slice {
+        std::size_t begin = 0;
+        std::future<Encoded> encoded;
+    };
+
+    void start() {
+        while (next_ < text_.size() && std::ssize(ahead_) < threads_ &&
+               (ahead_.empty() || next_ - ahead_.front().begin < kTogetherMax)) {
+            const std::size_t end = text_.slice_end(next_);
+            ahead_.push_back(
+                {next_, std::async(std::launch::async, &TextSource::encode, &text_, next_, end)});
+            next_ = end;
+        }
+    }
+
+    const TextSource& text_;
+    std::size_t next_;  // begin of the first slice that is not encoded yet
+    int threads_;
+    std::deque<Slice> ahead_ = {};
+};
 
 tl::unexpected<Error> bad_line(const fs::path& source, const std::string& unit, std::uint64_t line,
                                const std::string& reason) {
@@ -163,18 +157,17 @@ tl::unexpected<Error> bad_line(const fs::path& source, const std::string& unit, 
 Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWriter& writer,
                        const PrepareOptions& options, const GoOn& go_on) {
     auto sync_due = std::chrono::steady_clock::now() + options.sync_every;
-    while (writer.progress().offset < text.size()) {
+    SliceEncoder slices(text, writer.progress().offset, std::max(options.threads, 1));
+    while (!slices.is_done()) {
         if (!go_on({writer.progress().offset, text.size()})) {
             ROLL_TRY_VOID(writer.sync());
             return false;
         }
-        for (const Encoded& encoded :
-             encode_next(text, writer.progress().offset, options.threads)) {
-            if (!encoded.bad.empty() && !options.skip_bad_lines)
-                return bad_line(source, text.unit(), writer.progress().lines + encoded.bad[0].line,
-                                encoded.bad[0].reason);
-            ROLL_TRY_VOID(writer.append(encoded));
-        }
+        const Encoded encoded = slices.take();
+        if (!encoded.bad.empty() && !options.skip_bad_lines)
+            return bad_line(source, text.unit(), writer.progress().lines + encoded.bad[0].line,
+                            encoded.bad[0].reason);
+        ROLL_TRY_VOID(writer.append(encoded));
         if (std::chrono::steady_clock::now() < sync_due) continue;
         ROLL_TRY_VOID(writer.sync());
         sync_due = std::chrono::steady_clock::now() + options.sync_every;

@@ -30,39 +30,50 @@ std::uint64_t window_count(const CorpusFile& file, std::int64_t seq_length) {
 }
 
 // Divides the tokens [begin, end) into windows of consecutive whole documents.
-void pack(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64_t seq_length,
+void pack(const CorpusFile& file, std::size_t begin, std::size_t end, const RowRules& rules,
           std::vector<Window>& windows) {
-    const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
     std::vector<std::size_t> ends = file.file.starts_within(begin, end);
     ends.push_back(end);
     std::size_t first = begin, last = begin;  // range of tokens of the current window
     const auto close = [&] {
-        if (last > first) windows.push_back({&file, first, std::min(last - first, most)});
-        first = last;
+        if (last > first) windows.push_back({&file, first, last - first});
     };
+    std::size_t document = begin;
     for (const std::size_t document_end : ends) {
-        if (document_end - first > most) close();
-        last = document_end;
+        const Tokens tokens = file.file.tokens().subspan(document, document_end - document);
+        for_pieces(tokens, rules, [&](const Piece& piece) {
+            const std::size_t at = document + piece.begin;
+            if (at != last || at + piece.size - first > rules.most()) {
+                close();
+                first = at;
+            }
+            last = at + piece.size;
+        });
+        document = document_end;
     }
     close();
 }
 
 // Adds a window for each pair that begins in the tokens [begin, end) and has tokens to learn.
-void pack_pairs(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64_t seq_length,
+void pack_pairs(const CorpusFile& file, std::size_t begin, std::size_t end, const RowRules& rules,
                 std::vector<Window>& windows) {
-    const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
     const Tokens all = file.file.tokens();
+    const auto is_used = [&](std::size_t at, std::size_t size) {
+        const Tokens document = all.subspan(at, size);
+        const Piece kept = kept_piece(document, rules);
+        return !rules.drops(size) && has_target(document.subspan(kept.begin, kept.size));
+    };
     for_pairs(file, begin, end, [&](const Window& window, std::size_t second) {
-        const std::size_t first = second - window.begin, rest = window.size - first;
-        if (has_target(all.subspan(window.begin, std::min(first, most))) &&
-            has_target(all.subspan(second, std::min(rest, most))))
+        const std::size_t first = second - window.begin;
+        const std::size_t margin = rules.margins ? kMarginTokens : 0;
+        if (is_used(window.begin, first) && is_used(second, window.size - first - margin))
             windows.push_back(window);
     });
 }
 
 void pack_by(Cut cut, const CorpusFile& file, std::size_t begin, std::size_t end,
-             std::int64_t seq_length, std::vector<Window>& windows) {
-    (cut == Cut::BetweenPairs ? pack_pairs : pack)(file, begin, end, seq_length, windows);
+             const RowRules& rules, std::vector<Window>& windows) {
+    (cut == Cut::BetweenPairs ? pack_pairs : pack)(file, begin, end, rules, windows);
 }
 
 Window gathered_window(const CorpusFile& file, GatheredTokens gathered) {
@@ -131,30 +142,29 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
 
 Sampler::Sampler(const Corpus& corpus, const SampleRules& rules)
     : corpus_(corpus),
-      seq_length_(rules.seq_length),
+      rules_(rules.rows),
       seed_(rules.seed),
       starts_{0} {}
 
 Sampler::Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t seed)
-    : Sampler(corpus, SampleRules{.seq_length = seq_length, .seed = seed}) {
+    : Sampler(corpus, SampleRules{.rows = {.seq_length = seq_length}, .seed = seed}) {
     add_windows(false);
+    ROLL_CHECK(windows() > 0);
 }
 
 void Sampler::add_windows(bool best_fit) {
     ROLL_CHECK(!best_fit || corpus_.cut() == Cut::BetweenDocuments);
     for (const CorpusFile& file : corpus_.files()) {
         if (best_fit) {
-            const std::size_t most = static_cast<std::size_t>(seq_length_) + 1;
-            rows_.emplace_back(file.file, file.train.size(), most);
+            rows_.emplace_back(file.file, file.train.size(), rules_);
             starts_.push_back(starts_.back() + rows_.back().size());
             continue;
         }
         const bool packs = corpus_.cut() != Cut::Anywhere;
-        if (packs) pack_by(corpus_.cut(), file, 0, file.train.size(), seq_length_, packed_);
+        if (packs) pack_by(corpus_.cut(), file, 0, file.train.size(), rules_, packed_);
         starts_.push_back(packs ? packed_.size()
-                                : starts_.back() + window_count(file, seq_length_));
+                                : starts_.back() + window_count(file, rules_.seq_length));
     }
-    ROLL_CHECK(windows() > 0);
 }
 
 Tokens Window::tokens() const {
@@ -192,6 +202,11 @@ Result<Sampler> Sampler::make(const Corpus& corpus, const SampleRules& rules) {
         return sampler;
     }
     sampler.add_windows(rules.best_fit);
+    if (sampler.windows() == 0)
+        return refuse(
+            fmt::format("data.train has no document that trains in rows of {} tokens; set a larger "
+                        "train.seq_length, or another data.truncate",
+                        rules.rows.most()));
     if (!rules.phases.empty()) ROLL_TRY_VOID(sampler.add_blend(rules));
     return sampler;
 }
@@ -207,7 +222,8 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
     if (!rules.phases.empty()) weights = normalized(rules.phases.front().weights);
     std::uint64_t total = weights.empty() ? samples : 0;
     for (std::size_t i = 0; i < files.size(); ++i) {
-        MegatronSampling sampling{rules.seq_length, static_cast<std::uint32_t>(rules.seed), {}};
+        MegatronSampling sampling{
+            rules.rows.seq_length, static_cast<std::uint32_t>(rules.seed), {}};
         if (files.size() == 1 && weights.empty()) sampling.samples = samples;
         if (!weights.empty()) {
             const std::uint64_t target = ceiling(static_cast<double>(samples) * weights[i]);
@@ -243,7 +259,7 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
 double Sampler::mean_size(std::size_t file) const {
     if (!rows_.empty())
         return static_cast<double>(rows_[file].tokens()) / static_cast<double>(windows_of(file));
-    if (packed_.empty()) return static_cast<double>(seq_length_ + 1);
+    if (packed_.empty()) return static_cast<double>(rules_.seq_length + 1);
     double tokens = 0;
     for (std::uint64_t i = starts_[file]; i < starts_[file + 1]; ++i)
         tokens += static_cast<double>(packed_[i].size);
@@ -274,7 +290,7 @@ Window Sampler::window_of(std::uint64_t window, std::uint64_t key) const {
     const auto file = static_cast<std::size_t>(after - starts_.begin()) - 1;
     const CorpusFile& source = corpus_.files()[file];
     if (!rows_.empty()) return gathered_window(source, rows_[file].gather(window - starts_[file]));
-    const auto length = static_cast<std::uint64_t>(seq_length_);
+    const auto length = static_cast<std::uint64_t>(rules_.seq_length);
     const std::uint64_t spare = (source.train.size() - 1) % length;
     const std::uint64_t offset = mix(key, file) % (spare + 1);
     return {&source, offset + (window - starts_[file]) * length, length + 1};
@@ -295,12 +311,12 @@ Window Sampler::sample(std::uint64_t index) const {
     return window_of(starts_[draw.set] + Permutation(count, key)(draw.sample % count), key);
 }
 
-std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length) {
+std::vector<Window> valid_windows(const Corpus& corpus, const RowRules& rules) {
     std::vector<Window> windows;
-    const auto length = static_cast<std::size_t>(seq_length);
+    const auto length = static_cast<std::size_t>(rules.seq_length);
     for (const CorpusFile& file : corpus.files()) {
         if (corpus.cut() != Cut::Anywhere) {
-            pack_by(corpus.cut(), file, file.train.size(), file.file.tokens().size(), seq_length,
+            pack_by(corpus.cut(), file, file.train.size(), file.file.tokens().size(), rules,
                     windows);
             continue;
         }

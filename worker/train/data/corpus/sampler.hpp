@@ -9,12 +9,13 @@
 // window covers.
 //
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
-// fit into seq_length inputs (a longer document is truncated). With best fit, a window gathers
+// fit into seq_length inputs (row_rules.hpp: a longer document). With best fit, a window gathers
 // documents from the whole file (gathered_rows.hpp). These windows are computed once. Each epoch
 // visits them in an order that is drawn for that epoch.
 //
 // If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is
-// left out if one of its documents has no token to learn among its first seq_length + 1 tokens.
+// left out if one of its documents has no token to learn after truncation, or if the rule of long
+// documents drops it.
 // A labelled answer is also stored as a pair: its second document has the two tokens of a Label.
 //
 // If the files have weights, a Blend draws the file of each sample, and each file has its own
@@ -30,6 +31,7 @@
 #include "worker/train/data/corpus/corpus.hpp"
 #include "worker/train/data/corpus/gathered_rows.hpp"
 #include "worker/train/data/corpus/megatron_index.hpp"
+#include "worker/train/data/corpus/row_rules.hpp"
 
 namespace roll::data {
 
@@ -90,7 +92,7 @@ bool has_target(const Tokens& document);
 
 // The order of a job's samples.
 struct SampleRules {
-    std::int64_t seq_length = 0;
+    RowRules rows = {};
     std::uint64_t seed = 0;
     // Weights of the files, with any positive sum. Empty: an epoch visits all files.
     std::vector<BlendPhase> phases = {};
@@ -126,7 +128,7 @@ class Sampler {
     double mean_size(std::size_t file) const;
 
     const Corpus& corpus_;
-    std::int64_t seq_length_;
+    RowRules rules_;
     std::uint64_t seed_;
     // For each file the index of its first window; at the end, the number of windows
     std::vector<std::uint64_t> starts_;
@@ -143,6 +145,6 @@ class Sampler {
 // last may be shorter). Then, every token of a tail except the first is predicted exactly once,
 // from the tokens before it in its window. Otherwise, the windows hold whole documents or pairs, as
 // in a Sampler.
-std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length);
+std::vector<Window> valid_windows(const Corpus& corpus, const RowRules& rules);
 
 }  // namespace roll::data

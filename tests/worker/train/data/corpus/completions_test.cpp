@@ -78,7 +78,7 @@ TEST_F(Completions, DocumentsWithoutATokenToLearnAreCounted) {
                             "\n"  // learned: its ninth token is the first of its completion
                             R"({"q": "123456789", "a": "x"})"
                             "\n";  // not learned: its completion is cut off
-    const LearnedDocuments counts = count_learned(corpus(all, 0, 8), {8, true});
+    const LearnedDocuments counts = count_learned(corpus(all, 0, 8), {{8}, true});
     EXPECT_EQ(counts.documents, 4);
     EXPECT_EQ(counts.cut, 3);
     EXPECT_EQ(counts.unlearned, 1);
@@ -86,7 +86,7 @@ TEST_F(Completions, DocumentsWithoutATokenToLearnAreCounted) {
     EXPECT_EQ(counts.longest, 20);
     EXPECT_FALSE(counts.nothing());
     EXPECT_TRUE(
-        count_learned(corpus(R"({"q": "123456789", "a": "x"})", 0, 8), {8, true}).nothing());
+        count_learned(corpus(R"({"q": "123456789", "a": "x"})", 0, 8), {{8}, true}).nothing());
 }
 
 // The documents have sizes 4, 4, 5, 20, 3. The first two fit into nine tokens. The third does not
@@ -105,13 +105,53 @@ TEST_F(Completions, WindowsAreWholeDocuments) {
     EXPECT_EQ(both.document_starts(), std::vector<std::size_t>{4});
 }
 
+// Documents of 4, 20, 3 and 9 tokens, of which 2, 12, 1 and 7 are prompt, in rows of nine tokens.
+TEST_F(Completions, ALongDocumentIsTruncatedByTheRule) {
+    std::string lines;
+    for (const auto& [prompt, rest] : {std::pair(2, 2), {12, 8}, {1, 2}, {7, 2}})
+        lines += R"({"q": ")" + std::string(static_cast<std::size_t>(prompt), 'q') +
+                 R"(", "a": ")" + std::string(static_cast<std::size_t>(rest - 1), 'a') + "\"}\n";
+    const Corpus made = corpus(lines, 0, 8);
+    using Windows = std::map<std::size_t, std::size_t>;  // size of each window by its begin
+    const auto windows = [&](Truncate rule) {
+        const Sampler sampler = Sampler::make(made, {.rows = {8, rule}}).value();
+        Windows seen;
+        for (std::uint64_t i = 0; i < sampler.windows(); ++i)
+            seen[sampler.sample(i).begin] = sampler.sample(i).size;
+        return seen;
+    };
+    EXPECT_EQ(windows(Truncate::End), (Windows{{0, 4}, {4, 9}, {24, 3}, {27, 9}}));
+    EXPECT_EQ(windows(Truncate::Start), (Windows{{0, 4}, {15, 9}, {24, 3}, {27, 9}}));
+    // The last token of the prompt and the answer of eight tokens fit.
+    EXPECT_EQ(windows(Truncate::Prompt), (Windows{{0, 4}, {15, 9}, {24, 3}, {27, 9}}));
+    EXPECT_EQ(windows(Truncate::Split), (Windows{{0, 4}, {4, 9}, {13, 9}, {22, 5}, {27, 9}}));
+    EXPECT_EQ(windows(Truncate::Drop), (Windows{{0, 4}, {24, 3}, {27, 9}}));
+    const auto counts = [&](Truncate rule) { return count_learned(made, {{8, rule}, true}); };
+    EXPECT_EQ(counts(Truncate::End).unlearned, 1);
+    for (const Truncate rule : {Truncate::Start, Truncate::Prompt, Truncate::Split, Truncate::Drop})
+        EXPECT_EQ(counts(rule).unlearned, 0);
+    EXPECT_EQ(counts(Truncate::Start).cut, 1);
+    EXPECT_EQ(counts(Truncate::Split).cut, 0);
+    EXPECT_EQ(counts(Truncate::Drop).cut, 0);
+    EXPECT_EQ(counts(Truncate::Drop).dropped, 1);
+    // In rows of five tokens, the answer of the second document loses its end.
+    const Tokens second = made.files()[0].file.document(1);
+    EXPECT_EQ(kept_piece(second, {4, Truncate::Prompt}).begin, 11);
+    EXPECT_EQ(kept_piece(second, {4, Truncate::Prompt}).size, 5);
+    EXPECT_EQ(kept_piece(second, {4, Truncate::Start}).begin, 15);
+    const auto found = find_long(made, {8});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->number, 2);
+    EXPECT_EQ(found->tokens, 20);
+}
+
 TEST_F(Completions, TheHeldOutTailBeginsWithADocument) {
     std::string lines;
     for (int i = 0; i < 10; ++i) lines += line('p', 10);
     // the tail is 15 of 100 tokens, but begins at the next document, 90
     const Corpus made = corpus(lines, 0.15, 16);
     EXPECT_EQ(made.train_tokens(), 90);
-    const std::vector<Window> windows = valid_windows(made, 16);
+    const std::vector<Window> windows = valid_windows(made, {16});
     ASSERT_EQ(windows.size(), 1);
     EXPECT_EQ(windows[0].begin, 90);
     EXPECT_EQ(windows[0].size, 10);

@@ -104,7 +104,7 @@ TEST_F(Data, TheTailIsHeldOutAndPredictedOnce) {
         byte_corpus({put("a", noise(1000, 1)), put("b", "0123456789abc")}, 0.1, 16).value();
     EXPECT_EQ(corpus.train_tokens(), 900 + 12);
     EXPECT_EQ(corpus.valid_tokens(), 100 + 1);
-    const std::vector<Window> windows = valid_windows(corpus, 16);
+    const std::vector<Window> windows = valid_windows(corpus, {16});
     std::size_t targets = 0;
     for (const Window& window : windows) targets += window.size - 1;
     EXPECT_EQ(targets, 99u);  // the tail of one byte has no target
@@ -147,12 +147,12 @@ TEST_F(Data, NgramProbabilitiesSumToOne) {
 
 TEST_F(Data, NgramKnowsWhatNoiseAndOrderCost) {
     const auto noisy = byte_corpus({put("a", noise(200000, 5))}, 0.1, 8).value();
-    EXPECT_NEAR(valid_bits_per_byte(NgramModel(noisy), valid_windows(noisy, 64)), std::log2(20),
+    EXPECT_NEAR(valid_bits_per_byte(NgramModel(noisy), valid_windows(noisy, {64})), std::log2(20),
                 0.1);
     std::string cycle;
     for (int i = 0; i < 3000; ++i) cycle += "abcab";
     const auto ordered = byte_corpus({put("b", cycle)}, 0.1, 8).value();
-    const double bits = valid_bits_per_byte(NgramModel(ordered), valid_windows(ordered, 64));
+    const double bits = valid_bits_per_byte(NgramModel(ordered), valid_windows(ordered, {64}));
     EXPECT_GT(bits, 0.0);
     EXPECT_LT(bits, 0.5);  // after "ab", only the choice of c or a is uncertain
 }

@@ -34,7 +34,7 @@ class Gathered : public testing::Test {
 // 2, 0, 1 and 4 follow, from the longest to the shortest: 0 fills the row of 2, and 4 joins 1.
 TEST_F(Gathered, ADocumentJoinsTheRowWithTheLeastRoomThatIsEnough) {
     const TokenFile source = file({4, 4, 5, 20, 3});
-    const GatheredRows rows(source, source.tokens().size(), 9);
+    const GatheredRows rows(source, source.tokens().size(), {8});
     ASSERT_EQ(rows.size(), 3);
     EXPECT_EQ(rows.tokens(), 25);
     EXPECT_EQ(rows.gather(0).tokens, std::vector<std::int64_t>(9, 3));
@@ -42,9 +42,25 @@ TEST_F(Gathered, ADocumentJoinsTheRowWithTheLeastRoomThatIsEnough) {
     EXPECT_EQ(rows.gather(1).tokens, (std::vector<std::int64_t>{0, 0, 0, 0, 2, 2, 2, 2, 2}));
     EXPECT_EQ(rows.gather(1).starts, std::vector<std::size_t>{4});
     EXPECT_EQ(rows.gather(2).tokens, (std::vector<std::int64_t>{1, 1, 1, 1, 4, 4, 4}));
-    const GatheredRows two(source, 8, 9);  // the documents 0 and 1 only
+    const GatheredRows two(source, 8, {8});  // the documents 0 and 1 only
     ASSERT_EQ(two.size(), 1);
     EXPECT_EQ(two.gather(0).starts, std::vector<std::size_t>{4});
+}
+
+// As in TRL's bfd_split, the pieces of the document of 20 tokens are placed as documents are: two
+// of nine tokens, and two tokens beside the document of 5.
+TEST_F(Gathered, ALongDocumentIsSplitOrDropped) {
+    const TokenFile source = file({4, 4, 5, 20, 3});
+    const GatheredRows split(source, source.tokens().size(), {8, Truncate::Split});
+    ASSERT_EQ(split.size(), 4);
+    EXPECT_EQ(split.tokens(), 36);
+    EXPECT_EQ(split.gather(1).tokens, std::vector<std::int64_t>(9, 3));
+    EXPECT_EQ(split.gather(2).tokens, (std::vector<std::int64_t>{0, 0, 0, 0, 2, 2, 2, 2, 2}));
+    EXPECT_EQ(split.gather(3).tokens, (std::vector<std::int64_t>{1, 1, 1, 1, 3, 3, 4, 4, 4}));
+    EXPECT_EQ(split.gather(3).starts, (std::vector<std::size_t>{4, 6}));
+    const GatheredRows drop(source, source.tokens().size(), {8, Truncate::Drop});
+    ASSERT_EQ(drop.size(), 2);
+    EXPECT_EQ(drop.tokens(), 16);
 }
 
 // Lengths of a usual set of chats: log-normal, median 400, sigma 1.
@@ -58,7 +74,7 @@ TEST_F(Gathered, AnEpochHasEachDocumentOnceInNearlyFullRows) {
     std::vector<NamedTokens> files;
     files.push_back({"sizes", file(sizes)});
     const Corpus corpus = Corpus::make(std::move(files), 0, kLength, Cut::BetweenDocuments).value();
-    const SampleRules rules{.seq_length = kLength, .seed = 1, .best_fit = true};
+    const SampleRules rules{.rows = {kLength}, .seed = 1, .best_fit = true};
     const Sampler sampler = Sampler::make(corpus, rules).value();
     std::vector<std::size_t> seen(kDocuments);
     std::size_t inputs = 0;

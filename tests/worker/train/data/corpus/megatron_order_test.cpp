@@ -80,7 +80,7 @@ struct Case {
             files.push_back({bin, TokenFile::open_indexed(bin).value()});
         }
         corpus = Corpus::split(std::move(files), split_of(given["split"])).value();
-        rules = {.seq_length = given["seq_length"],
+        rules = {.rows = {.seq_length = given["seq_length"]},
                  .seed = given["seed"],
                  .megatron = given["samples"].get<std::uint64_t>()};
         if (!given["weights"].is_null()) rules.phases = {{0, given["weights"]}};
@@ -99,7 +99,8 @@ TEST(MegatronOrder, DrawsTheSamplesOfGptDatasetAndBlendedDataset) {
         Hash hash;
         for (std::uint64_t i = 0; i < *one.rules.megatron; ++i) {
             const Window window = sampler.sample(i);
-            ASSERT_EQ(window.tokens().size(), static_cast<std::size_t>(one.rules.seq_length) + 1);
+            ASSERT_EQ(window.tokens().size(),
+                      static_cast<std::size_t>(one.rules.rows.seq_length) + 1);
             for (std::size_t j = 0; j < window.tokens().size(); ++j) hash.add(window.tokens()[j]);
         }
         EXPECT_EQ(std::to_string(hash.value), json["hash"].get<std::string>()) << json.dump();
@@ -127,8 +128,8 @@ TEST(MegatronOrder, TheIndexesAreThoseOfGptDataset) {
         const CorpusFile& file = one.corpus.files().front();
         const auto index =
             MegatronIndex::make(file.file, 0, file.train_sequences,
-                                {one.rules.seq_length, static_cast<std::uint32_t>(one.rules.seed),
-                                 one.rules.megatron})
+                                {one.rules.rows.seq_length,
+                                 static_cast<std::uint32_t>(one.rules.seed), one.rules.megatron})
                 .value();
         EXPECT_EQ(hash_of(index.documents()), json["document_index"].get<std::string>());
         EXPECT_EQ(hash_of(index.shuffle()), json["shuffle_index"].get<std::string>());
@@ -157,7 +158,7 @@ TEST(MegatronOrder, RefusesWhatMegatronCannotDraw) {
     const auto many = Sampler::make(one.corpus, one.rules);
     ASSERT_FALSE(many);
     EXPECT_NE(many.error().message.find("gives one epoch of"), std::string::npos);
-    one.rules.seq_length = 1 << 20;
+    one.rules.rows.seq_length = 1 << 20;
     const auto longer = Sampler::make(one.corpus, one.rules);
     ASSERT_FALSE(longer);
     EXPECT_NE(longer.error().message.find("a sample needs 1048577"), std::string::npos)

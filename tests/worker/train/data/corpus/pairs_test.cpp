@@ -204,12 +204,12 @@ TEST_F(Pairs, StayTogetherInWindowsAndInTheHeldOutTail) {
         seen.insert(window.pair);
     }
     EXPECT_EQ(seen, (std::set<std::size_t>{0, 1, 2}));
-    const std::vector<Window> valid = valid_windows(made, 8);
+    const std::vector<Window> valid = valid_windows(made, {8});
     ASSERT_EQ(valid.size(), 1);
     EXPECT_EQ(valid[0].pair, 3);
     EXPECT_EQ(valid[0].size, 15);
     EXPECT_EQ(valid[0].document_starts(), std::vector<std::size_t>{4});
-    const LearnedDocuments counts = count_learned(made, {8, true});
+    const LearnedDocuments counts = count_learned(made, {{8}, true});
     EXPECT_EQ(counts.documents, 3);
     EXPECT_EQ(counts.cut, 1);
     EXPECT_EQ(counts.longest, 10);
@@ -224,7 +224,23 @@ TEST_F(Pairs, WithAnAnswerBeyondTheLimitAreLeftOut) {
     const Sampler sampler(made, 8, 1);
     ASSERT_EQ(sampler.windows(), 2);
     EXPECT_EQ(sampler.sample(0).pair + sampler.sample(1).pair, 2);  // pairs 0 and 2
-    EXPECT_EQ(count_learned(made, {8, true}).unlearned, 1);
+    EXPECT_EQ(count_learned(made, {{8}, true}).unlearned, 1);
+    // Without the first tokens of its prompt, the second pair has answers to learn.
+    EXPECT_EQ(Sampler::make(made, {.rows = {8, Truncate::Start}}).value().windows(), 3);
+}
+
+TEST_F(Pairs, WithALongAnswerAreDroppedIfTheRuleSaysSo) {
+    const Corpus made = corpus(line(5, 5) + line(9, 10) + line(9, 9), 0, 8);
+    const RowRules drop{8, Truncate::Drop};
+    const Sampler sampler = Sampler::make(made, {.rows = drop}).value();
+    ASSERT_EQ(sampler.windows(), 2);
+    EXPECT_EQ(sampler.sample(0).pair + sampler.sample(1).pair, 2);  // pairs 0 and 2
+    const LearnedDocuments counts = count_learned(made, {drop, true});
+    EXPECT_EQ(counts.dropped, 1);
+    EXPECT_EQ(counts.cut, 0);
+    EXPECT_EQ(find_long(made, {8})->number, 2);
+    EXPECT_EQ(find_long(made, {8})->tokens, 10);
+    EXPECT_FALSE(find_long(made, {9}));
 }
 
 }  // namespace

@@ -296,7 +296,7 @@ TEST_F(Prepare, StopsWhenToldAndGoesOn) {
     const auto expected = prepare(source, tokenizer, options("whole"), always).value().value();
     int calls = 0;
     EXPECT_FALSE(prepare(source, tokenizer, options("stopped"), [&](const PrepareProgress&) {
-                     return ++calls < 3;
+                     return ++calls < 5;
                  }).value());
     std::uint64_t first = 0;
     const auto got =
@@ -315,7 +315,7 @@ TEST_F(Prepare, PiecesThatDoNotFitEachOtherAreMadeAnew) {
     for (const char* damaged : {".bin", ".sequences", ".state"}) {
         int calls = 0;
         ASSERT_FALSE(prepare(source, tokenizer, options(damaged), [&](const PrepareProgress&) {
-                         return ++calls < 3;
+                         return ++calls < 5;
                      }).value());
         int cut = 0;
         for (const auto& file : fs::directory_iterator(root_ / damaged)) {

@@ -1,0 +1,22 @@
+// Reads .parquet files. The program roll-parquet (worker/parquet) writes the rows of a file as
+// lines of a .jsonl, which is then read like any other .jsonl. This happens once for each file.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "common/error.hpp"
+#include "worker/train/data/corpus/fingerprint.hpp"
+
+namespace roll::data {
+
+bool is_parquet(const std::filesystem::path& path);
+
+// Returns the .jsonl of a .parquet in `directory`. If there is none, makes it. The .jsonl has the
+// modification time of the .parquet. Returns nullopt if `go_on` returned false. Fails with NotFound
+// if the .parquet does not exist, or if roll-parquet is not installed; fails with InvalidArgument
+// and the reason if roll-parquet cannot read the file.
+Result<std::optional<std::filesystem::path>> lines_of_parquet(
+    const std::filesystem::path& source, const std::filesystem::path& directory, const GoOn& go_on);
+
+}  // namespace roll::data
