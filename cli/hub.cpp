@@ -42,8 +42,8 @@ bool exists(const std::string& base, const std::string& path) {
 }
 
 // Returns the data files of a directory, sorted by path. If the paths of some data files contain
-// the word "train", returns only these files. Returns .parquet files only if there are no other data
-// files, because a data set may have the same rows in two forms.
+// the word "train", returns only these files. Returns .parquet files only if there are no other
+// data files, because a data set may have the same rows in two forms.
 std::vector<std::string> data_files(const fs::path& directory) {
     std::vector<std::string> texts, tables;
     std::error_code error;

@@ -2,14 +2,12 @@
 
 #include <array>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "common/spec/names.hpp"
 
 namespace roll::spec {
 namespace {
-
-template <class E, std::size_t N>
-using Names = std::array<std::pair<const char*, E>, N>;
 
 constexpr Names<Packing, 3> kPackings{{{"in_order", Packing::InOrder},
                                        {"best_fit", Packing::BestFit},
@@ -25,13 +23,8 @@ constexpr Names<Truncation, 6> kTruncations{{{"end", Truncation::End},
 template <class E, std::size_t N>
 Result<void> read_name(JsonReader& reader, const char* key, const Names<E, N>& names, E& value) {
     const auto text = reader.get_or<std::string>(key, names[0].first);
-    for (const auto& [name, one] : names) {
-        if (text != name) continue;
-        value = one;
-        return {};
-    }
-    return fail(ErrorCode::InvalidArgument,
-                "data." + std::string(key) + " " + text + " is not supported");
+    ROLL_TRY(value, pick("data." + std::string(key), text, names));
+    return {};
 }
 
 }  // namespace

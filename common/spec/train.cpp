@@ -1,21 +1,18 @@
 #include "common/spec/train.hpp"
 
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "common/json.hpp"
 #include "common/spec/model_source.hpp"
+#include "common/spec/names.hpp"
 #include "common/spec/read_samples.hpp"
 #include "common/spec/resources.hpp"
 #include "common/spec/units.hpp"
 
 namespace roll::spec {
 namespace {
-
-template <class E, std::size_t N>
-using Names = std::array<std::pair<const char*, E>, N>;
 
 constexpr Names<Objective, 9> kObjectives{{{"pretrain", Objective::Pretrain},
                                            {"sft", Objective::Sft},
@@ -66,17 +63,6 @@ constexpr Names<WeightDecaySchedule, 3> kDecaySchedules{
 constexpr Names<ExportDtype, 3> kExportDtypes{
     {{"fp32", ExportDtype::Fp32}, {"bf16", ExportDtype::Bf16}, {"fp16", ExportDtype::Fp16}}};
 
-template <class E, std::size_t N>
-Result<E> pick(const char* path, const std::string& value, const Names<E, N>& names) {
-    std::string known;
-    for (const auto& [name, number] : names) {
-        if (value == name) return number;
-        known += (known.empty() ? "" : ", ") + std::string(name);
-    }
-    return fail(ErrorCode::InvalidArgument,
-                fmt::format("{} {} is not supported yet; supported: {}", path, value, known));
-}
-
 // Returns a section of the document. Returns an empty object if the section is missing, because all
 // its keys have defaults.
 const Json& section(JsonReader& reader, const char* key) {
@@ -116,9 +102,9 @@ Result<DataSpec> read_data(const Json& json) {
     data.completion_field = reader.get_or("completion_field", data.completion_field);
     data.label_field = reader.get_or("label_field", data.label_field);
     data.margin_field = reader.get_or("margin_field", data.margin_field);
-    using Names = std::map<std::string, std::string>;
-    data.columns = section(reader, "columns").get<Names>();
-    data.tags = section(reader, "tags").get<Names>();
+    using FieldNames = std::map<std::string, std::string>;
+    data.columns = section(reader, "columns").get<FieldNames>();
+    data.tags = section(reader, "tags").get<FieldNames>();
     const auto train_on = reader.get_or<std::string>("train_on", "assistant");
     data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
     data.add_special = reader.get_or("add_special", data.add_special);

@@ -264,6 +264,15 @@ void add_layout_options(CLI::App& command, Arguments& arguments) {
                        "What sets the memory limit; messages contain this text");
 }
 
+void add_plan_options(CLI::App& command, Arguments& arguments) {
+    command.add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
+    command.add_flag("--json", arguments.json, "Print one JSON object (roll.plan/1)");
+    command.add_option("--svg", arguments.svg, "Draw the pipeline schedule in this SVG file");
+    command.add_option("--trace", arguments.trace, "Write the schedule as a Chrome trace");
+    command.add_option("--layout-search", arguments.layout_search,
+                       "Report of the search for this job's layout, to add to the JSON object");
+}
+
 int main(int argc, char** argv) {
     if (const Result<Processor> found = find_processor()) limit_libraries(*found);
     Arguments arguments;
@@ -275,12 +284,7 @@ int main(int argc, char** argv) {
     add_generate_options(*sampling, arguments);
     CLI::App* planning =
         app.add_subcommand("plan", "Report what a train job would do, without running it");
-    planning->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
-    planning->add_flag("--json", arguments.json, "Print one JSON object (roll.plan/1)");
-    planning->add_option("--svg", arguments.svg, "Draw the pipeline schedule in this SVG file");
-    planning->add_option("--trace", arguments.trace, "Write the schedule as a Chrome trace");
-    planning->add_option("--layout-search", arguments.layout_search,
-                         "Report of the search for this job's layout, to add to the JSON object");
+    add_plan_options(*planning, arguments);
     CLI::App* searching =
         app.add_subcommand("layout", "Choose the layout of a train job; prints roll.layout/1");
     add_layout_options(*searching, arguments);

@@ -472,10 +472,9 @@ TEST(PlanLaunch, AContainersRuntimeKeepsItsOwnConfiguration) {
     EXPECT_TRUE(has(program, "X=1"));
     EXPECT_FALSE(has(program, "HOME=/h"));
     EXPECT_FALSE(has(program, "CONTAINERS_CONF=/c"));
-    for (const auto& words : {program.arguments, program.enter}) {
+    for (const auto& words : {program.arguments, program.enter})
         for (const char* word : {"--env=HOME=/h", "--env=CONTAINERS_CONF=/c", "--env=X"})
             EXPECT_EQ(std::ranges::count(words, word), 1) << word;
-    }
     EXPECT_EQ(program.enter.back(), "roll-7-3-2-1-s1") << "the name of the container";
     EXPECT_TRUE(plan->after.at(0).environment.empty());
 }

@@ -1,0 +1,29 @@
+// The texts that a key of the job file may have, with the values that they stand for.
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/error.hpp"
+
+namespace roll::spec {
+
+template <class E, std::size_t N>
+using Names = std::array<std::pair<const char*, E>, N>;
+
+// Returns the value of a text. `path` names the key in the message if no name has the text.
+template <class E, std::size_t N>
+Result<E> pick(const std::string& path, const std::string& text, const Names<E, N>& names) {
+    std::string known;
+    for (const auto& [name, value] : names) {
+        if (text == name) return value;
+        known += (known.empty() ? "" : ", ") + std::string(name);
+    }
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} {} is not supported yet; supported: {}", path, text, known));
+}
+
+}  // namespace roll::spec
