@@ -88,9 +88,10 @@ std::vector<const StateTensors*> kinds_of(Optimizer& optimizer, const ParameterS
 
 tensor::DType stored_dtype(const StateTensors& kind) {
     const at::ScalarType type = kind.flat.scalar_type();
-    return type == at::kByte     ? tensor::DType::U8
-           : type == at::kDouble ? tensor::DType::F64
-                                 : tensor::DType::F32;
+    return type == at::kByte       ? tensor::DType::U8
+           : type == at::kBFloat16 ? tensor::DType::BF16
+           : type == at::kDouble   ? tensor::DType::F64
+                                   : tensor::DType::F32;
 }
 
 std::int64_t row_bytes(const ParameterSpec& spec, const std::vector<const StateTensors*>& kinds) {
