@@ -11,6 +11,7 @@
 #include "common/ids.hpp"
 #include "common/outcome.hpp"
 #include "common/time.hpp"
+#include "common/training_request.hpp"
 #include "common/usage.hpp"
 
 namespace roll::core {
@@ -38,6 +39,21 @@ struct Place {
     friend bool operator==(const Place&, const Place&) = default;
 };
 
+// A user's request to the training.
+struct MadeRequest {
+    TrainingRequest request{};
+    std::string by{};
+    std::optional<RequestAnswer> answer{};
+    friend bool operator==(const MadeRequest&, const MadeRequest&) = default;
+};
+
+constexpr std::size_t kRequestsKept = 20;  // of an attempt, answered or not
+
+// Returns the number of the next request of an attempt.
+inline std::uint64_t next_number(const std::vector<MadeRequest>& requests) {
+    return requests.empty() ? 1 : requests.back().request.number + 1;
+}
+
 struct Attempt {
     Token token;
     AttemptPhase phase = AttemptPhase::Starting;
@@ -57,7 +73,8 @@ struct Attempt {
     bool preempted = false;  // true if stopped because a job of higher priority needs its resources
     std::uint64_t asked = 0;  // number of the newest requested checkpoint
     std::uint64_t saved = 0;  // number of the newest requested checkpoint that is recorded
-    Usage usage{};            // resource usage of the members that have ended
+    std::vector<MadeRequest> requests{};  // the newest, in order; the last has the highest number
+    Usage usage{};                        // resource usage of the members that have ended
 
     // Returns the resources that the attempt holds on the worker; nullptr if none.
     const Place* place_on(WorkerId worker) const {
@@ -78,6 +95,7 @@ struct EndedAttempt {
     std::string reason{};
     std::string blamed{};  // node whose failure decided the outcome
     Usage usage{};
+    std::vector<MadeRequest> requests{};
     friend bool operator==(const EndedAttempt&, const EndedAttempt&) = default;
 };
 
