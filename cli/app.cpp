@@ -12,6 +12,7 @@
 #include "cli/commands/shell.hpp"
 #include "cli/commands/slurm.hpp"
 #include "cli/commands/sweep.hpp"
+#include "cli/commands/tell.hpp"
 #include "cli/commands/token.hpp"
 #include "cli/commands/usage.hpp"
 #include "cli/commands/web.hpp"
@@ -325,16 +326,15 @@ class Parser {
             command("requeue", "Stop running jobs, after a checkpoint, and queue them again",
                     [this] { return run_requeue(context_, word_); });
         requeue->add_option("JOBS", word_, kSelector)->required();
-        CLI::App* update =
-            command("update", "Change queued jobs: priority=N, priority=max, begin=+2h",
-                    [this] { return run_update(context_, word_, words_); });
+        CLI::App* update = command("update", "Change queued jobs: priority=5 or max, begin=+2h",
+                                   [this] { return run_update(context_, word_, words_); });
         update->add_option("JOBS", word_, kSelector)->required();
         update->add_option("SETTING", words_, "What to change, e.g. priority=5")->required();
-        CLI::App* checkpoint =
-            command("checkpoint", "Save a checkpoint of a running job now; print its directory",
-                    [this] { return run_checkpoint(context_, word_, timeout_); });
-        checkpoint->add_option("JOB", word_, "Id (7), `last` or a name")->required();
-        checkpoint->add_option("--timeout", timeout_, "How long to wait for the checkpoint [10m]");
+        CLI::App* checkpoint = command("checkpoint", "Save a checkpoint of a running job now",
+                                       [this] { return run_checkpoint(context_, tell_); });
+        CLI::App* tell = command("tell", "Change a running training: evaluate, profile 5, ...",
+                                 [this] { return run_tell(context_, tell_); });
+        add_tell_options(*checkpoint, *tell, tell_);
         CLI::App* drain = command("drain", "Stop scheduling new jobs on a node",
                                   [this] { return run_drain(context_, word_, true, reason_); });
         CLI::App* undrain = command("undrain", "Schedule jobs on a node again; clear its faults",
@@ -474,6 +474,7 @@ class Parser {
     JobsOptions jobs_;
     UsageOptions usage_;
     ReportOptions report_;
+    TellOptions tell_;
     AllocOptions alloc_;
     LogsOptions logs_;
     MetricsOptions metrics_;
@@ -481,7 +482,6 @@ class Parser {
     std::string word_;
     std::vector<std::string> words_;
     std::string reason_;
-    std::string timeout_ = "10m";
     bool now_ = false, failed_ = false, all_ = false, slurm_ = false;
     WebOptions web_;
     bool submits_ = false, follow_ = false, diff_ = false;

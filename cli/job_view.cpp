@@ -78,6 +78,22 @@ std::string checkpoints_text(const Json& checkpoints) {
     return table({{"STEP", true}, {"TOKEN"}, {"CHECKPOINT"}}, rows, false);
 }
 
+// Returns the requests to the training of all attempts, and their answers; empty if there are none.
+std::string requests_text(const Json& attempts) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& attempt : attempts) {
+        for (const Json& one : attempt.value("requests", Json::array())) {
+            const std::string value = field_text(one, "value");
+            rows.push_back({field_text(attempt, "attempt"),
+                            field_text(one, "what") + (value == "0" ? "" : " " + value),
+                            field_text(one, "by"), field_text(one, "step"),
+                            one.value("answered", false) ? field_text(one, "answer") : "waiting"});
+        }
+    }
+    if (rows.empty()) return "";
+    return table({{"ATTEMPT", true}, {"REQUEST"}, {"BY"}, {"STEP", true}, {"ANSWER"}}, rows, false);
+}
+
 std::string ranks_text(const Json& ranks) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& rank : ranks) {
@@ -374,6 +390,8 @@ std::string job_text(const Json& job, const Look& look) {
                             "trained (ETTR)", 100 * ettr.get<double>());
     const Json attempts = job.value("attempts", Json::array());
     if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, look));
+    const std::string requests = requests_text(attempts);
+    if (!requests.empty()) text += "\n" + indent(requests);
     const Json ranks = job.value("ranks", Json::array());
     if (!ranks.empty()) text += "\n" + indent(ranks_text(ranks));
     const Json checkpoints = job.value("checkpoints", Json::array());

@@ -109,10 +109,6 @@ Result<int> run_requeue(const Context& context, const std::string& selector);
 Result<int> run_hold(const Context& context, const std::string& selector, bool held);
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings);
-// Requests a checkpoint of a training job, waits up to `timeout` for the checkpoint, and prints the
-// checkpoint's directory.
-Result<int> run_checkpoint(const Context& context, const std::string& selector,
-                           const std::string& timeout);
 Result<int> run_nodes(const Context& context, const std::string& format);
 // Prints the fields and named formats that the option -o accepts (`-o help`).
 Result<int> print_format_help(const Fields& fields);

@@ -9,7 +9,7 @@ namespace {
 // Commands whose first argument is a job. The shell completes this argument with job ids.
 constexpr std::string_view kOnJobs =
     "jobs|show|explain|logs|events|metrics|wait|cancel|close|hold|release|update|resume|resubmit|"
-    "checkpoint";
+    "checkpoint|tell";
 // Subcommands of `alloc` whose argument is a queue.
 constexpr std::string_view kOnQueues = "pause|resume|remove|dry-run";
 

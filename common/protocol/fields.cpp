@@ -66,4 +66,38 @@ Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::s
     return checkpoint;
 }
 
+Json to_json(const TrainingRequest& request) {
+    return {{"number", request.number}, {"what", name_of(request.kind)}, {"value", request.value}};
+}
+
+Result<std::optional<TrainingRequest>> read_training_request(JsonReader& r) {
+    TrainingRequest request;
+    request.number = r.get<std::uint64_t>("number");
+    request.value = r.get_or<std::int64_t>("value", 0);
+    const auto what = r.get<std::string>("what");
+    ROLL_TRY_VOID(r.finish_lenient());
+    const auto kind = find_name<RequestKind>(kRequestKinds, what);
+    if (!kind) return std::nullopt;
+    request.kind = *kind;
+    return request;
+}
+
+Json to_json(const RequestAnswer& answer) {
+    Json json = {{"number", answer.number}, {"step", answer.step}, {"text", answer.text}};
+    if (answer.stop_step > 0) json["stop_step"] = answer.stop_step;
+    return json;
+}
+
+Result<RequestAnswer> read_request_answer(const Json& json, const std::string& path) {
+    constexpr std::size_t kTextBytesMax = 1000;
+    JsonReader r(json, path);
+    RequestAnswer answer;
+    answer.number = r.get<std::uint64_t>("number");
+    answer.step = r.get<std::int64_t>("step");
+    answer.stop_step = r.get_or<std::int64_t>("stop_step", 0);
+    answer.text = r.get<std::string>("text").substr(0, kTextBytesMax);
+    ROLL_TRY_VOID(r.finish_lenient());
+    return answer;
+}
+
 }  // namespace roll::protocol

@@ -4,6 +4,7 @@
 // since a newer peer may send more.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "common/ids.hpp"
 #include "common/json.hpp"
 #include "common/protocol/written_checkpoint.hpp"
+#include "common/training_request.hpp"
 
 namespace roll::protocol {
 
@@ -25,6 +27,14 @@ Result<Token> read_token(const Json& json, const std::string& path);
 
 Json to_json(const WrittenCheckpoint& checkpoint);
 Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::string& path);
+
+Json to_json(const TrainingRequest& request);
+// Reads the fields of a request from an object that may have other fields. Returns nullopt if only
+// a newer release knows the kind.
+Result<std::optional<TrainingRequest>> read_training_request(JsonReader& r);
+
+Json to_json(const RequestAnswer& answer);
+Result<RequestAnswer> read_request_answer(const Json& json, const std::string& path);
 
 // Returns a JSON array with to_json(item) for each item.
 template <class T>

@@ -79,6 +79,20 @@ struct CheckpointReply {
     std::uint64_t asked = 0;
 };
 
+struct TellArgs {
+    static constexpr Operation kOperation{"tell", Access::Change, Answering::AfterTurn,
+                                          "roll.told/1",
+                                          "Passes a request on to a running training."};
+    std::uint64_t id = 0;
+    std::string what{};  // a name of kRequestKinds
+    std::int64_t value = 0;
+};
+struct TellReply {
+    std::uint64_t id = 0;
+    std::string token{};  // token of the running attempt
+    std::uint64_t number = 0;
+};
+
 // clang-format off
 template <class V> void selection_fields(V& v, Selection& a) {
     v.needs("selector", a.selector, "jobs: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, or a name with wildcards (* and ?)");
@@ -110,6 +124,16 @@ template <class V> void fields(V& v, CheckpointReply& r) {
     v("id", r.id, "number of the job");
     v("token", r.token, "the running attempt; null if the job does not run");
     v("asked", r.asked, "number of the request within the attempt");
+}
+template <class V> void fields(V& v, TellArgs& a) {
+    v.needs("id", a.id, "number of the job");
+    v.needs("what", a.what, "evaluate, stop-at-epoch, stop-at-step, log-every or profile");
+    v("value", a.value, "a step for stop-at-step; a number of steps for log-every and profile");
+}
+template <class V> void fields(V& v, TellReply& r) {
+    v("id", r.id, "number of the job");
+    v("token", r.token, "the attempt that gets the request");
+    v("number", r.number, "number of the request within the attempt");
 }
 // clang-format on
 

@@ -44,6 +44,7 @@ constexpr std::array kOperations = {
     info<UpdateArgs, ChangedReply>(),
     info<ProgressArgs, ProgressReply>(),
     info<CheckpointArgs, CheckpointReply>(),
+    info<TellArgs, TellReply>(),
     info<ShellOpenArgs, ShellOpenReply>(),
     info<ShellWriteArgs, ShellWriteReply>(),
     info<ShellReadArgs>(),

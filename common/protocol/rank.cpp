@@ -33,6 +33,11 @@ Json report_json(const Report& report) {
             [](const ExportDone& e) -> Json {
                 return {{"t", "export"}, {"directory", e.directory}};
             },
+            [](const Answered& a) -> Json {
+                Json json = to_json(a.answer);
+                json["t"] = "answered";
+                return json;
+            },
             [](const Failed& f) -> Json {
                 return {{"t", "failed"}, {"message", f.message}};
             }},
@@ -46,7 +51,7 @@ Result<Report> read_pruned(JsonReader& r) {
     return pruned;
 }
 
-Result<Report> read_report(const std::string& type, JsonReader& r) {
+Result<Report> read_report(const std::string& type, const Json& line, JsonReader& r) {
     if (type == "ready") return Ready{};
     if (type == "checkpoint")
         return CheckpointStaged{r.get<std::int64_t>("step"), r.get<std::string>("directory"),
@@ -57,6 +62,10 @@ Result<Report> read_report(const std::string& type, JsonReader& r) {
                         r.get<std::int64_t>("own_ms")};
     if (type == "pruned") return read_pruned(r);
     if (type == "export") return ExportDone{r.get<std::string>("directory")};
+    if (type == "answered") {
+        ROLL_TRY(RequestAnswer answer, read_request_answer(line, "report"));
+        return Answered{std::move(answer)};
+    }
     if (type == "failed") return Failed{r.get<std::string>("message")};
     if (type != "progress")
         return fail(ErrorCode::Corrupt, "report: unknown type " + type.substr(0, 40));
@@ -67,21 +76,26 @@ Result<Report> read_report(const std::string& type, JsonReader& r) {
     return Progress{text};
 }
 
-Result<Command> read_command(const std::string& type, JsonReader& r) {
+Result<Command> read_command(const std::string& type, const Json&, JsonReader& r) {
     if (type == "recorded") return RecordedStep{r.get<std::int64_t>("step")};
     if (type == "stop") return StopAtStep{r.get<bool>("checkpoint")};
     if (type == "save") return SaveNow{r.get<std::uint64_t>("asked")};
+    if (type == "asked") {
+        ROLL_TRY(const auto request, read_training_request(r));
+        if (!request) return fail(ErrorCode::Corrupt, "command: unknown kind of request");
+        return Asked{*request};
+    }
     return fail(ErrorCode::Corrupt, "command: unknown type " + type.substr(0, 40));
 }
 
 template <class Line>
 Result<Line> decode_line(std::string_view line, const char* what,
-                         Result<Line> (*read)(const std::string&, JsonReader&)) {
+                         Result<Line> (*read)(const std::string&, const Json&, JsonReader&)) {
     ROLL_TRY(const Json json, parse_json(line));
     JsonReader r(json, what);
     const auto type = r.get<std::string>("t");
     ROLL_TRY_VOID(r.finish_lenient());
-    ROLL_TRY(Line value, read(type, r));
+    ROLL_TRY(Line value, read(type, json, r));
     ROLL_TRY_VOID(r.finish_lenient());
     return value;
 }
@@ -101,6 +115,7 @@ std::string encode(const Launch& launch) {
                  {"gpus", launch.gpus},
                  {"nonce", launch.nonce},
                  {"checkpoints", to_json_list(launch.checkpoints)},
+                 {"stop_step", launch.stop_step},
                  {"allow_faults", launch.allow_faults}});
 }
 
@@ -117,6 +132,7 @@ Result<Launch> decode_launch(std::string_view text) {
     launch.ranks_per_node = r.get<int>("ranks_per_node");
     launch.gpus = r.get<std::vector<int>>("gpus");
     launch.nonce = r.get<std::string>("nonce");
+    launch.stop_step = r.get_or<std::int64_t>("stop_step", 0);
     launch.allow_faults = r.get_or("allow_faults", false);
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
@@ -142,6 +158,11 @@ std::string encode(const Command& command) {
                                },
                                [](const SaveNow& c) {
                                    return dump({{"t", "save"}, {"asked", c.asked}});
+                               },
+                               [](const Asked& c) {
+                                   Json json = to_json(c.request);
+                                   json["t"] = "asked";
+                                   return dump(json);
                                }},
                       command);
 }

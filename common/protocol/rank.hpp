@@ -14,6 +14,7 @@
 #include "common/error.hpp"
 #include "common/ids.hpp"
 #include "common/protocol/worker.hpp"
+#include "common/training_request.hpp"
 
 namespace roll::protocol {
 
@@ -48,7 +49,8 @@ struct Launch {
     std::string nonce;
     // checkpoints from which the job may start, newest first
     std::vector<WrittenCheckpoint> checkpoints;
-    bool allow_faults = false;  // whether the job may have train.faults
+    std::int64_t stop_step = 0;  // step at which a request ends the training; 0: no request
+    bool allow_faults = false;   // whether the job may have train.faults
 
     int world_size() const { return nodes * ranks_per_node; }
 };
@@ -86,12 +88,16 @@ struct CheckpointPruned {
 struct ExportDone {
     std::string directory;
 };
+// The ranks have carried out a request. Rank 0 sends this report.
+struct Answered {
+    RequestAnswer answer;
+};
 // The attempt failed. The message becomes the reason of the failure.
 struct Failed {
     std::string message;
 };
-using Report =
-    std::variant<Ready, Progress, StepDone, CheckpointStaged, CheckpointPruned, ExportDone, Failed>;
+using Report = std::variant<Ready, Progress, StepDone, CheckpointStaged, CheckpointPruned,
+                            ExportDone, Answered, Failed>;
 
 std::string encode(const Report& report);  // returns one line without the newline
 Result<Report> decode_report(std::string_view line);
@@ -111,7 +117,11 @@ struct StopAtStep {
 struct SaveNow {
     std::uint64_t asked = 0;  // number of the request; it increases within an attempt
 };
-using Command = std::variant<RecordedStep, StopAtStep, SaveNow>;
+// Tells the ranks to carry out a request at the next step boundary. Rank 0 answers it.
+struct Asked {
+    TrainingRequest request;
+};
+using Command = std::variant<RecordedStep, StopAtStep, SaveNow, Asked>;
 
 std::string encode(const Command& command);
 Result<Command> decode_command(std::string_view line);

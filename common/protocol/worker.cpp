@@ -50,6 +50,7 @@ static JsonText text_of(const RunningAttempt& running) {
     }
     if (!running.checkpoints.empty()) text.add("checkpoints", to_json_list(running.checkpoints));
     if (!running.exported.empty()) text.add("exported", running.exported);
+    if (!running.answers.empty()) text.add("answers", to_json_list(running.answers));
     if (!running.progress.empty()) text.add("progress", running.progress);
     return text;
 }
@@ -99,6 +100,7 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
     running.progress = r.get_or("progress", std::string{});
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
+    const Json& answers = r.raw("answers");
     const Json& usage = r.raw("usage");
     ROLL_TRY_VOID(r.finish_lenient());
     if (!usage.is_null()) {
@@ -108,6 +110,8 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
     if (!checkpoints.is_null())
         ROLL_TRY_VOID(read_list(checkpoints, path + ".checkpoints", running.checkpoints,
                                 &read_written_checkpoint));
+    if (!answers.is_null())
+        ROLL_TRY_VOID(read_list(answers, path + ".answers", running.answers, &read_request_answer));
     ROLL_TRY_VOID(set_phase(phase, outcome, path, running));
     return running;
 }
@@ -133,6 +137,7 @@ static JsonText text_of(const StartOrder& order) {
     if (order.cpus > 0) text.add("cpus", order.cpus);
     if (order.tasks_per_node > 0) text.add("tasks_per_node", order.tasks_per_node);
     if (!order.hosts.empty()) text.add("hosts", order.hosts);
+    if (order.stop_step > 0) text.add("stop_step", order.stop_step);
     if (order.files) text.add("files", true);
     if (!order.refused.empty()) text.add("refused", order.refused);
     return text;
@@ -172,6 +177,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.cpus = r.get_or("cpus", 0);
     order.tasks_per_node = r.get_or("tasks_per_node", 0);
     order.hosts = r.get_or("hosts", std::vector<std::string>{});
+    order.stop_step = r.get_or<std::int64_t>("stop_step", 0);
     order.files = r.get_or("files", false);
     order.refused = r.get_or("refused", std::string{});
     const Json& attempt = r.raw("attempt");
@@ -219,11 +225,37 @@ static Result<SaveOrder> read_save(const Json& json, const std::string& path) {
     return order;
 }
 
-static JsonText text_of(const Recorded& recorded) {
+static JsonText text_of(const TellOrder& order) {
     return JsonText()
-        .add("attempt", text_of(recorded.attempt))
-        .add("steps", recorded.steps)
-        .add("exported", recorded.exported);
+        .add("attempt", text_of(order.attempt))
+        .add("number", order.request.number)
+        .add("what", name_of(order.request.kind))
+        .add("value", order.request.value);
+}
+
+// Reads the list of requests. Leaves out requests of a kind that only newer releases know.
+static Result<void> read_tells(const Json& json, std::vector<TellOrder>& orders) {
+    if (!json.is_array()) return fail(ErrorCode::Corrupt, "answer.tell: is not a list");
+    for (const Json& item : json) {
+        JsonReader r(item, "answer.tell");
+        TellOrder order;
+        const Json& attempt = r.raw("attempt");
+        ROLL_TRY(const auto request, read_training_request(r));
+        if (!request) continue;
+        order.request = *request;
+        ROLL_TRY(order.attempt, read_attempt_key(attempt, "answer.tell.attempt"));
+        orders.push_back(order);
+    }
+    return {};
+}
+
+static JsonText text_of(const Recorded& recorded) {
+    JsonText text = JsonText()
+                        .add("attempt", text_of(recorded.attempt))
+                        .add("steps", recorded.steps)
+                        .add("exported", recorded.exported);
+    if (recorded.answered > 0) text.add("answered", recorded.answered);
+    return text;
 }
 
 static Result<Recorded> read_recorded(const Json& json, const std::string& path) {
@@ -231,6 +263,7 @@ static Result<Recorded> read_recorded(const Json& json, const std::string& path)
     Recorded recorded;
     recorded.steps = r.get<std::vector<std::int64_t>>("steps");
     recorded.exported = r.get_or("exported", false);
+    recorded.answered = r.get_or<std::uint64_t>("answered", 0);
     const Json& attempt = r.raw("attempt");
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(recorded.attempt, read_attempt_key(attempt, path + ".attempt"));
@@ -358,6 +391,7 @@ std::string encode(const Answer& answer) {
         .add("recorded", texts_of(answer.recorded))
         .add("fenced", texts_of(answer.fenced));
     if (!answer.save.empty()) text.add("save", texts_of(answer.save));
+    if (!answer.tell.empty()) text.add("tell", texts_of(answer.tell));
     if (!answer.refused.empty()) text.add("refused", answer.refused);
     if (answer.keep_asking) text.add("keep_asking", answer.keep_asking);
     return text.text();
@@ -379,10 +413,12 @@ Result<Answer> decode_answer(std::string_view frame) {
     const Json& start = r.raw("start");
     const Json& stop = r.raw("stop");
     const Json& save = r.raw("save");
+    const Json& tell = r.raw("tell");
     const Json& recorded = r.raw("recorded");
     const Json& fenced = r.raw("fenced");
     ROLL_TRY_VOID(r.finish_lenient());
     if (!save.is_null()) ROLL_TRY_VOID(read_list(save, "answer.save", answer.save, &read_save));
+    if (!tell.is_null()) ROLL_TRY_VOID(read_tells(tell, answer.tell));
     ROLL_TRY_VOID(read_list(keep, "answer.keep", answer.keep, &read_attempt_key));
     ROLL_TRY_VOID(read_list(start, "answer.start", answer.start, &read_start));
     ROLL_TRY_VOID(read_list(stop, "answer.stop", answer.stop, &read_stop));

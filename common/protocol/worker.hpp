@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,9 +15,9 @@
 
 #include "common/error.hpp"
 #include "common/ids.hpp"
+#include "common/protocol/orders.hpp"
 #include "common/protocol/running_attempt.hpp"
 #include "common/protocol/version.hpp"
-#include "common/protocol/written_checkpoint.hpp"
 
 namespace roll::protocol {
 
@@ -60,60 +59,6 @@ struct Heartbeat {
     std::vector<RunningAttempt> running{};
 };
 
-// Everything that a worker needs to run its part of an attempt.
-struct StartOrder {
-    AttemptKey attempt;
-    std::string kind;      // name of the job's kind, from spec::name_of()
-    std::string document;  // the job's document (spec::JobSpec::document)
-    std::string output;    // absolute path of the output directory
-    int node_rank = 0;
-    int nodes = 1;
-    int ranks_per_node = 1;
-    std::vector<int> slots;
-    std::vector<int> gpus;
-    // share of each GPU in percent; if below 100, other jobs may use the same GPU
-    int gpu_percent = 100;
-    std::string nonce;  // random text per attempt; names the rendezvous of the attempt's ranks
-    // Checkpoints from which the attempt may start, newest first. They are the recorded checkpoints
-    // of the job and of its source job.
-    std::vector<WrittenCheckpoint> checkpoints;
-    std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: no limit
-    // maximum time of a step; 0: no limit, -1: the worker learns a limit
-    std::int64_t hang_after_seconds = 0;
-    // Secrets for the environment of the job's programs. They are never written to a file or log.
-    std::map<std::string, std::string> secrets{};
-    std::int64_t memory = 0;           // limit of the attempt on this node in bytes; 0: none
-    int cpus = 0;                      // CPUs that the attempt may use on this node; 0: no limit
-    int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
-    std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
-    bool files = false;     // the worker fetches the files that the document names before the start
-    std::string refused{};  // reason why the worker must fail the attempt at once; empty: none
-    friend bool operator==(const StartOrder&, const StartOrder&) = default;
-};
-
-struct StopOrder {
-    AttemptKey attempt;
-    std::string reason;
-    bool checkpoint = false;  // save at the next step boundary before stopping
-    // Time from the order until the worker kills the attempt; 0: the worker's default.
-    std::int64_t grace_seconds = 0;
-    friend bool operator==(const StopOrder&, const StopOrder&) = default;
-};
-
-// Requests a checkpoint now. rolld repeats the request until a recorded checkpoint answers it.
-struct SaveOrder {
-    AttemptKey attempt;
-    std::uint64_t asked = 0;  // number of the request; it increases within an attempt
-    friend bool operator==(const SaveOrder&, const SaveOrder&) = default;
-};
-
-struct Recorded {
-    AttemptKey attempt;
-    std::vector<std::int64_t> steps;  // steps of the recorded checkpoints of this attempt
-    bool exported = false;
-    friend bool operator==(const Recorded&, const Recorded&) = default;
-};
-
 struct Answer {
     int version = kVersion;  // the worker's protocol version
     std::uint64_t incarnation = 0;
@@ -129,6 +74,7 @@ struct Answer {
     std::vector<StartOrder> start{};
     std::vector<StopOrder> stop{};
     std::vector<SaveOrder> save{};
+    std::vector<TellOrder> tell{};
     std::vector<Recorded> recorded{};
     // attempts that the worker must kill because they are not current
     std::vector<AttemptKey> fenced{};

@@ -21,18 +21,20 @@ enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };
 enum class WeightDecaySchedule { Constant, Linear, Cosine };
 
 // The update rules. Lion follows its paper (arXiv 2302.06675, algorithm 2), Adafactor follows
-// transformers, and AdamW with 8-bit states follows bitsandbytes. All other rules follow
+// transformers, and AdamW with 8-bit states follows bitsandbytes. AdamWBf16 is AdamW with bfloat16
+// moments. All other rules follow
 // torch.optim. Adam and SGD add the weight decay to the gradient; the other rules decay the weights
 // directly.
-enum class OptimizerKind { AdamW, Adam, Sgd, Lion, Muon, Adafactor, AdamW8bit };
-inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 7> kOptimizerKinds{
+enum class OptimizerKind { AdamW, Adam, Sgd, Lion, Muon, Adafactor, AdamW8bit, AdamWBf16 };
+inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 8> kOptimizerKinds{
     {{"adamw", OptimizerKind::AdamW},
      {"adam", OptimizerKind::Adam},
      {"sgd", OptimizerKind::Sgd},
      {"lion", OptimizerKind::Lion},
      {"muon", OptimizerKind::Muon},
      {"adafactor", OptimizerKind::Adafactor},
-     {"adamw_8bit", OptimizerKind::AdamW8bit}}};
+     {"adamw_8bit", OptimizerKind::AdamW8bit},
+     {"adamw_bf16", OptimizerKind::AdamWBf16}}};
 
 // Selects the factor by which Muon multiplies the learning rate of a matrix of `rows` x
 // `columns`, under the names of torch.optim.Muon. Original: sqrt(max(1, rows / columns)).

@@ -163,11 +163,13 @@ void check_zero(const Json& document, std::vector<Problem>& problems) {
                                           *zero)});
 }
 
-void check_eight_bit(const Json& document, std::vector<Problem>& problems) {
-    if (key_at(document, "/train/optimizer/kind") == "adamw_8bit" && is_on_gpus(document))
-        problems.push_back({"train.optimizer.kind",
-                            "is adamw_8bit, but 8-bit states on GPUs are not supported yet; "
-                            "allowed: any other kind"});
+void check_narrow_states(const Json& document, std::vector<Problem>& problems) {
+    for (const auto& [kind, states] : {std::pair{"adamw_8bit", "8-bit"}, {"adamw_bf16", "bf16"}})
+        if (key_at(document, "/train/optimizer/kind") == kind && is_on_gpus(document))
+            problems.push_back({"train.optimizer.kind",
+                                fmt::format("is {}, but {} states on GPUs are not supported yet; "
+                                            "allowed: any other kind",
+                                            kind, states)});
 }
 
 // Checks the keys that only some kinds of recomputation use.
@@ -437,7 +439,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_run_length(document, problems);
     check_train_on(document, problems);
     check_rates(document, problems);
-    check_eight_bit(document, problems);
+    check_narrow_states(document, problems);
     check_early_stop(document, problems);
     check_best_metric(document, problems);
     check_average(document, problems);

@@ -287,6 +287,7 @@ Result<MetricsSpec> read_metrics(const Json& json) {
     metrics.csv = reader.get_or("csv", metrics.csv);
     metrics.tensorboard = reader.get_or("tensorboard", metrics.tensorboard);
     metrics.grad_zeros = reader.get_or("grad_zeros", metrics.grad_zeros);
+    metrics.norms_every = reader.get_or("norms_every", metrics.norms_every);
     ROLL_TRY_VOID(reader.finish_lenient());
     return metrics;
 }

@@ -61,7 +61,8 @@ struct SampleSpec {
 struct MetricsSpec {
     bool csv = false;  // also write the metrics as CSV, next to metrics.jsonl
     bool tensorboard = false;
-    bool grad_zeros = false;  // report how many gradients are zero, which takes one more pass
+    bool grad_zeros = false;       // report how many gradients are zero, which takes one more pass
+    std::int64_t norms_every = 0;  // interval in steps of the norms of each layer; 0: none
 };
 
 struct TrainSpec {

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/ranges.h>
+
 #include "common/protocol/job_operations.hpp"
+#include "common/training_request.hpp"
 #include "daemon/api/operations.hpp"
 
 namespace roll::api {
@@ -145,6 +148,29 @@ Result<Plan> checkpoint(const Context& context, const Caller& who,
     return plan;
 }
 
+// Makes a request to the training. `show` displays the answer.
+Result<Plan> tell(const Context& context, const Caller& who, const protocol::TellArgs& args) {
+    const auto kind = find_name<RequestKind>(kRequestKinds, args.what);
+    if (!kind)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("there is no request `{}`; allowed: {}", args.what,
+                                fmt::join(kRequestKinds, ", ")));
+    const JobId id{args.id};
+    if (context.state.jobs.contains(id)) ROLL_TRY_VOID(owns(context, who, {id}));
+    RunTurn plan;
+    plan.inputs.emplace_back(core::AskTraining{id, *kind, args.value, who.user});
+    plan.reply = [id](const core::State& state, bool) {
+        const auto& attempt = state.jobs.at(id).attempt;
+        protocol::TellReply reply{.id = id.value};
+        if (attempt) {
+            reply.token = to_string(attempt->token);
+            reply.number = core::next_number(attempt->requests) - 1;
+        }
+        return protocol::reply_json(reply, protocol::TellArgs::kOperation.reply);
+    };
+    return plan;
+}
+
 }  // namespace
 
 std::span<const ServedOperation> job_operations() {
@@ -152,7 +178,8 @@ std::span<const ServedOperation> job_operations() {
         served<protocol::CancelArgs, cancel>(),     served<protocol::CloseArgs, close>(),
         served<protocol::HoldArgs, hold>(),         served<protocol::ReleaseArgs, release>(),
         served<protocol::RequeueArgs, requeue>(),   served<protocol::UpdateArgs, update>(),
-        served<protocol::ProgressArgs, progress>(), served<protocol::CheckpointArgs, checkpoint>()};
+        served<protocol::ProgressArgs, progress>(), served<protocol::CheckpointArgs, checkpoint>(),
+        served<protocol::TellArgs, tell>()};
     return kOperations;
 }
 

@@ -71,6 +71,7 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     order.cpus = place->cpus;
     order.tasks_per_node = job.resources().tasks_per_node;
     if (order.tasks_per_node > 0) order.hosts = hosts_of(state, job);
+    order.stop_step = job.stop_step;
     order.files = spec::has_files(job.spec);
     order.gpu_percent = place->gpu_percent;
     order.slots = place->slots;
@@ -106,6 +107,7 @@ protocol::Answer next_frame(const protocol::Answer& answer) {
     next.start.clear();
     next.stop.clear();
     next.save.clear();
+    next.tell.clear();
     next.recorded.clear();
     next.fenced.clear();
     for (const protocol::StopOrder& order : answer.stop) next.keep.push_back(order.attempt);
@@ -116,6 +118,18 @@ protocol::Answer next_frame(const protocol::Answer& answer) {
 // no member has ended without success.
 bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
+}
+
+// Returns the number of the newest request of the current attempt that is answered as well as all
+// requests before it; 0 if there is none, or if the attempt `token` is not the current one.
+std::uint64_t answered(const core::Job& job, const Token& token) {
+    if (!job.attempt || job.attempt->token != token) return 0;
+    std::uint64_t newest = 0;
+    for (const core::MadeRequest& made : job.attempt->requests) {
+        if (!made.answer) break;
+        newest = made.request.number;
+    }
+    return newest;
 }
 
 }  // namespace
@@ -132,6 +146,8 @@ std::map<WorkerId, protocol::Answer> orders(const core::State& state,
             const core::Attempt& attempt = *state.jobs.at(keep->attempt.job).attempt;
             if (attempt.asked > attempt.saved)
                 all[keep->worker].save.push_back({keep->attempt, attempt.asked});
+            for (const core::MadeRequest& made : attempt.requests)
+                if (!made.answer) all[keep->worker].tell.push_back({keep->attempt, made.request});
         }
         if (const auto* stop = std::get_if<core::StopMember>(&action)) {
             const core::Job& job = state.jobs.at(stop->attempt.job);
@@ -162,7 +178,9 @@ void add_verdicts(const core::State& state, WorkerId worker,
         for (const core::Checkpoint& checkpoint : job->second.checkpoints) {
             if (checkpoint.token == entry.attempt.token) recorded.steps.push_back(checkpoint.step);
         }
-        if (!recorded.steps.empty() || recorded.exported) answer.recorded.push_back(recorded);
+        recorded.answered = answered(job->second, entry.attempt.token);
+        if (!recorded.steps.empty() || recorded.exported || recorded.answered > 0)
+            answer.recorded.push_back(recorded);
     }
 }
 

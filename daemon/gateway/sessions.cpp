@@ -75,6 +75,8 @@ void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& 
                                                      c.asked, c.save_ms});
         }
     }
+    for (const RequestAnswer& answer : entry.answers)
+        inputs.push_back(core::RequestDone{worker, entry.attempt, answer});
     if (!entry.exported.empty())
         inputs.push_back(core::ExportWritten{worker, entry.attempt, entry.exported});
     if (entry.phase == protocol::Phase::Ended) {

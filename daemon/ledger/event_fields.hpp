@@ -61,6 +61,14 @@ template <class V> void fields(V& v, core::AttemptFenced& e) {
 template <class V> void fields(V& v, core::CheckpointAsked& e) {
     v("attempt", e.attempt); v("number", e.number); v.added("by", e.by);
 }
+template <class V> void fields(V& v, core::TrainingAsked& e) {
+    v("attempt", e.attempt); v("number", e.request.number); v("what", e.request.kind);
+    v("value", e.request.value); v.added("by", e.by);
+}
+template <class V> void fields(V& v, core::TrainingAnswered& e) {
+    v("attempt", e.attempt); v("number", e.answer.number); v("step", e.answer.step);
+    v("text", e.answer.text); v("at", e.at); v.added("stop_step", e.answer.stop_step);
+}
 template <class V> void fields(V& v, core::CheckpointPruned& e) { v("job", e.job); v("step", e.step); v("token", e.token); }
 template <class V> void fields(V& v, core::ExportRecorded& e) { v("attempt", e.attempt); v("directory", e.directory); v("at", e.at); }
 template <class V> void fields(V& v, core::WorkerJoined& e) {

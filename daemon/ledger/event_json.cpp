@@ -57,6 +57,8 @@ constexpr std::array kKinds = {
     "secrets_known",
     "attempt_fenced",
     "clock_stepped",
+    "training_asked",
+    "training_answered",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 
@@ -83,6 +85,7 @@ JsonText put(const AttemptKey& key) {
 }
 std::int64_t put(const Time& time) { return time.time_since_epoch().count(); }
 const char* put(const core::JobPhase& phase) { return name_in(core::kJobPhases, phase); }
+const char* put(const RequestKind& kind) { return name_of(kind); }
 const char* put(const core::Outcome& outcome) { return name_of(outcome); }
 JsonText put(const spec::JobSpec& spec) { return spec::text_of(spec); }
 Json put(const spec::PilotQueue& queue) { return Json::parse(spec::to_json(queue)); }
@@ -142,6 +145,9 @@ void take(const Json& json, core::JobPhase& phase) {
 }
 void take(const Json& json, core::Outcome& outcome) {
     outcome = enum_from<core::Outcome>(json, kOutcomes);
+}
+void take(const Json& json, RequestKind& kind) {
+    kind = enum_from<RequestKind>(json, kRequestKinds);
 }
 void take(const Json& json, spec::JobSpec& spec) {
     auto parsed = spec::job_spec_of(json);

@@ -51,6 +51,13 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
     }
     if (kind == "checkpoint_asked")
         return attempt + " was asked to save a checkpoint" + by_whom(body);
+    if (kind == "training_asked")
+        return fmt::format("{} was asked: {}{}{}", attempt, text_of(body, "what"),
+                           text_of(body, "value") == "0" ? "" : " " + text_of(body, "value"),
+                           by_whom(body));
+    if (kind == "training_answered")
+        return fmt::format("request {} done at step {}: {}", text_of(body, "number"),
+                           text_of(body, "step"), text_of(body, "text"));
     if (kind == "checkpoint_recorded")
         return fmt::format("checkpoint of step {} recorded: {}", text_of(body, "step"),
                            text_of(body, "directory"));

@@ -67,6 +67,22 @@ Json usage_json(const core::Job& job) {
     return usage_json(sum);
 }
 
+// Returns the requests to the training of an attempt, the oldest first.
+Json requests_json(const std::vector<core::MadeRequest>& requests) {
+    Json all = Json::array();
+    for (const core::MadeRequest& made : requests) {
+        Json& one = all.emplace_back(Json{{"number", made.request.number},
+                                          {"what", name_of(made.request.kind)},
+                                          {"value", made.request.value},
+                                          {"by", made.by},
+                                          {"answered", made.answer.has_value()}});
+        if (!made.answer) continue;
+        one["step"] = made.answer->step;
+        one["answer"] = made.answer->text;
+    }
+    return all;
+}
+
 Json current_attempt(const core::Attempt& attempt) {
     return {{"token", to_string(attempt.token)},
             {"attempt", attempt.token.attempt},
@@ -74,6 +90,7 @@ Json current_attempt(const core::Attempt& attempt) {
             {"nodes", attempt.nodes},
             {"placed_at", to_iso8601(attempt.placed_at)},
             {"started_at", optional_time(attempt.started_at)},
+            {"requests", requests_json(attempt.requests)},
             {"reason", attempt.reason}};
 }
 
@@ -89,6 +106,7 @@ Json ended_attempt(const core::EndedAttempt& attempt) {
             {"exit_code", attempt.exit_code},
             {"blamed", attempt.blamed},
             {"usage", usage_json(attempt.usage)},
+            {"requests", requests_json(attempt.requests)},
             {"reason", attempt.reason}};
 }
 

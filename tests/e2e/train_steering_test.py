@@ -11,7 +11,7 @@ from harness import RollTest, wait_until
 class TrainSteering(RollTest):
 
     def test_a_checkpoint_on_demand_and_training_goes_on(self):
-        self.corpus()
+        self.corpus(words=6000)
         self.up()
         job = self.submit(self.train_job(steps=100000, checkpoint__every=0, export='none'))
         self.wait_step(job, 3)
@@ -27,16 +27,57 @@ class TrainSteering(RollTest):
         self.ctl('diff', again['directory'], 'early', '--cast')
         self.assertIn('model.safetensors', os.listdir(os.path.join(self.work, 'early')))
         self.assertEqual((self.show(job)['state'], self.show(job)['attempt']), ('running', 1))
+        self.change_while_it_trains(job)
         self.ctl('requeue', job)
         wait_until(lambda: self.show(job)['attempt'] == 2 and self.show(job)['state'] == 'running', 'the next attempt')
         saved = self.show(job)['checkpoints'][-1]['step']
         self.assertGreater(saved, again['step'], 'a checkpoint was saved before the attempt ended')
         self.wait_step(job, saved + 1)
-        self.ctl('cancel', job)
-        self.assertEqual(self.wait(job)['state'], 'cancelled')
-        refused = self.ctl('checkpoint', job, check=False)
-        self.assertEqual(refused.returncode, 4)
-        self.assertIn('has ended', refused.stderr)
+        # Ends as at its last step, although only the first rank proposes the step.
+        told = json.loads(self.ctl('tell', job, 'stop-at-epoch', '--json').stdout)
+        self.assertEqual(self.wait(job)['state'], 'done')
+        last = self.metrics(job)[-1]['step']
+        self.assertEqual(told['answer'], f'the training ends after step {last} of 100000')
+        with open(os.path.join(self.output(job), 'metrics.jsonl'), encoding='utf-8') as file:
+            windows = (json.loads(file.readline())['train_tokens'] - 1) // 32
+        self.assertLess(last * 8 % windows, 8)
+        self.assertLess(last * 8, (told['step'] * 8 // windows + 1) * windows + 8)
+        self.assertEqual(self.show(job)['checkpoints'][-1]['step'], last)
+        self.assertIn('valid_loss', self.metrics(job)[-1])
+        for command in (['checkpoint'], ['tell', 'evaluate']):
+            refused = self.ctl(command[0], job, *command[1:], check=False)
+            self.assertEqual(refused.returncode, 4)
+            self.assertIn('has ended', refused.stderr)
+
+    def change_while_it_trains(self, job):
+        """Evaluates, profiles and logs less often, on request; two ranks train."""
+        told = json.loads(self.ctl('tell', job, 'evaluate', '--json').stdout)
+        row, = [row for row in self.metrics(job) if row['step'] == told['step'] and 'valid_loss' in row]
+        self.assertEqual(told['answer'], f'valid_loss {row["valid_loss"]:.4f}')
+        told = json.loads(self.ctl('tell', job, 'profile', 3, '--json').stdout)
+        first = told['step'] - 2
+        self.assertIn(f'profile-{first}-{told["step"]}.json', told['answer'])
+        with open(told['answer'].split(' is in ')[1], encoding='utf-8') as file:
+            events = [one for one in json.load(file)['traceEvents'] if one['ph'] == 'X']
+        self.assertEqual([one['name'] for one in events if one['tid'] == 0],
+                         [f'step {step}' for step in range(first, first + 3)])
+        for rank in (0, 1):
+            spans = sorted((one['ts'], one['dur'], one['name']) for one in events if one['tid'] == 1 + rank)
+            # Two micro-batches of a step run forward and backward, and no two phases overlap.
+            for phase in ('forward', 'backward'):
+                self.assertGreaterEqual([name for _, _, name in spans].count(phase), 3 * 2)
+            for (begin, length, _), (after, _, _) in zip(spans, spans[1:]):
+                self.assertLessEqual(begin + length, after + 0.2)
+        self.ctl('tell', job, 'log-every', 50)
+        attempt, = self.show(job)['attempts']
+        self.assertEqual([one['what'] for one in attempt['requests']], ['evaluate', 'profile', 'log-every'])
+        step = attempt['requests'][2]['step']
+        self.wait_step(job, (step // 50 + 1) * 50)
+        self.assertEqual([row['step'] for row in self.metrics(job) if row['step'] > step and row['step'] % 50], [])
+        self.assertIn('request 2 done at step', self.ctl('events', job).stdout)
+        wrong = self.ctl('tell', job, 'profile', 0, check=False)
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn('request profile: the value is 0; allowed: 1 to 100', wrong.stderr)
 
     def test_hooks_run_beside_the_training_and_can_stop_it(self):
         self.corpus()

@@ -18,7 +18,7 @@ SHAPES = {"q": (24, 16), "k": (12, 16), "v": (12, 16), "gate": (20, 16), "up": (
           "norm": (16,), "embed": (29, 16)}
 MATRICES = ("q", "k", "v", "gate", "up", "o")
 CASES = ("adam", "sgd", "sgd-momentum", "sgd-nesterov", "lion", "muon", "muon-match", "muon-plain", "adafactor",
-         "adafactor-scaled", "adamw8", "ema")
+         "adafactor-scaled", "adamw8", "adamw-bf16", "ema")
 # Of these, qkv and fc1 have 8-bit states; o is too small, and an embedding has none. Blocks cross rows and parameters
 # of HuggingFace.
 WIDE = {"q": (24, 120), "k": (12, 120), "v": (12, 120), "gate": (20, 120), "up": (20, 120), "o": (120, 24),
@@ -87,6 +87,43 @@ class AdamW8bit(torch.optim.Optimizer):
             self.states[name] = self.encode(first, self.tables[0], True), self.encode(second, self.tables[1], False)
 
 
+class AdamWBf16(torch.optim.Optimizer):
+    """torch.optim.AdamW, with both moments rounded to bfloat16 after each step. The random bits are a hash of the step
+    and of the element's index in the whole matrices that Roll fuses."""
+
+    def __init__(self, groups, fused):
+        super().__init__(groups, {})
+        self.fused = fused
+        self.plain = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8, foreach=False)
+
+    @staticmethod
+    def bits(count, step):
+        def times(x, factor):
+            return x * factor & 0xFFFFFFFF
+        x = times(torch.arange(count), 0x9E3779B1) + times(torch.tensor(step), 0xC2B2AE3D) & 0xFFFFFFFF
+        x = times(x ^ x >> 16, 0x85EBCA6B)
+        x = times(x ^ x >> 13, 0xC2B2AE35)
+        return x ^ x >> 16
+
+    @staticmethod
+    def rounded(values, bits):
+        whole = values.float().view(torch.int32).long() & 0xFFFFFFFF
+        high = (whole + bits & 0xFFFF0000) >> 16
+        return high.to(torch.uint16).view(torch.bfloat16).double()
+
+    @torch.no_grad()
+    def step(self):
+        self.plain.step()
+        for parts, join, split in self.fused.values():
+            states = [self.plain.state[part] for part in parts]
+            step = int(states[0]["step"])
+            for name, shift in (("exp_avg", 0), ("exp_avg_sq", 16)):
+                flat = join([state[name] for state in states]).flatten()
+                bits = self.bits(len(flat), step) >> shift & 0xFFFF
+                for state, part in zip(states, split(self.rounded(flat, bits))):
+                    state[name].copy_(part)
+
+
 def fused(named):
     """The matrices with 8-bit states: HuggingFace's tensors, and how they are joined and split."""
     kv_heads, width = 2, named["q"].shape[1]
@@ -120,6 +157,10 @@ def optimizers(case, named):
         coded = fused(named)
         return [AdamW8bit([part for parts, _, _ in coded.values() for part in parts], coded),
                 torch.optim.AdamW(small, betas=(0.9, 0.95), eps=1e-8, foreach=False)]
+    if case == "adamw-bf16":
+        alone = {name: ([named[name]], lambda parts: parts[0], lambda flat, n=name: [flat.view(SHAPES[n])])
+                 for name in ("o", "norm", "embed")}
+        return [AdamWBf16(groups, fused(named) | alone)]
     if kind == "lion":
         return [Lion(groups, {"lr": 1.0, "betas": (0.9, 0.99)})]
     options = {"match": {"adjust_lr_fn": "match_rms_adamw"},

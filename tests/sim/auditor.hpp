@@ -76,6 +76,8 @@ class Auditor {
         bool deadline_at_stop = false;  // the deadline had passed at the stop
         std::uint64_t asked = 0;        // number of the newest requested checkpoint
         std::optional<Time> asked_at{};
+        std::uint64_t requested = 0;                 // number of the newest request to the training
+        std::map<std::uint64_t, Time> unanswered{};  // requests without an answer, and their times
         std::int64_t recorded = 0;  // step of this attempt's newest recorded checkpoint
         Time since{};
     };
@@ -168,6 +170,8 @@ class Auditor {
     void on(const core::MemberEnded& e);
     void on(const core::AttemptEnded& e);
     void on(const core::CheckpointAsked& e);
+    void on(const core::TrainingAsked& e);
+    void on(const core::TrainingAnswered& e);
     void on(const core::CheckpointRecorded& e);
     void on(const core::CheckpointPruned& e);
     void on(const core::ExportRecorded& e);

@@ -78,6 +78,8 @@ void CopyRules::tell(Copy& copy, const protocol::Command& command) const {
         copy.stop_saves = stop->checkpoint;
     } else if (const auto* save = std::get_if<protocol::SaveNow>(&command)) {
         copy.asked = save->asked;
+    } else if (const auto* asked = std::get_if<protocol::Asked>(&command)) {
+        copy.requests.push_back(asked->request);
     } else {
         copy.recorded.push_back(std::get<protocol::RecordedStep>(command).step);
         copy.newest_recorded = std::max(copy.newest_recorded, copy.recorded.back());
@@ -103,6 +105,16 @@ void CopyRules::save(Copy& copy) const {
     copy.said.push_back(agent::Reported{
         copy.key(), 0, protocol::CheckpointPruned{copy.recorded.front(), copy.key().token}});
     copy.recorded.erase(copy.recorded.begin());
+}
+
+// Answers the oldest request. Only the first rank of the first node answers.
+void CopyRules::answer(Copy& copy) const {
+    if (copy.order.node_rank != 0) return;
+    const TrainingRequest request = copy.requests.front();
+    copy.requests.erase(copy.requests.begin());
+    const std::int64_t stop = request.kind == RequestKind::StopAtStep ? request.value : 0;
+    copy.said.push_back(agent::Reported{
+        copy.key(), 0, protocol::Answered{{request.number, copy.step, stop, "done"}}});
 }
 
 void CopyRules::live(Copy& copy, bool peer_failed, Instant now) const {
@@ -138,6 +150,7 @@ void CopyRules::work(Copy& copy, bool peer_failed, Instant now) const {
     if (copy.trains() && random_.percent(30))
         step(copy, random_.between(0, static_cast<int>(copy.exited.size()) - 1));
     if (random_.percent(10) || copy.asked > 0) save(copy);
+    if (!copy.requests.empty() && random_.percent(50)) answer(copy);
     if (peer_failed) {  // a rank without its peer exits, or hangs in a collective operation
         if (random_.percent(20)) exit_all(copy, {false, protocol::kExitPeerLost});
         return;

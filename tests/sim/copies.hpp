@@ -35,6 +35,7 @@ struct Copy {
     // whether the programs save before they stop; set once they are told to stop
     std::optional<bool> stop_saves{};
     std::uint64_t asked = 0;  // number of a requested checkpoint that is not written yet; 0: none
+    std::vector<TrainingRequest> requests{};  // not yet answered
     // newest saved step; before the first save, the step at which the programs started
     std::int64_t step = 0;
     // Steps of own checkpoints that rolld has recorded, ascending.
@@ -61,6 +62,7 @@ class CopyRules {
     void plan(Copy& copy, Instant now) const;
     void step(Copy& copy, int rank) const;
     void save(Copy& copy) const;
+    void answer(Copy& copy) const;
     void work(Copy& copy, bool peer_failed, Instant now) const;
     void exit_one(Copy& copy, int rank, agent::ExitStatus status) const;
     void exit_all(Copy& copy, agent::ExitStatus status) const;

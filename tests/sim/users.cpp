@@ -232,6 +232,11 @@ void World::meddle() {
             break;
         case 18:
         case 19: inbox_.push_back({core::AskCheckpoint{job}}); break;
+        case 36:
+        case 37:
+            inbox_.push_back(
+                {core::AskTraining{job, RequestKind::StopAtStep, random_.between(1, 100)}});
+            break;
         case 35: inbox_.push_back({core::Requeue{job}}); break;
         case 31:
         case 32: cancel_starting(); break;

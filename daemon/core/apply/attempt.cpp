@@ -108,6 +108,7 @@ void on(State& s, const AttemptEnded& e) {
     ended.blamed = job.attempt->blamed;
     ended.usage = job.attempt->usage;
     ended.checkpoint_at = job.attempt->checkpoint_at;
+    ended.requests = std::move(job.attempt->requests);
     job.labels.merge(labels_of(job, e.outcome));
     if (e.outcome == Outcome::Infra) note_fault(s, e.attempt.job, e.at);
     for (const Place& place : job.attempt->places) note_used(s, place.worker, e.at);
@@ -125,6 +126,27 @@ void on(State& s, const CheckpointAsked& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
     ROLL_CHECK(e.number == attempt.asked + 1);
     attempt.asked = e.number;
+}
+void on(State& s, const TrainingAsked& e) {
+    auto& requests = current(s, e.attempt).attempt->requests;
+    ROLL_CHECK(e.request.number == next_number(requests));
+    // decide() allows fewer requests that wait, so at least one is answered.
+    if (requests.size() >= kRequestsKept) {
+        const auto oldest = std::ranges::find_if(
+            requests, [](const MadeRequest& made) { return made.answer.has_value(); });
+        ROLL_CHECK(oldest != requests.end());
+        requests.erase(oldest);
+    }
+    requests.push_back({e.request, e.by, std::nullopt});
+}
+void on(State& s, const TrainingAnswered& e) {
+    Job& job = current(s, e.attempt);
+    const auto made = std::ranges::find_if(job.attempt->requests, [&](const MadeRequest& one) {
+        return one.request.number == e.answer.number;
+    });
+    ROLL_CHECK(made != job.attempt->requests.end() && !made->answer);
+    made->answer = e.answer;
+    if (e.answer.stop_step > 0) job.stop_step = e.answer.stop_step;
 }
 void on(State& s, const CheckpointRecorded& e) {
     Job& job = current(s, e.attempt);

@@ -13,6 +13,8 @@ void on(State& s, const MemberUp& e);
 void on(State& s, const AttemptFenced& e);
 void on(State& s, const AttemptEnded& e);
 void on(State& s, const CheckpointAsked& e);
+void on(State& s, const TrainingAsked& e);
+void on(State& s, const TrainingAnswered& e);
 void on(State& s, const CheckpointRecorded& e);
 void on(State& s, const CheckpointPruned& e);
 void on(State& s, const ExportRecorded& e);

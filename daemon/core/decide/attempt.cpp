@@ -76,6 +76,17 @@ Result<Events> on(const State& s, const CheckpointDeleted& in, Time) {
     return Events{};
 }
 
+// Records the answer to a request. Ignores answers that are already recorded.
+Result<Events> on(const State& s, const RequestDone& in, Time now) {
+    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
+    const auto& requests = current(s, in.attempt)->requests;
+    const auto made = std::ranges::find_if(requests, [&](const MadeRequest& one) {
+        return one.request.number == in.answer.number && !one.answer;
+    });
+    if (made == requests.end()) return Events{};
+    return Events{TrainingAnswered{in.attempt, in.answer, now}};
+}
+
 Result<Events> on(const State& s, const ExportWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     if (s.jobs.at(in.attempt.job).exported == in.directory) return Events{};

@@ -11,6 +11,7 @@ Result<Events> on(const State& s, const MemberExited& in, Time now);
 Result<Events> on(const State& s, const MemberUnknown& in, Time now);
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now);
 Result<Events> on(const State& s, const CheckpointDeleted& in, Time now);
+Result<Events> on(const State& s, const RequestDone& in, Time now);
 Result<Events> on(const State& s, const ExportWritten& in, Time now);
 
 // Returns whether the worker has a member of the job's current attempt that has not ended. If the

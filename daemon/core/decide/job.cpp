@@ -8,19 +8,48 @@
 namespace roll::core {
 namespace {
 
-// Returns, in one sentence, why the job cannot save a checkpoint now; empty if it can.
-std::string cannot_save(const Job& job) {
+// The parts of a refusal that depend on the request.
+struct Refusal {
+    const char* trains;    // what only train and resume jobs do
+    const char* runs;      // what only running jobs do
+    const char* ended;     // follows "has ended"
+    const char* stopping;  // follows "is already stopping"
+};
+constexpr Refusal kOfSave{"write checkpoints", "save checkpoints",
+                          "; rollctl show lists its checkpoints",
+                          " and saves a checkpoint as it stops"};
+constexpr Refusal kOfRequest{"take requests", "take requests", "; only running jobs take requests",
+                             " and takes no more requests"};
+
+// Returns, in one sentence, why the job cannot take a request now; empty if it can.
+std::string cannot_take(const Job& job, const Refusal& refusal) {
     if (!job.spec.trains())
         return std::string("is a ") + spec::name_of(job.spec.kind) +
-               " job; only train and resume jobs write checkpoints";
-    if (is_over(job.phase)) return "has ended; rollctl show lists its checkpoints";
-    if (!job.attempt) return "is queued; only running jobs save checkpoints";
+               " job; only train and resume jobs " + refusal.trains;
+    if (is_over(job.phase)) return std::string("has ended") + refusal.ended;
+    if (!job.attempt) return std::string("is queued; only running jobs ") + refusal.runs;
     if (job.attempt->phase == AttemptPhase::Stopping)
-        return "is already stopping and saves a checkpoint as it stops";
+        return std::string("is already stopping") + refusal.stopping;
     const auto has_ended = [](const Place& place) { return place.ended && !place.spare; };
     if (std::ranges::any_of(job.attempt->places, has_ended))
         return "is ending: its processes on some nodes have already ended";
     return {};
+}
+
+constexpr std::ptrdiff_t kWaitingMost = kRequestsKept - 4;
+
+// Fails with InvalidArgument if the request's value is not allowed.
+Result<void> check_value(const AskTraining& in) {
+    const std::int64_t most = value_most(in.kind);
+    if (in.value >= (most > 0 ? 1 : 0) && in.value <= most) return {};
+    const std::string name = name_of(in.kind);
+    if (most == 0)
+        return fail(
+            ErrorCode::InvalidArgument,
+            "request " + name + " takes no value; the value is " + std::to_string(in.value));
+    return fail(ErrorCode::InvalidArgument, "request " + name + ": the value is " +
+                                                std::to_string(in.value) + "; allowed: 1 to " +
+                                                std::to_string(most));
 }
 
 }  // namespace
@@ -95,9 +124,27 @@ Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
     const Job* job = find(s.jobs, in.job);
     if (job == nullptr) return no_such_job(in.job);
     const std::string number = std::to_string(in.job.value);
-    if (const std::string why = cannot_save(*job); !why.empty())
+    if (const std::string why = cannot_take(*job, kOfSave); !why.empty())
         return fail(ErrorCode::Refused, "job " + number + " " + why, "rollctl show " + number);
     return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1, in.by}};
+}
+
+Result<Events> on(const State& s, const AskTraining& in, Time) {
+    ROLL_TRY_VOID(check_value(in));
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    const std::string number = std::to_string(in.job.value);
+    if (const std::string why = cannot_take(*job, kOfRequest); !why.empty())
+        return fail(ErrorCode::Refused, "job " + number + " " + why, "rollctl show " + number);
+    const auto& requests = job->attempt->requests;
+    const auto waits = [](const MadeRequest& made) { return !made.answer.has_value(); };
+    if (std::ranges::count_if(requests, waits) >= kWaitingMost)
+        return fail(ErrorCode::Refused,
+                    "job " + number + " has " + std::to_string(kWaitingMost) +
+                        " requests that it has not answered yet, the most that may wait",
+                    "rollctl show " + number);
+    return Events{TrainingAsked{
+        {in.job, job->attempt->token}, {next_number(requests), in.kind, in.value}, in.by}};
 }
 
 }  // namespace roll::core

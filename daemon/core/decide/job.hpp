@@ -13,5 +13,6 @@ Result<Events> on(const State& s, const Requeue& in, Time now);
 Result<Events> on(const State& s, const SetPriority& in, Time now);
 Result<Events> on(const State& s, const SetBegin& in, Time now);
 Result<Events> on(const State& s, const AskCheckpoint& in, Time now);
+Result<Events> on(const State& s, const AskTraining& in, Time now);
 
 }  // namespace roll::core

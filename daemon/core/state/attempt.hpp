@@ -11,6 +11,7 @@
 #include "common/ids.hpp"
 #include "common/outcome.hpp"
 #include "common/time.hpp"
+#include "common/training_request.hpp"
 #include "common/usage.hpp"
 
 namespace roll::core {
@@ -38,6 +39,21 @@ struct Place {
     friend bool operator==(const Place&, const Place&) = default;
 };
 
+// A user's request to the training.
+struct MadeRequest {
+    TrainingRequest request{};
+    std::string by{};
+    std::optional<RequestAnswer> answer{};
+    friend bool operator==(const MadeRequest&, const MadeRequest&) = default;
+};
+
+constexpr std::size_t kRequestsKept = 20;  // of an attempt, answered or not
+
+// Returns the number of the next request of an attempt.
+inline std::uint64_t next_number(const std::vector<MadeRequest>& requests) {
+    return requests.empty() ? 1 : requests.back().request.number + 1;
+}
+
 struct Attempt {
     Token token;
     AttemptPhase phase = AttemptPhase::Starting;
@@ -58,6 +74,7 @@ struct Attempt {
     std::uint64_t asked = 0;  // number of the newest request for a checkpoint
     std::uint64_t saved = 0;  // number of the newest request whose checkpoint is recorded
     std::optional<Time> checkpoint_at{};  // when the attempt's newest checkpoint was recorded
+    std::vector<MadeRequest> requests{};  // the newest, in order; the last has the highest number
     Usage usage{};                        // resource usage of the members that have ended
 
     // Returns the resources that the attempt holds on the worker; nullptr if none.
@@ -80,6 +97,7 @@ struct EndedAttempt {
     std::string blamed{};  // node whose failure decided the outcome
     Usage usage{};
     std::optional<Time> checkpoint_at{};  // when the attempt's newest checkpoint was recorded
+    std::vector<MadeRequest> requests{};
     friend bool operator==(const EndedAttempt&, const EndedAttempt&) = default;
 };
 

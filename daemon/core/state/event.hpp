@@ -47,6 +47,9 @@ struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int e
 struct AttemptFenced { AttemptKey attempt; WorkerId worker; std::string node; Time at{}; };
 // A user requested a checkpoint of a running attempt.
 struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::string by{}; };
+// A user made a request to the training of a running attempt; the ranks carried it out.
+struct TrainingAsked { AttemptKey attempt; TrainingRequest request; std::string by{}; };
+struct TrainingAnswered { AttemptKey attempt; RequestAnswer answer; Time at{}; };
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{};
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
@@ -84,16 +87,15 @@ struct UseCarried {  // resource use, including the use of jobs removed from the
 };
 // clang-format on
 
-using Event =
-    std::variant<IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged,
-                 JobCancelRequested, JobRequeued, JobEnded, AttemptPlaced, AttemptStarted,
-                 AttemptStopping, MemberEnded, AttemptEnded, CheckpointRecorded, CheckpointPruned,
-                 ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp, JobDue,
-                 JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
-                 AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
-                 AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked,
-                 MachineExcluded, MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet,
-                 DispatchStopped, JobClosed, SecretsKnown, AttemptFenced, ClockStepped>;
+using Event = std::variant<
+    IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged, JobCancelRequested,
+    JobRequeued, JobEnded, AttemptPlaced, AttemptStarted, AttemptStopping, MemberEnded,
+    AttemptEnded, CheckpointRecorded, CheckpointPruned, ExportRecorded, WorkerJoined, WorkerDrained,
+    WorkerLost, MemberUp, JobDue, JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving,
+    QueueRemoved, AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
+    AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked, MachineExcluded,
+    MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet, DispatchStopped, JobClosed, SecretsKnown,
+    AttemptFenced, ClockStepped, TrainingAsked, TrainingAnswered>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

@@ -26,6 +26,7 @@ struct Requeue { JobId job; std::string by{}; };                         // stop
 struct SetPriority { JobId job; int priority = 0; std::string by{}; };
 struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // sets the begin time, and ends a back-off
 struct AskCheckpoint { JobId job; std::string by{}; };                   // asks for a checkpoint at the next step boundary
+struct AskTraining { JobId job; RequestKind kind{}; std::int64_t value = 0; std::string by{}; };  // makes a request to the training
 struct Drain { std::string node; bool draining = true; std::string by{}; };
 // Stops dispatch to all nodes, including nodes that join later. If `why` is nullopt, dispatch is
 // resumed.
@@ -55,6 +56,7 @@ struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t ste
 // `token`: the attempt that wrote the checkpoint. `attempt`: the attempt that reports its
 // deletion.
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };
+struct RequestDone { WorkerId worker; AttemptKey attempt; RequestAnswer answer; };  // the ranks carried out a request
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
 struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
@@ -69,11 +71,11 @@ struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm
 struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: step of the wall clock; 0: none
 // clang-format on
 
-using Input =
-    std::variant<Started, Submit, SetPolicy, Cancel, Hold, Requeue, SetPriority, SetBegin, Drain,
-                 WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
-                 CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue, PauseQueue,
-                 RemoveQueue, OrderAnswered, OrderSeen, OrderMissing, AskCheckpoint, WorkerHeard,
-                 Adopted, StopDispatch, Close, SetSecrets, NodeDown, StaleClaim>;
+using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, Requeue, SetPriority, SetBegin,
+                           Drain, WorkerHello, WorkerGone, MemberStarted, MemberExited,
+                           MemberUnknown, CheckpointWritten, CheckpointDeleted, ExportWritten, Tick,
+                           AddQueue, PauseQueue, RemoveQueue, OrderAnswered, OrderSeen,
+                           OrderMissing, AskCheckpoint, WorkerHeard, Adopted, StopDispatch, Close,
+                           SetSecrets, NodeDown, StaleClaim, AskTraining, RequestDone>;
 
 }  // namespace roll::core

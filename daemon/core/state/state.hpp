@@ -52,6 +52,7 @@ struct Job {
     int preemptions = 0;
     // step of the job's newest checkpoint at the end of the last attempt
     std::int64_t best_step = 0;
+    std::int64_t stop_step = 0;      // step at which a request ends the training; 0: none
     int stalled = 0;                 // number of consecutive failures without a newer checkpoint
     std::set<std::string> avoid{};   // nodes to avoid after an on_exit rule or two failures there
     std::set<std::string> labels{};  // labels added by retry.on_exit and retry.on_log

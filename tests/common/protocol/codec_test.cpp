@@ -23,9 +23,11 @@ TEST(Codecs, EveryFieldComesBack) {
     round_trip(Request{7, "submit", {{"key", "k"}}}, decode_request);
     for (const Report& report :
          std::vector<Report>{Ready{}, Progress{R"({"step":1})"}, CheckpointStaged{3, "/d"},
-                             CheckpointPruned{3, Token{1, 2}}, ExportDone{"/e"}, Failed{"no"}})
+                             CheckpointPruned{3, Token{1, 2}}, ExportDone{"/e"}, Failed{"no"},
+                             Answered{{.number = 2, .step = 7, .stop_step = 9, .text = "x"}}})
         round_trip(report, decode_report);
-    for (const Command& command : std::vector<Command>{RecordedStep{3}, StopAtStep{false}})
+    for (const Command& command : std::vector<Command>{
+             RecordedStep{3}, StopAtStep{false}, SaveNow{2}, Asked{{2, RequestKind::LogEvery, 10}}})
         round_trip(command, decode_command);
 }
 
@@ -95,9 +97,19 @@ TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
               {"pilot", "generation", "beat_ms", "segment", "gpu_numa", "features", "home",
                "process", "memory", "cpus", "limits"},
               decode_heartbeat);
-    is_strict(encode(sample_answer()), {"save", "refused", "keep_asking"}, decode_answer);
-    is_strict(encode(sample_launch()), {"allow_faults"}, decode_launch);
+    is_strict(encode(sample_answer()), {"save", "tell", "refused", "keep_asking"}, decode_answer);
+    is_strict(encode(sample_launch()), {"allow_faults", "stop_step"}, decode_launch);
     is_strict(encode(Request{7, "x", Json::object()}), {"args"}, decode_request);
+}
+
+// A newer rolld may send requests that this worker does not know; the rest of its answer counts.
+TEST(Codecs, ARequestOfANewerReleaseIsLeftOut) {
+    Json json = *parse_json(encode(sample_answer()));
+    json["tell"].push_back(json["tell"][0]);
+    json["tell"][0]["what"] = "dance";
+    EXPECT_EQ(decode_answer(json.dump())->tell, sample_answer().tell);
+    json["tell"][0].erase("what");
+    EXPECT_FALSE(decode_answer(json.dump()));
 }
 
 TEST(Codecs, NumbersThatDoNotFitAreRefused) {

@@ -24,6 +24,7 @@ inline Heartbeat sample_heartbeat() {
     ended.reason = "killed \"by\" \xf0\x9f\x94\xa5";
     ended.checkpoints = sample_checkpoints();
     ended.exported = "/export/hf";
+    ended.answers = {{.number = 2, .step = 9, .stop_step = 20, .text = "done"}};
     ended.progress = R"({"step":10})";
     ended.usage = {1234, 5678, 90, 12, 4096, 512};
     RunningAttempt running;
@@ -71,6 +72,7 @@ inline Answer sample_answer() {
     start.time_limit_seconds = 90;
     start.hang_after_seconds = 600;
     start.secrets = {{"TOKEN", "x \"y\""}};
+    start.stop_step = 40;
     start.files = true;
     start.refused = "bob has no secret TOKEN any more";
     Answer answer;
@@ -86,7 +88,10 @@ inline Answer sample_answer() {
     answer.stop = {
         {.attempt = sample_key(), .reason = "cancelled", .checkpoint = true, .grace_seconds = 90}};
     answer.save = {{.attempt = sample_key(), .asked = 3}};
-    answer.recorded = {{.attempt = sample_key(), .steps = {5, 10}, .exported = true}};
+    answer.tell = {{.attempt = sample_key(),
+                    .request = {.number = 2, .kind = RequestKind::Profile, .value = 5}}};
+    answer.recorded = {
+        {.attempt = sample_key(), .steps = {5, 10}, .exported = true, .answered = 2}};
     answer.fenced = {{JobId{9}, Token{1, 1}}};
     return answer;
 }
@@ -104,6 +109,7 @@ inline Launch sample_launch() {
     launch.gpus = {0, 1};
     launch.nonce = "00ff";
     launch.checkpoints = sample_checkpoints();
+    launch.stop_step = 40;
     launch.allow_faults = true;
     return launch;
 }

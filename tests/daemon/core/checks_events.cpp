@@ -58,6 +58,12 @@ constexpr Wrong kEvents[] = {
         return AttemptEnded{b.key(), Outcome::Infra, 1, "", b.now};
     },
     [](Busy& b) -> Event { return CheckpointAsked{b.key(), 9}; },
+    [](Busy& b) -> Event { return TrainingAsked{b.key(), {9}}; },
+    [](Busy& b) -> Event { return TrainingAnswered{b.key(), {9}}; },
+    [](Busy& b) -> Event {
+        b.run().requests.assign(kRequestsKept, {{1}, "", std::nullopt});
+        return TrainingAsked{b.key(), {2}};
+    },
     [](Busy& b) -> Event { return CheckpointRecorded{b.key(), 20, "/c", b.now, 9}; },
     [](Busy& b) -> Event { return CheckpointRecorded{b.key(), 5, "/c", b.now}; },
     [](Busy& b) -> Event { return CheckpointPruned{b.train, 77, b.key().token}; },

@@ -173,6 +173,31 @@ TEST(Dispatch, AtItsTimeLimitAJobSavesIfItTrains) {
     }
 }
 
+TEST(Dispatch, ARequestIsRepeatedUntilItsAnswerIsRecorded) {
+    Desk desk;
+    const WorkerId worker = desk.join("a", 1);
+    const JobId id = desk.submit(train(1, 1));
+    const AttemptKey key = desk.attempt(id);
+    desk.tell(core::MemberStarted{worker, key});
+    desk.tell(core::AskTraining{id, RequestKind::StopAtStep, 9});
+    desk.tell(core::AskTraining{id, RequestKind::Evaluate});
+    const TrainingRequest first{1, RequestKind::StopAtStep, 9}, second{2, RequestKind::Evaluate};
+    EXPECT_EQ(orders_of(desk).at(worker).tell,
+              (std::vector<protocol::TellOrder>{{key, first}, {key, second}}));
+    desk.tell(core::RequestDone{worker, key, {1, 4, 9, "x"}});
+    EXPECT_EQ(orders_of(desk).at(worker).tell, (std::vector<protocol::TellOrder>{{key, second}}));
+    protocol::Answer answer;
+    const std::vector running = {entry(key, protocol::Phase::Running)};
+    add_verdicts(desk.state, worker, running, answer);
+    ASSERT_EQ(answer.recorded.size(), 1u);
+    EXPECT_EQ(answer.recorded[0].answered, 1u);
+    desk.exit(id, core::Outcome::Yielded);
+    const auto next = orders_of(desk).at(worker);
+    ASSERT_EQ(next.start.size(), 1u);
+    EXPECT_EQ(next.start[0].stop_step, 9);
+    EXPECT_TRUE(next.tell.empty());
+}
+
 TEST(Dispatch, WhatIsNotCurrentIsFencedUnlessItHasEnded) {
     Desk desk;
     const WorkerId worker = desk.join("a", 1);

@@ -125,6 +125,8 @@ core::Events one_of_each() {
         core::SecretsKnown{{{"ann", "TOKEN"}, {"bob", "TOKEN"}}},
         core::AttemptFenced{key, WorkerId{3}, "n", kAt},
         core::ClockStepped{-3'600'000, kAt},
+        core::TrainingAsked{key, {3, RequestKind::Profile, 5}, "ann"},
+        core::TrainingAnswered{key, {3, 70, 80, "done"}, kAt},
     };
 }
 

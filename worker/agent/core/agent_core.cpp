@@ -104,6 +104,7 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
         }
     }
     for (const auto& order : answer.save) ask_to_save(order);
+    for (const auto& order : answer.tell) pass_on(order);
     for (const auto& order : answer.start) start(order, answer, now);
     forget_ended(answer, named);
     for (auto& [key, attempt] : attempts_) {
@@ -157,18 +158,14 @@ void AgentCore::note_recorded(const protocol::Recorded& recorded) {
         attempt->exported.clear();
         changed = true;
     }
+    changed |= std::erase_if(attempt->answers, [&](const RequestAnswer& answer) {
+                   return answer.number <= recorded.answered;
+               }) > 0;
     if (changed) effects_.push_back(Remember{entry_of(*attempt)});
     for (const std::int64_t step : steps) {
         if (attempt->gone || !attempt->told.insert(step).second) continue;
         effects_.push_back(Tell{recorded.attempt, protocol::RecordedStep{step}});
     }
-}
-
-void AgentCore::ask_to_save(const protocol::SaveOrder& order) {
-    Attempt* const attempt = find(order.attempt);
-    if (attempt == nullptr || attempt->gone || order.asked <= attempt->asked) return;
-    attempt->asked = order.asked;
-    effects_.push_back(Tell{order.attempt, protocol::SaveNow{order.asked}});
 }
 
 void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer& answer,
@@ -332,6 +329,8 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
         attempt->exported = exported->directory;
         effects_.push_back(Remember{entry_of(*attempt)});
         effects_.push_back(HeartbeatNow{});
+    } else if (const auto* answered = std::get_if<protocol::Answered>(&report)) {
+        take_answer(*attempt, answered->answer);
     } else if (const auto* pruned = std::get_if<protocol::CheckpointPruned>(&report)) {
         attempt->unrecorded.push_back(
             {{pruned->step, "", true, pruned->writer, 0, 0}, std::nullopt});

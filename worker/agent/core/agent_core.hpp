@@ -100,6 +100,8 @@ class AgentCore {
     bool accept(const protocol::Answer& answer);
     void renew(const protocol::Answer& answer, const std::set<AttemptKey>& named);
     void ask_to_save(const protocol::SaveOrder& order);
+    void pass_on(const protocol::TellOrder& order);
+    void take_answer(Attempt& attempt, const RequestAnswer& answer);
     void note_recorded(const protocol::Recorded& recorded);
     void refuse_to_start(const AttemptKey& key, Outcome outcome, std::string reason);
     void drop_said(Attempt& attempt, std::uint64_t sequence);

@@ -91,6 +91,7 @@ protocol::RunningAttempt entry_of(const Attempt& attempt) {
     }
     for (const Unrecorded& written : attempt.unrecorded)
         entry.checkpoints.push_back(written.checkpoint);
+    entry.answers = attempt.answers;
     entry.exported = attempt.exported;
     entry.progress = progress_of(attempt);
     return entry;

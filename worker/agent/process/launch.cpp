@@ -113,6 +113,7 @@ std::string launch_content(const protocol::StartOrder& order, const LaunchSite& 
     launch.gpus = order.gpus;
     launch.nonce = order.nonce;
     launch.checkpoints = order.checkpoints;
+    launch.stop_step = order.stop_step;
     launch.allow_faults = site.allow_faults;
     return protocol::encode(launch);
 }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace roll::train {
 
@@ -39,6 +40,11 @@ inline constexpr std::size_t kPhases = kPhaseNames.size();
 
 class PhaseClock {
   public:
+    using Clock = std::chrono::steady_clock;
+    struct Span {
+        Phase phase = Phase::Outside;
+        Clock::time_point begin{}, end{};
+    };
     using Times = std::array<double, kPhases>;  // seconds in each Phase
 
     // Starts `phase`. Returns the phase that ends.
@@ -46,6 +52,7 @@ class PhaseClock {
         const auto now = Clock::now();
         times_[static_cast<std::size_t>(current_)] +=
             std::chrono::duration<double>(now - since_).count();
+        if (records_ && spans_.size() < kSpansMost) spans_.push_back({current_, since_, now});
         since_ = now;
         return std::exchange(current_, phase);
     }
@@ -66,12 +73,26 @@ class PhaseClock {
         return taken;
     }
 
+    // Starts to record each phase that ends, up to kSpansMost of them.
+    void record() {
+        enter(current_);
+        records_ = true;
+    }
+    // Ends the recording. Returns the recorded phases in order of time.
+    std::vector<Span> take_spans() {
+        enter(current_);
+        records_ = false;
+        return std::exchange(spans_, {});
+    }
+
   private:
-    using Clock = std::chrono::steady_clock;
+    static constexpr std::size_t kSpansMost = 200'000;
 
     std::array<double, kPhases + 1> times_{};
     Phase current_ = Phase::Outside;
     Clock::time_point since_ = Clock::now();
+    bool records_ = false;
+    std::vector<Span> spans_;
 };
 
 // Starts a phase. At the end of the scope, the previous phase continues.

@@ -24,6 +24,7 @@ const char* site_name(Site site) {
         case Site::LossSum: return "loss";
         case Site::GradNorm: return "gradient norm";
         case Site::GradZeros: return "gradient zeros";
+        case Site::LayerNorms: return "norms of the layers";
         case Site::Evaluation: return "evaluation";
         case Site::NotFinite: return "search for a non-finite value";
         case Site::Weights: return "weights";

@@ -29,6 +29,7 @@ enum class Site : std::uint8_t {
     LossSum,        // the loss of a step
     GradNorm,       // the sum of the squares of a step's gradient
     GradZeros,      // the number of zeros in a step's gradient
+    LayerNorms,     // sums of squares over each layer's gradient, weights and update
     Evaluation,     // loss and token count of an evaluation
     NotFinite,      // the search for a non-finite value; `layer`: the parameter
     Weights,        // copies of parameters; `layer`: the parameter, or the bucket

@@ -42,7 +42,7 @@ class Watch {
     Watch(WorkerLink& link, bool tells) : link_(link), tells_(tells) {}
 
     bool operator()(const data::PrepareProgress& progress) {
-        if (link_.poll().stop) return false;
+        if (link_.is_stopped()) return false;
         if (!tells_ || Clock::now() < due_) return true;
         due_ = Clock::now() + kProgressEvery;
         const Json json = {

@@ -2,6 +2,10 @@
 // request at the same step.
 #pragma once
 
+#include <vector>
+
+#include "common/training_request.hpp"
+
 namespace roll::train {
 
 struct Agreed {
@@ -10,6 +14,7 @@ struct Agreed {
     bool save = false;     // true: save a checkpoint and continue
     bool measure = false;  // measure the peak FLOP/s again
     bool fail = false;     // end, because a hook with `on_fail: stop` has failed
+    std::vector<TrainingRequest> requests = {};  // in order
 
     // Adds the requests of an agreement that was made later.
     void add(const Agreed& later) {
@@ -18,6 +23,7 @@ struct Agreed {
         save |= later.save;
         measure |= later.measure;
         fail |= later.fail;
+        requests.insert(requests.end(), later.requests.begin(), later.requests.end());
     }
 };
 

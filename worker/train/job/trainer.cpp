@@ -35,8 +35,6 @@ constexpr auto kSpaceLookedForEvery = 500ms;
 // outliers
 constexpr int kSkippedMax = 10;
 
-constexpr std::int64_t kVotes = 7;
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -51,39 +49,8 @@ double waited_in(const PhaseClock::Times& times) {
 
 }  // namespace
 
-// Combines the requests (stop, checkpoint, ...) that the ranks have received. All ranks get the
-// same result, so that all ranks act on a request at the same step.
-Agreed Trainer::agree() {
-    const Heard heard = link_.poll();
-    take_recorded(heard.recorded);
-    if (saver_) saver_->poll();
-    if (saver_) saver_->ask(heard.save);
-    const at::Tensor own = at::zeros({kVotes + kPhases}, at::kDouble);
-    const at::Tensor votes = own.narrow(0, 0, kVotes);
-    std::ranges::copy(times_, own.data_ptr<double>() + kVotes);
-    if (heard.stop) votes[0] = 1;
-    if (heard.stop && !heard.checkpoint) votes[1] = 1;
-    // Only the rank that writes checkpoints votes, because the ranks receive the request at
-    // different steps. If a checkpoint of this step is already saved, it was started before the
-    // request and does not answer the request. In that case, the rank votes at the next step.
-    const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
-    if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
-    if (std::exchange(peak_beaten_, false)) votes[3] = 1;
-    const bool part_done = part_->is_running() && part_->is_done();
-    if (part_done) votes[4] = 1;
-    if (part_done && part_->has_failed()) votes[5] = 1;
-    hooks_.check();
-    if (!hooks_.failure().empty()) votes[6] = 1;
-    const at::Tensor all = gather_over(*world_, own, {Site::Agreement});
-    if (writes()) phases_ = phase_report(all.slice(1, kVotes));
-    votes.copy_(all.narrow(1, 0, kVotes).sum(0));
-    if (votes[4].item<double>() == world_->size()) conclude_parts(votes[5].item<double>() > 0);
-    const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
-    return {voted(0), !voted(1), voted(2), voted(3), voted(6)};
-}
-
 bool Trainer::due(std::int64_t every) const {
-    return every > 0 && (state_.step % every == 0) && state_.step < spec_.steps;
+    return every > 0 && (state_.step % every == 0) && state_.step < last_step();
 }
 
 bool Trainer::stops_early() const {
@@ -102,7 +69,7 @@ BatchRules Trainer::batch_rules() const {
 
 // Returns the values that are passed to hooks.
 HookFacts Trainer::facts() const {
-    HookFacts facts{state_.step, spec_.steps, state_.tokens};
+    HookFacts facts{state_.step, last_step(), state_.tokens};
     if (state_.step > 0) facts.loss = state_.loss;
     facts.valid_loss = state_.valid_loss;
     return facts;
@@ -153,7 +120,7 @@ int Trainer::run_steps() {
         measure({.last = true});
         judge_.forget();  // untrained weights are no candidate for the best checkpoint
     }
-    bool ends = state_.step >= spec_.steps || stops_early();
+    bool ends = state_.step >= last_step() || stops_early();
     Agreed agreed;
     if (!ends) agreed = agree();
     while (!ends) {
@@ -164,10 +131,11 @@ int Trainer::run_steps() {
         }
         if (agreed.save) save();
         if (agreed.measure) find_peak();
+        carry_out(agreed.requests);
         agreed = train_step();
         hooks_.step_done(facts());
-        const bool whole = state_.step == spec_.steps;
-        if (peak_flops_ == 0 && !whole) find_peak();
+        const bool whole = state_.step == last_step();
+        if (pace_.peak_flops == 0 && !whole) find_peak();
         if (const std::int64_t every = spec_.check_replicas; every > 0 && state_.step % every == 0)
             check_replicas();
         const std::vector<ValidResult> valid = measure(moment());
@@ -190,6 +158,7 @@ int Trainer::run_steps() {
         // This work takes time, so a request may have arrived in the meantime.
         if (!ends && (!valid.empty() || evaluates || sampled || saves)) agreed.add(agree());
     }
+    end_profile();
     if (stops_early() && writes())
         std::printf(
             "stopped early at step %lld: none of the last %lld values of %s improved on the best "
@@ -271,8 +240,10 @@ Agreed Trainer::train_step() {
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, scheduled);
     for (Optimizer& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
     activity_ = Activity::Step;
+    const std::int64_t norms_every = spec_.metrics.norms_every;
+    const bool measures = norms_every > 0 && (state_.step + 1) % norms_every == 0;
     const StepResult result =
-        step_->run(batch, lr, state_.loss_scale ? state_.loss_scale->scale : 1);
+        step_->run(batch, lr, state_.loss_scale ? state_.loss_scale->scale : 1, measures);
     if (result.updated)
         skipped_in_a_row_ = 0;
     else if (result.tokens > 0 && !(state_.loss_scale && std::isfinite(result.loss)))
@@ -283,14 +254,18 @@ Agreed Trainer::train_step() {
     tokens_before_ = std::exchange(state_.tokens, state_.tokens + result.tokens);
     if (result.updated) state_.loss = result.loss;
     state_.clipped_steps += result.clip_factor < 1;
-    times_ = clock_.take();
-    tell_step(seconds_since(start) - waited_in(times_));
+    pace_.times = clock_.take();
+    tell_step(seconds_since(start) - waited_in(pace_.times));
     clock_.enter(Phase::Agreement);
     const plan::FlopsPerToken flops = flops_of(batch);
     const double seconds = seconds_since(start);
     const Agreed agreed = agree();
     clock_.enter(Phase::Outside);
     after_step(result, flops, seconds);
+    if (auto& profile = steering_.profile) {
+        profile->steps.push_back({state_.step, start, Clock::now()});
+        if (state_.step >= profile->last) end_profile();
+    }
     return agreed;
 }
 
@@ -310,11 +285,13 @@ plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
 // Reports the step to roll-worker. Every rank reports, so that roll-worker can tell a slow or
 // hanging rank from the ranks that wait for it.
 void Trainer::tell_step(double own_seconds) {
-    own_seconds_ = own_seconds_ == 0 ? own_seconds : 0.9 * own_seconds_ + 0.1 * own_seconds;
+    pace_.own_seconds =
+        pace_.own_seconds == 0 ? own_seconds : 0.9 * pace_.own_seconds + 0.1 * own_seconds;
     const auto now = Clock::now();
-    if (now - told_ < kStepsToldEvery && state_.step != spec_.steps) return;
-    told_ = now;
-    link_.report(protocol::StepDone{state_.step, spec_.steps, std::llround(1e3 * own_seconds_)});
+    if (now - pace_.told < kStepsToldEvery && state_.step != last_step()) return;
+    pace_.told = now;
+    link_.report(
+        protocol::StepDone{state_.step, last_step(), std::llround(1e3 * pace_.own_seconds)});
 }
 
 // Measures the peak FLOP/s. Runs after the first step, so that this step is not delayed. Runs on
@@ -326,15 +303,16 @@ void Trainer::find_peak() {
              : measure_peak_flops(step_->chunks().front().parameters().flat_weight.options());
     const at::Tensor all = at::full({}, mine, at::kDouble);
     sum_over(*world_, all, {Site::Agreement});
-    peak_flops_ = std::max(peak_flops_, all.item<double>());
+    pace_.peak_flops = std::max(pace_.peak_flops, all.item<double>());
 }
 
 void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& flops,
                          double seconds) {
     if (!writes()) return;
-    step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
+    pace_.step_seconds =
+        pace_.step_seconds == 0 ? seconds : 0.9 * pace_.step_seconds + 0.1 * seconds;
     StepReport report{.step = state_.step,
-                      .steps = spec_.steps,
+                      .steps = last_step(),
                       .result = result,
                       .ranks = world_->size(),
                       .lr = result.lr,
@@ -342,9 +320,9 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                                        static_cast<double>(state_.step),
                       .tokens = state_.tokens,
                       .seconds = seconds,
-                      .phases = phases_,
+                      .phases = pace_.phases,
                       .flops = flops,
-                      .peak_flops = peak_flops_,
+                      .peak_flops = pace_.peak_flops,
                       .memory = process_memory()};
     if (state_.loss_scale) {
         report.loss_scale = result.loss_scale;
@@ -355,20 +333,22 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     // A whole step cannot be faster than its matrix products alone. If a step seems faster, the
     // machine was busy while the peak was measured.
     const double rate = report.tokens_per_second() * flops.causal;
-    if (spec_.peak_tflops == 0 && peak_flops_ > 0 && rate > peak_flops_) {
-        peak_beaten_ = true;
-        peak_flops_ = report.peak_flops = rate;
+    if (spec_.peak_tflops == 0 && pace_.peak_flops > 0 && rate > pace_.peak_flops) {
+        pace_.peak_beaten = true;
+        pace_.peak_flops = report.peak_flops = rate;
     }
     if (backend_.memory) report.gpu = backend_.memory();
-    report.eta_seconds = step_seconds_ * static_cast<double>(spec_.steps - state_.step);
-    metrics_->append(row_of(report));
+    report.eta_seconds = pace_.step_seconds * static_cast<double>(last_step() - state_.step);
+    const bool logged = state_.step % steering_.log_every == 0 || state_.step == last_step();
+    if (logged) metrics_->append(row_of(report));
+    if (!result.layers.empty()) metrics_->append(row_of(state_.step, result.layers));
     if (result.updated) history_.add(state_.step, result.loss);
     const auto now = Clock::now();
-    const bool last = state_.step == spec_.steps;
-    if (now < progress_due_ && !last && result.updated) return;
-    progress_due_ = now + kProgressEvery;
+    const bool last = state_.step == last_step();
+    if (now < pace_.progress_due && !last && result.updated) return;
+    pace_.progress_due = now + kProgressEvery;
     Json progress = {{"step", state_.step},
-                     {"steps", spec_.steps},
+                     {"steps", last_step()},
                      {"loss", result.loss},
                      {"tokens_per_second", report.tokens_per_second()},
                      {"eta_s", report.eta_seconds},
@@ -377,7 +357,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     if (report.loss_scale)
         progress.update({{"loss_scale", *report.loss_scale}, {"overflows", report.overflows}});
     link_.report(protocol::Progress{progress.dump()});
-    std::printf("%s\n", line_of(report).c_str());
+    if (logged) std::printf("%s\n", line_of(report).c_str());
     std::fflush(stdout);
 }
 
@@ -468,7 +448,7 @@ std::string Trainer::prepare_rewind(const BadStep& bad) {
 }
 
 Moment Trainer::moment() const {
-    return {state_.step, tokens_before_, state_.tokens, state_.step == spec_.steps};
+    return {state_.step, tokens_before_, state_.tokens, state_.step == last_step()};
 }
 
 // Samples texts if the job asks for samples. If so, returns true on all ranks.

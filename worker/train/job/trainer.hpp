@@ -1,7 +1,6 @@
-// One rank's run of a train or resume job, from the launch file to the exit status: setup, restore,
-// training loop, validation, samples, checkpoints and stop. All ranks make the same decisions in
-// the same order. A signal or command may reach only one rank, so the ranks share signals and
-// commands between steps.
+// One rank's run of a train or resume job, from the launch file to the exit status. All ranks make
+// the same decisions in the same order. A signal or command may reach only one rank, so the ranks
+// share signals and commands between steps.
 #pragma once
 
 #include <chrono>
@@ -25,13 +24,14 @@
 #include "worker/train/job/hooks.hpp"
 #include "worker/train/job/judge.hpp"
 #include "worker/train/job/loss_rise.hpp"
+#include "worker/train/job/pace.hpp"
 #include "worker/train/job/reference_pass.hpp"
+#include "worker/train/job/steering.hpp"
 #include "worker/train/job/validation.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 #include "worker/train/report/metrics.hpp"
-#include "worker/train/report/phases.hpp"
 #include "worker/train/save/part_writer.hpp"
 #include "worker/train/save/saver.hpp"
 
@@ -43,8 +43,7 @@ class Trainer {
     Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
             Backend backend);
 
-    // Trains. Returns the exit status: 0, or the status of a rank that stopped early on request.
-    // Throws RankFailure or PeerLost.
+    // Trains. Returns 0, or the exit status of an early stop. Throws RankFailure or PeerLost.
     int run();
 
   private:
@@ -59,11 +58,16 @@ class Trainer {
     void restore_newest();
     void start_from_given();
     void recall_left_out();
-    // `checkpoint_bytes`: an upper bound of a checkpoint's size. `dist`: for the format torch_dist
-    void open_outputs(std::uint64_t checkpoint_bytes, std::optional<formats::DcpMetadata> dist);
+    void open_outputs(std::uint64_t bytes_at_most, std::optional<formats::DcpMetadata> dist);
     std::uint64_t checkpoint_bytes(const std::optional<formats::DcpMetadata>& dist);
     formats::McaLayout checkpoint_layout() const;
     Agreed agree();
+    void carry_out(const std::vector<TrainingRequest>& requests);
+    void answer(std::uint64_t request, const std::string& text, std::int64_t stop_step = 0);
+    void evaluate_now(const TrainingRequest& request);
+    void stop_at(const TrainingRequest& request);
+    void end_profile();
+    std::int64_t last_step() const;  // the step after which the run ends
     Agreed train_step();
     [[noreturn]] void end_after_hook();
     void stop(const Agreed& agreed);
@@ -130,22 +134,16 @@ class Trainer {
     std::optional<checkpoint::State> saving_;  // state in the checkpoint that is being written
     std::optional<Saver> saver_;               // set only on the rank that writes
     std::optional<Metrics> metrics_;           // set only on the rank that writes
-    Clock::time_point progress_due_{};
-    std::int64_t tokens_before_ = 0;  // number of tokens trained before the latest step
-    double step_seconds_ = 0;         // smoothed duration of a step, in seconds
+    std::int64_t tokens_before_ = 0;           // number of tokens trained before the latest step
     PhaseClock clock_;
-    PhaseClock::Times times_{};  // this rank's times of the latest step
-    PhaseReport phases_;         // times of all ranks; set on the rank that writes
-    double own_seconds_ = 0;     // smoothed duration of a step without this rank's waits
-    Clock::time_point told_{};
+    Pace pace_;
     std::int64_t frozen_factors_ = 0;
-    double peak_flops_ = 0;     // peak FLOP/s, summed over all ranks; 0 until measured
-    bool peak_beaten_ = false;  // a step beat the measured peak; set on the rank that writes
     int skipped_in_a_row_ = 0;
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};
     LossHistory history_;  // filled only on the rank that writes
     Hooks hooks_;
+    Steering steering_;
     std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded
 };
 

@@ -62,10 +62,10 @@ void Trainer::evaluate_tasks() {
     pass.log_probs = [this](std::span<const Microbatch> batch) {
         // roll-worker ends a rank that reports no step for a long time. Therefore, a long
         // evaluation reports the newest step again.
-        if (const auto now = Clock::now(); now - told_ > std::chrono::seconds(10)) {
-            told_ = now;
-            link_.report(
-                protocol::StepDone{state_.step, spec_.steps, std::llround(1e3 * own_seconds_)});
+        if (const auto now = Clock::now(); now - pace_.told > std::chrono::seconds(10)) {
+            pace_.told = now;
+            link_.report(protocol::StepDone{state_.step, last_step(),
+                                            std::llround(1e3 * pace_.own_seconds)});
         }
         return step_->log_probs(batch);
     };

@@ -116,7 +116,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       sampler_(job_sampler(corpus_, spec_)),
       validation_(spec_, corpus_, valid_),
       pipeline_(job_pipeline(spec_, model_.config, !launch.gpus.empty())),
-      hooks_(launch, rank) {
+      hooks_(launch, rank),
+      steering_{.stop_step = launch.stop_step} {
     connect();
     TrainOptions options = train_options(spec_, model_.config);
     options.init.device = backend_.device;
@@ -196,7 +197,7 @@ void Trainer::find_references(const TrainingData& data) {
         if (writes())
             link_.report(protocol::Progress{
                 Json{{"phase", "reference"}, {"pairs", done}, {"pairs_total", pairs}}.dump()});
-        return link_.poll().stop;
+        return link_.is_stopped();
     };
     references_ = measure_references({.spec = spec_,
                                       .step = *step_,
@@ -218,7 +219,7 @@ void Trainer::find_teacher_values(const TrainingData& data) {
         if (writes())
             link_.report(protocol::Progress{
                 Json{{"phase", "teacher"}, {"windows", done}, {"windows_total", windows}}.dump()});
-        return link_.poll().stop;
+        return link_.is_stopped();
     };
     const std::vector<data::Window> held_out = validation_.windows();
     const std::int64_t first = state_.samples;

@@ -162,7 +162,7 @@ OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results
         else
             row["valid_perplexity" + suffix] = std::exp(result.loss);
         if (result.divergence)
-            row[std::string("valid_") + kTeacherKeys[0] + suffix] = *result.divergence;
+            row[std::string("valid_").append(kTeacherKeys[0]).append(suffix)] = *result.divergence;
         if (result.bits_per_byte) row["valid_bits_per_byte" + suffix] = *result.bits_per_byte;
         row["valid_tokens" + suffix] = result.tokens;
         if (result.ngram_bits) row["ngram2_bits_per_byte" + suffix] = *result.ngram_bits;

@@ -54,30 +54,17 @@ struct Run {
     std::int64_t local, block, count;
 };
 
-// Calls body(Run) for all elements of the parts, in parallel over rows. A block may be in several
-// rows.
+// Calls body(Run) for all elements of the parts, in parallel. A block may be in several rows.
 template <class Body>
 void for_runs(const std::vector<layout::Part>& parts, const ParameterSpec& spec, const Body& body) {
-    const bool is_vector = spec.sizes.size() < 2;
-    const std::int64_t whole_columns = is_vector ? 1 : whole_sizes(spec)[1];
-    const std::int64_t own_columns = is_vector ? 1 : spec.sizes[1];
-    for (const layout::Part& part : parts) {
-        const auto column = [&](const layout::Shape& shape) { return is_vector ? 0 : shape[1]; };
-        const std::int64_t columns = is_vector ? 1 : part.size[1];
-        const std::int64_t grain = std::max<std::int64_t>((1 << 14) / columns, 1);
-        ops::for_rows(part.size[0], grain, [&](std::int64_t first, std::int64_t count) {
-            for (std::int64_t row = first; row < first + count; ++row) {
-                const std::int64_t at = (part.whole[0] + row) * whole_columns + column(part.whole);
-                const std::int64_t local = (part.local[0] + row) * own_columns + column(part.local);
-                for (std::int64_t done = 0; done < columns;) {
-                    const std::int64_t block = (at + done) / kCodeBlock;
-                    const std::int64_t end = std::min(columns, (block + 1) * kCodeBlock - at);
-                    body(Run{local + done, block, end - done});
-                    done = end;
-                }
-            }
-        });
-    }
+    for_part_rows(parts, spec, [&](std::int64_t local, std::int64_t whole, std::int64_t count) {
+        for (std::int64_t done = 0; done < count;) {
+            const std::int64_t block = (whole + done) / kCodeBlock;
+            const std::int64_t end = std::min(count, (block + 1) * kCodeBlock - whole);
+            body(Run{local + done, block, end - done});
+            done = end;
+        }
+    });
 }
 
 // The update of one parameter as pointers. W is the type of the main weights.

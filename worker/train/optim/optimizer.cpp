@@ -30,16 +30,16 @@ StateTensors make_state(const Parameters& p, const spec::OptimizerSpec& options,
     StateTensors state{ending, {}, std::vector<at::Tensor>(p.specs.size())};
     std::vector<std::vector<std::int64_t>> sizes(p.specs.size());
     std::int64_t size = 0;
-    bool is_coded = false;
+    at::ScalarType type = main_type(p);
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const auto form = form_of(p.specs[i], options, ending);
         if (!form) continue;
-        is_coded = form->is_coded;
+        if (form->type == StateType::Code) type = at::kByte;
+        if (form->type == StateType::Bf16) type = at::kBFloat16;
         sizes[i] = form->whole.empty() ? own_rows(p, i, p.weight[i]).sizes().vec() : form->whole;
         size += c10::multiply_integers(sizes[i]);
     }
-    state.flat =
-        lazy_zeros(size, p.flat_weight.options().dtype(is_coded ? at::kByte : main_type(p)));
+    state.flat = lazy_zeros(size, p.flat_weight.options().dtype(type));
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         if (sizes[i].empty()) continue;
@@ -116,6 +116,7 @@ void Optimizer::step(double lr, double grad_scale) {
             case OptimizerKind::AdamW:
                 if (!on_gpu) adamw(update);
                 break;
+            case OptimizerKind::AdamWBf16: adamw_bf16(update); break;
             case OptimizerKind::Adam: adam(update); break;
             case OptimizerKind::Sgd: sgd(update); break;
             case OptimizerKind::Lion: lion(update); break;

@@ -37,14 +37,18 @@ std::vector<StateForm> forms_of(spec::OptimizerKind kind, const spec::OptimizerS
         case Adafactor: {
             const std::vector<std::int64_t>& sizes = whole_sizes(parameter);
             if (sizes.size() < 2) return {{kSquare}};
-            return {{kRowSquare, false, {sizes[0]}},
-                    {kColumnSquare, false, {modules_in(parameter.name), sizes[1]}}};
+            return {{kRowSquare, StateType::Main, {sizes[0]}},
+                    {kColumnSquare, StateType::Main, {modules_in(parameter.name), sizes[1]}}};
         }
+        case AdamWBf16: return {{kAverage, StateType::Bf16}, {kSquare, StateType::Bf16}};
         case AdamW8bit: break;
     }
     const std::int64_t blocks =
         (c10::multiply_integers(whole_sizes(parameter)) + kCodeBlock - 1) / kCodeBlock;
-    return {{kCodes1, true}, {kCodes2, true}, {kMost1, false, {blocks}}, {kMost2, false, {blocks}}};
+    return {{kCodes1, StateType::Code},
+            {kCodes2, StateType::Code},
+            {kMost1, StateType::Main, {blocks}},
+            {kMost2, StateType::Main, {blocks}}};
 }
 
 bool does_decay(const spec::OptimizerSpec& options, const ParameterSpec& parameter) {

@@ -42,10 +42,13 @@ inline constexpr std::string_view kCodes1 = ".state1", kCodes2 = ".state2";
 inline constexpr std::string_view kMost1 = ".absmax1", kMost2 = ".absmax2";
 inline constexpr std::string_view kEma = ".ema";  // the average of the weights, with any rule
 
+// The elements of a state: numbers of main_type(), codes of one byte each, or bfloat16 numbers.
+enum class StateType { Main, Code, Bf16 };
+
 // The form of one state of a parameter.
 struct StateForm {
     std::string_view ending;
-    bool is_coded = false;  // true: codes of one byte each; false: elements of main_type()
+    StateType type = StateType::Main;
     // Shape of a state that is not divided: each rank with rows of the parameter holds the whole
     // state. Empty: the state has the parameter's shape, and each rank has the state of its rows.
     std::vector<std::int64_t> whole = {};
@@ -55,6 +58,11 @@ struct StateForm {
 // allocates, what checkpoints store and what plans count.
 std::vector<StateForm> states_of(const spec::OptimizerSpec& options,
                                  const ParameterSpec& parameter);
+
+// Returns the bytes of an element of a state. `main`: the bytes of a main weight.
+constexpr std::int64_t element_bytes(StateType type, std::int64_t main) {
+    return type == StateType::Code ? 1 : type == StateType::Bf16 ? 2 : main;
+}
 
 // Returns the endings of all states that the optimizer's parameters can have, without duplicates.
 std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options);

@@ -1,19 +1,45 @@
 // Reductions over all elements of a parameter, of which each rank has a part.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "worker/layout/rows.hpp"
 #include "worker/layout/shards.hpp"
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/parameters.hpp"
+#include "worker/train/ops/kernel.hpp"
 
 namespace roll::train {
 
 // Returns the blocks of the whole parameter that are in the rows `rows` of a rank's tensor.
 // Part::local counts from the first of these rows. Padding is in no block. Pure.
 std::vector<layout::Part> parts_in(const ParameterSpec& spec, const layout::Rows& rows);
+
+// Calls body(local, whole, count) for each row of the parts, in parallel: `count` elements from
+// index `local` on in the rank's rows, which are the elements from index `whole` on in the whole
+// parameter. A vector is one row in each part.
+template <class Body>
+void for_part_rows(const std::vector<layout::Part>& parts, const ParameterSpec& spec,
+                   const Body& body) {
+    constexpr std::int64_t kGrain = 1 << 14;  // minimum number of elements per thread
+    for (const layout::Part& part : parts) {
+        if (spec.sizes.size() < 2) {
+            body(part.local[0], part.whole[0], part.size[0]);
+            continue;
+        }
+        const std::int64_t columns = part.size[1];
+        ops::for_rows(part.size[0], std::max<std::int64_t>(kGrain / columns, 1),
+                      [&](std::int64_t first, std::int64_t count) {
+                          for (std::int64_t row = first; row < first + count; ++row)
+                              body((part.local[0] + row) * spec.sizes[1] + part.local[1],
+                                   (part.whole[0] + row) * whole_sizes(spec)[1] + part.whole[1],
+                                   columns);
+                      });
+    }
+}
 
 class WholeSums {
   public:

@@ -51,7 +51,7 @@ std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, s
     const std::int64_t element = plan::main_bytes(job.precision);
     std::int64_t bytes = 0;
     for (const StateForm& form : states_of(job.optimizer, spec))
-        bytes += form.whole.empty() ? (form.is_coded ? 1 : element) * rows *
+        bytes += form.whole.empty() ? element_bytes(form.type, element) * rows *
                                           (c10::multiply_integers(spec.sizes) / spec.sizes[0])
                                     : element * c10::multiply_integers(form.whole);
     return (bytes + element - 1) / element;
@@ -178,7 +178,7 @@ std::int64_t state_bytes(const spec::TrainSpec& spec, std::span<const ParameterS
         if (one.frozen) continue;
         for (const StateForm& form : states_of(spec.optimizer, one))
             if (ending.empty() || form.ending == ending)
-                bytes += (form.is_coded ? 1 : element) *
+                bytes += element_bytes(form.type, element) *
                          c10::multiply_integers(form.whole.empty() ? one.sizes : form.whole);
     }
     return bytes;

@@ -4,10 +4,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "worker/train/objective/preference.hpp"
 
 namespace roll::train {
+
+// Norms of a layer's trained parameters. `grad` is before clipping, `weight` before the update.
+struct LayerNorms {
+    std::string name;
+    double grad = 0, weight = 0, update = 0;
+};
 
 struct StepResult {
     double loss = 0;  // the value to minimize: the mean loss over all micro-batches and replicas
@@ -29,6 +37,7 @@ struct StepResult {
     // `reduced`: number of gradient elements whose sum over the replicas this rank issued.
     // `reduced_early`: number of those that it issued before the last contribution of backward.
     std::int64_t reduced = 0, reduced_early = 0;
+    std::vector<LayerNorms> layers = {};  // only if asked for, and if the weights were updated
 };
 
 // `sum`: the sum over mismatched answers of log p minus log p under the reference model. `answers`:

@@ -10,15 +10,10 @@
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/packed_base.hpp"
 #include "worker/train/optim/gradient_sums.hpp"
+#include "worker/train/pipeline/layer_norms.hpp"
 
 namespace roll::train {
 namespace {
-
-// Returns the gradient of this rank's own rows of a parameter, without padding.
-at::Tensor own_gradient(const Parameters& p, std::size_t i) {
-    const std::int64_t rows = unpadded_rows(p.specs[i]) - p.own[i].begin;
-    return p.own_grad[i].narrow(0, 0, std::clamp(rows, std::int64_t{0}, p.own[i].count));
-}
 
 // Returns the row of log_probs_KS that has the log-probabilities of a micro-batch's sequences.
 std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t microbatch) {
@@ -198,15 +193,12 @@ void TrainStep::reduce_tied() {
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
 }
 
-// Returns true if this rank counts the parameter in sums over the whole model. Each element of the
-// model is counted on one rank of a replica. If every tensor-parallel rank holds the whole
-// parameter, the first of these ranks counts it. A tied embedding is counted on the last stage. If
-// replicas share optimizer state, each replica counts its own rows.
-bool TrainStep::is_counted(const ChunkSpec& part, std::size_t index,
-                           const ParameterSpec& spec) const {
-    if (spec.frozen) return false;
-    if (spec.parts.empty() && part.tp_rank > 0) return false;
-    return !(tied_ && index == 0 && part.pre && !part.post);
+// Sums a tensor over the ranks that hold the model's parts. Each rank's tensor must have the sums
+// over counted_parameters().
+void TrainStep::sum_over_model(const at::Tensor& sums, Site site) {
+    if (groups_.tp != nullptr && groups_.tp->size() > 1) sum_over(*groups_.tp, sums, {site});
+    if (options_.init.owners > 1) sum_over(groups_.dp, sums, {site});
+    sum_over(groups_.pp, sums, {site});
 }
 
 // Returns a sum over the elements of the whole model's gradient. A tied embedding counts once, on
@@ -216,19 +208,17 @@ double TrainStep::over_model(Site site, const std::function<at::Tensor(const at:
     at::Tensor sum = at::zeros({}, at::kDouble);
     const bool is_split = groups_.tp != nullptr && groups_.tp->size() > 1;
     const bool is_shared = options_.init.owners > 1;
-    for (Chunk& chunk : chunks_) {
-        const Parameters& p = chunk.parameters();
-        if (flat && !is_split && !is_shared && !chunk.config().lora.is_set()) {
+    if (flat && !is_split && !is_shared && !chunks_.front().config().lora.is_set()) {
+        for (Chunk& chunk : chunks_) {
+            const Parameters& p = chunk.parameters();
             sum.add_(sum_of(p.flat_grad));
             if (tied_ && chunk.part().pre && !chunk.part().post) sum.sub_(sum_of(p.grad.front()));
-            continue;
         }
-        for (std::size_t i = 0; i < p.specs.size(); ++i)
-            if (is_counted(chunk.part(), i, p.specs[i])) sum.add_(sum_of(own_gradient(p, i)));
+    } else {
+        for (const CountedParameter& one : counted_parameters(chunks_, tied_))
+            sum.add_(sum_of(own_gradient(*one.parameters, one.index)));
     }
-    if (is_split) sum_over(*groups_.tp, sum, {site});
-    if (is_shared) sum_over(groups_.dp, sum, {site});
-    sum_over(groups_.pp, sum, {site});
+    sum_over_model(sum, site);
     return sum.item<double>();
 }
 
@@ -261,7 +251,8 @@ void TrainStep::count_reduced(StepResult& result) const {
     }
 }
 
-StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double loss_scale) {
+StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double loss_scale,
+                          bool measures) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
     StepResult result{.lr = lr, .loss_scale = loss_scale};
@@ -298,19 +289,26 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double l
     result.loss = result.tokens > 0 ? loss.item<double>() / loss_scale : std::nan("");
     result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true)) / loss_scale;
     result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-    if (result.updated) update(result, lr, loss_scale);
+    if (result.updated) update(result, lr, loss_scale, measures);
     enter(Phase::Other);
     return result;
 }
 
 // Clips the gradient, which is multiplied by the loss scale, and updates the weights.
-void TrainStep::update(StepResult& result, double lr, double loss_scale) {
+void TrainStep::update(StepResult& result, double lr, double loss_scale, bool measures) {
     announce(spec::FaultPhase::Optimizer);
     if (options_.count_zeros)
         result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
+    std::optional<LayerMeasure> measure;
+    if (measures) measure.emplace(counted_parameters(chunks_, tied_), whole_);
     for (Optimizer& optimizer : optimizers_) optimizer.step(lr, result.clip_factor / loss_scale);
+    if (measure) {
+        const at::Tensor sums_L3 = measure->finish();
+        sum_over_model(sums_L3, Site::LayerNorms);
+        result.layers = measure->norms(sums_L3, loss_scale);
+    }
     for (GradBuckets& buckets : buckets_) buckets.gather_weights();
 }
 

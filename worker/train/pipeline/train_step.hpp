@@ -65,10 +65,11 @@ class TrainStep {
 
     // Makes one optimizer step. `batch` is this replica's part of the global batch and must have
     // schedule().microbatches micro-batches. `loss_scale`: factor of the loss in backward only.
-    StepResult run(std::span<const Microbatch> batch, double lr, double loss_scale = 1);
+    // `measures`: also measure the norms of each layer, which copies this rank's main weights.
+    StepResult run(std::span<const Microbatch> batch, double lr, double loss_scale = 1,
+                   bool measures = false);
 
-    // Exchanges the weights with their average. All ranks must call this function; a second call
-    // restores both.
+    // Exchanges the weights with their average, on all ranks. A second call restores both.
     void swap_average();
 
     // Returns the loss of `batch`, summed over all replicas. Each replica must pass the same number
@@ -117,13 +118,12 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     void count_reduced(StepResult& result) const;
-    void update(StepResult& result, double lr, double loss_scale);
+    void update(StepResult& result, double lr, double loss_scale, bool measures);
+    void sum_over_model(const at::Tensor& sums, Site site);
     void enter(Phase phase) const;
     void announce(spec::FaultPhase phase);
-    bool is_counted(const ChunkSpec& part, std::size_t index, const ParameterSpec& spec) const;
-    // If `flat` is true, sum_of() may be called once for a chunk's whole flat gradient, which is
-    // faster. That gradient includes the zeros of frozen parameters, so `flat` must be false if
-    // sum_of() counts zeros.
+    // `flat`: sum_of() may be called once for a chunk's whole flat gradient, which is faster. That
+    // gradient has the zeros of frozen parameters, so `flat` must be false if sum_of() counts them.
     double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
                       bool flat);
 

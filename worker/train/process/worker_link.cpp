@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -54,7 +55,7 @@ void WorkerLink::report(const protocol::Report& report) {
     }
 }
 
-void WorkerLink::read_lines(Heard& heard) {
+void WorkerLink::read_lines() {
     while (down_ && has_input(STDIN_FILENO, std::chrono::milliseconds(0))) {
         char buffer[4096];
         const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
@@ -71,22 +72,28 @@ void WorkerLink::read_lines(Heard& heard) {
             continue;
         }
         if (const auto* recorded = std::get_if<protocol::RecordedStep>(&*command))
-            heard.recorded.push_back(recorded->step);
-        if (const auto* save = std::get_if<protocol::SaveNow>(&*command)) heard.save = save->asked;
+            heard_.recorded.push_back(recorded->step);
+        if (const auto* save = std::get_if<protocol::SaveNow>(&*command)) heard_.save = save->asked;
+        if (const auto* asked = std::get_if<protocol::Asked>(&*command))
+            heard_.requests.push_back(asked->request);
         if (const auto* stop = std::get_if<protocol::StopAtStep>(&*command)) {
-            heard.stop = true;
-            heard.checkpoint = stop->checkpoint;
+            heard_.stop = true;
+            heard_.checkpoint = stop->checkpoint;
         }
     }
 }
 
-Heard WorkerLink::poll() {
-    Heard heard;
-    read_lines(heard);
+bool WorkerLink::is_stopped() {
+    read_lines();
     sigset_t pending;
     ::sigpending(&pending);
-    heard.stop |= ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
-    return heard;
+    heard_.stop |= ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
+    return heard_.stop;
+}
+
+Heard WorkerLink::poll() {
+    is_stopped();
+    return std::exchange(heard_, {});
 }
 
 void WorkerLink::await_line(std::chrono::milliseconds timeout) const {

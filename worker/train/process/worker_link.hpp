@@ -19,9 +19,10 @@ namespace roll::train {
 
 struct Heard {
     bool stop = false;
-    bool checkpoint = true;              // the request `stop` also asks for a checkpoint
-    std::uint64_t save = 0;              // number of the newest request for a checkpoint, or 0
-    std::vector<std::int64_t> recorded;  // steps of checkpoints that rolld has recorded
+    bool checkpoint = true;                 // the request `stop` also asks for a checkpoint
+    std::uint64_t save = 0;                 // number of the newest request for a checkpoint, or 0
+    std::vector<TrainingRequest> requests;  // in order
+    std::vector<std::int64_t> recorded;     // steps of checkpoints that rolld has recorded
 };
 
 class WorkerLink {
@@ -30,16 +31,19 @@ class WorkerLink {
 
     bool connected() const { return up_; }
     void report(const protocol::Report& report);
-    Heard poll();
+    Heard poll();  // returns the messages since the last poll()
+    // Returns true if the rank was told to stop. Keeps all messages for poll().
+    bool is_stopped();
     // Blocks until a line arrives or `timeout` expires.
     void await_line(std::chrono::milliseconds timeout) const;
 
   private:
-    void read_lines(Heard& heard);
+    void read_lines();
 
     bool up_ = false;    // true: descriptor 3 is open
     bool down_ = false;  // true: stdin is a pipe that is still open
     std::string unread_;
+    Heard heard_;
 };
 
 }  // namespace roll::train

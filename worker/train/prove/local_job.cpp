@@ -38,7 +38,7 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
     };
     for (int step = 0; step < job.steps; ++step) {
         const std::vector<Microbatch> batch = job.batch(step);
-        const StepResult result = trainer.run(own(batch), job.lr);
+        const StepResult result = trainer.run(own(batch), job.lr, 1, true);
         const std::string prefix = std::to_string(step) + ".";
         note_result(record, prefix, result);
         note_state(record, prefix, trainer);

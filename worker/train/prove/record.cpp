@@ -169,6 +169,11 @@ void note_result(Record& record, const std::string& prefix, const StepResult& re
     note_number(record, prefix + "grad_zeros", static_cast<double>(result.grad_zeros.value_or(-1)));
     if (result.pairs) note_pairs(record, prefix, *result.pairs);
     if (result.divergence) note_number(record, prefix + "divergence", *result.divergence);
+    for (const LayerNorms& layer : result.layers) {
+        note_number(record, prefix + "norms." + layer.name + ".grad", layer.grad);
+        note_number(record, prefix + "norms." + layer.name + ".weight", layer.weight);
+        note_number(record, prefix + "norms." + layer.name + ".update", layer.update);
+    }
 }
 
 void note_pairs(Record& record, const std::string& prefix, const PairSums& sums) {

@@ -1,8 +1,9 @@
 // The numbers and whole tensors that a training run computed, and the comparison of two runs.
 //
 // Quantities are named "STEP.loss", "STEP.grad_norm", "STEP.clip_factor", "STEP.grad_zeros",
-// "STEP.grad.NAME" and "STEP.weight.NAME". The optimizer's state, such as the first moments, is
-// named "STEP.exp_avg.NAME". An evaluation has "valid.loss" and "valid.tokens".
+// "STEP.grad.NAME", "STEP.weight.NAME" and "STEP.norms.LAYER.KIND". The optimizer's state, such as
+// the first moments, is named "STEP.exp_avg.NAME". An evaluation has "valid.loss" and
+// "valid.tokens".
 #pragma once
 
 #include <cstdint>

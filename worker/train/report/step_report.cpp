@@ -67,6 +67,16 @@ OrderedJson row_of(const StepReport& r) {
     return row;
 }
 
+OrderedJson row_of(std::int64_t step, const std::vector<LayerNorms>& layers) {
+    OrderedJson row = {{"step", step}};
+    for (const LayerNorms& one : layers) {
+        row["grad_norm/" + one.name] = one.grad;
+        row["weight_norm/" + one.name] = one.weight;
+        if (one.weight > 0) row["update_ratio/" + one.name] = one.update / one.weight;
+    }
+    return row;
+}
+
 // Formats the line. Every part has a fixed width, even if the part is empty, so that the columns of
 // all lines are aligned.
 std::string line_of(const StepReport& r) {

@@ -49,6 +49,10 @@ struct StepReport {
 
 OrderedJson row_of(const StepReport& report);
 
+// Returns the norms of each layer as a row: "grad_norm/LAYER", "weight_norm/LAYER" and
+// "update_ratio/LAYER", the norm of the update divided by that of the weights before it.
+OrderedJson row_of(std::int64_t step, const std::vector<LayerNorms>& layers);
+
 std::string duration_text(double seconds);  // returns a duration such as "59s", "1m 20s", "3h 05m"
 
 // Returns the step's line for the log. The columns of all steps' lines are aligned:

@@ -26,6 +26,7 @@ using checkpoint::StoredParameter;
 
 tensor::DType stored_type(at::ScalarType type) {
     if (type == at::kByte) return tensor::DType::U8;
+    if (type == at::kBFloat16) return tensor::DType::BF16;
     return type == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 

@@ -131,9 +131,10 @@ bool is_tied_copy(const ChunkSpec& part, const ParameterSpec& spec) {
 
 tensor::DType stored_dtype(const StateTensors& kind) {
     const at::ScalarType type = kind.flat.scalar_type();
-    return type == at::kByte     ? tensor::DType::U8
-           : type == at::kDouble ? tensor::DType::F64
-                                 : tensor::DType::F32;
+    return type == at::kByte       ? tensor::DType::U8
+           : type == at::kBFloat16 ? tensor::DType::BF16
+           : type == at::kDouble   ? tensor::DType::F64
+                                   : tensor::DType::F32;
 }
 
 }  // namespace roll::train

@@ -41,6 +41,24 @@ TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesU
     EXPECT_EQ(entry().checkpoints.front().asked, 2u);
 }
 
+TEST_F(AgentCoreTest, ARequestReachesTheRanksOnceAndItsAnswerGoesUpUntilItIsRecorded) {
+    run();
+    const protocol::TellOrder order{kKey, {1, RequestKind::Profile, 5}};
+    exchange({.keep = {kKey}, .tell = {order}});
+    exchange({.keep = {kKey}, .tell = {order}});
+    EXPECT_EQ(count<Tell>(), 1);
+    EXPECT_EQ(std::get<protocol::Asked>(first<Tell>().command).request, order.request);
+    report(0, protocol::Answered{{2, 7, 0, "of no request"}});
+    EXPECT_TRUE(entry().answers.empty());
+    for (int i = 0; i < 2; ++i) report(0, protocol::Answered{{1, 7, 0, "done"}});
+    ASSERT_EQ(entry().answers.size(), 1u);
+    exchange({.keep = {kKey}, .tell = {order}});
+    EXPECT_EQ(count<Tell>(), 1) << "rolld has not read the answer yet";
+    EXPECT_EQ(entry().answers.size(), 1u);
+    exchange({.keep = {kKey}, .recorded = {{.attempt = kKey, .steps = {}, .answered = 1}}});
+    EXPECT_TRUE(entry().answers.empty());
+}
+
 TEST_F(AgentCoreTest, ARequestWhoseCheckpointCouldNotBePublishedIsMadeAgain) {
     run();
     exchange({.keep = {kKey}, .save = {{kKey, 1}}});

@@ -1,8 +1,12 @@
 // Tests that every rule of the update trains in every layout as on one rank, in float64 to 1e-10.
 // Muon's matrices are collected from all ranks that share them.
+#include <array>
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "tests/worker/train/pipeline/cells.hpp"
+#include "worker/train/pipeline/layer_norms.hpp"
 
 namespace roll::train {
 namespace {
@@ -75,6 +79,41 @@ TEST(Optimizers, EveryLayoutTrainsAsOneRankDoes) {
         std::printf("%-5s worst %.1e\n", std::string(name).c_str(),
                     *std::ranges::max_element(errors));
     }
+}
+
+// The norms of each layer are those of its whole tensors, in a layout that divides all of them. A
+// tied embedding counts once.
+TEST(LayerNorms, AreThoseOfTheTensorsOfTheLayer) {
+    const int m = kMicrobatches;
+    const Named seen = train(split_model(true), plan::interleaved(2, 2, m / 2),
+                             Cell{.dp = 2, .tp = 2, .zero = 1, .sequence = true});
+    std::map<std::string, std::array<double, 3>> sums;
+    double all = 0;
+    const auto squares = [](const at::Tensor& values) {
+        return values.to(at::kDouble).square().sum().item<double>();
+    };
+    for (const auto& [name, before] : seen) {
+        if (!name.starts_with("0.weight.")) continue;
+        const std::string parameter = name.substr(std::string("0.weight.").size());
+        auto& [grad, weight, update] = sums[layer_of(parameter)];
+        grad += squares(seen.at("1.grad." + parameter));
+        weight += squares(before);
+        update += squares(seen.at("1.weight." + parameter) - before);
+    }
+    ASSERT_EQ(sums.size(), static_cast<std::size_t>(split_model(true).layers) + 2)
+        << "the layers, the embedding and the last norm";
+    EXPECT_TRUE(sums.contains("embedding") && sums.contains("layer_0") &&
+                sums.contains("final_layernorm"));
+    for (const auto& [layer, expected] : sums) {
+        const auto norm = [&, prefix = "1.norms." + layer](const char* kind) {
+            return seen.at(prefix + kind).item<double>();
+        };
+        EXPECT_NEAR(norm(".grad"), std::sqrt(expected[0]), 1e-12) << layer;
+        EXPECT_NEAR(norm(".weight"), std::sqrt(expected[1]), 1e-10) << layer;
+        EXPECT_NEAR(norm(".update"), std::sqrt(expected[2]), 1e-12) << layer;
+        all += expected[0];
+    }
+    EXPECT_NEAR(seen.at("1.grad_norm").item<double>(), std::sqrt(all), 1e-12);
 }
 
 // LoRA's factors are matrices, of which tensor-parallel ranks share some and copy others.

@@ -30,7 +30,8 @@ class OptimizerTest(RankCase):
         layouts = {'muon': ({'tp': 2, 'dp': 2, 'zero': 1}, {'dp': 2, 'zero': 2}),
                    'lion': ({'dp': 2, 'zero': 1}, {'pp': 2}), 'sgd': ({'dp': 2}, {'tp': 2}),
                    'adafactor': ({'tp': 2, 'dp': 2, 'zero': 1}, {'pp': 2, 'dp': 2, 'zero': 3}),
-                   'adamw_8bit': ({'dp': 2, 'zero': 2}, {'tp': 2, 'dp': 2, 'zero': 1})}
+                   'adamw_8bit': ({'dp': 2, 'zero': 2}, {'tp': 2, 'dp': 2, 'zero': 1}),
+                   'adamw_bf16': ({'tp': 2}, {'dp': 2, 'zero': 3})}
         for job, (kind, (layout, other)) in enumerate(layouts.items()):
             with self.subTest(kind=kind):
                 document = self.of_kind(kind, **layout, **DOUBLE)
@@ -47,7 +48,7 @@ class OptimizerTest(RankCase):
                 self.expect_close_tensors(moved.doubles(4), whole.doubles(4))
 
     def test_bf16_resumes_bitwise_and_the_loss_falls(self):
-        rates = {'muon': 2e-2, 'lion': 1e-3, 'adam': 3e-3, 'adafactor': 1e-2, 'adamw_8bit': 3e-3}
+        rates = {'muon': 2e-2, 'lion': 1e-3, 'adam': 3e-3, 'adafactor': 1e-2, 'adamw_8bit': 3e-3, 'adamw_bf16': 3e-3}
         for job, kind in enumerate(rates):
             document = self.of_kind(kind, steps=6, dp=2, train__precision='bf16', train__ema={'decay': 0.5})
             document['train']['optimizer']['lr'] = rates[kind]
@@ -60,11 +61,12 @@ class OptimizerTest(RankCase):
     def test_the_plan_tells_the_bytes_of_each_state(self):
         def plan_of(kind, *words):
             return self.plan(self.of_kind(kind), *words).stdout
-        kinds = ('adamw', 'muon', 'lion', 'sgd', 'adafactor', 'adamw_8bit')
+        kinds = ('adamw', 'muon', 'lion', 'sgd', 'adafactor', 'adamw_8bit', 'adamw_bf16')
         plans = {kind: json.loads(plan_of(kind, '--json')) for kind in kinds}
         states = {kind: plan['optimizer']['state_bytes'] for kind, plan in plans.items()}
         every = 4 * plans['adamw']['parameters']
         self.assertEqual(states['adamw'], {'exp_avg': every, 'exp_avg_sq': every})
+        self.assertEqual(states['adamw_bf16'], {'exp_avg': every // 2, 'exp_avg_sq': every // 2})
         self.assertEqual(states['lion'], {'exp_avg': every})
         self.assertEqual(states['sgd'], {})
         moved = states['muon']

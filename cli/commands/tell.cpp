@@ -1,0 +1,162 @@
+#include "cli/commands/tell.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/daemon.hpp"
+#include "cli/follow.hpp"
+#include "cli/job_view.hpp"
+#include "cli/render.hpp"
+#include "common/number.hpp"
+#include "common/protocol/job_operations.hpp"
+#include "common/spec/units.hpp"
+#include "common/training_request.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr auto kCheckpointPoll = std::chrono::seconds(5);
+
+// Returns the checkpoint that the attempt `token` saved for request number `asked` or for a later
+// request; nullptr if there is none yet.
+const Json* answering(const Json& checkpoints, const std::string& token, std::uint64_t asked) {
+    for (const Json& one : checkpoints) {
+        if (field_text(one, "token") == token && one.value("asked", std::uint64_t{0}) >= asked)
+            return &one;
+    }
+    return nullptr;
+}
+
+// Returns the request of the attempt `token` with this number if it is answered, else nullptr.
+const Json* answered(const Json& attempts, const std::string& token, std::uint64_t number) {
+    for (const Json& attempt : attempts) {
+        if (field_text(attempt, "token") != token || !attempt.contains("requests")) continue;
+        for (const Json& one : attempt["requests"])
+            if (one.value("number", std::uint64_t{0}) == number && one.value("answered", false))
+                return &one;
+    }
+    return nullptr;
+}
+
+bool runs(const Json& job, const std::string& token) {
+    const Json attempts = job.value("attempts", Json::array());
+    return !attempts.empty() && field_text(attempts.back(), "token") == token &&
+           field_text(attempts.back(), "state") != "ended";
+}
+
+Result<Json> await_checkpoint(Daemon& daemon, std::uint64_t id, const Json& request,
+                              std::chrono::seconds patience) {
+    const std::string token = field_text(request, "token");
+    const auto asked = request.value("asked", std::uint64_t{0});
+    const auto until = std::chrono::steady_clock::now() + patience;
+    JobWatch watch(daemon, id);
+    for (;;) {
+        ROLL_TRY(const Json job, watch.look(kCheckpointPoll));
+        const Json checkpoints = job.value("checkpoints", Json::array());
+        if (const Json* found = answering(checkpoints, token, asked)) return *found;
+        if (!runs(job, token))
+            return fail(ErrorCode::Failed,
+                        fmt::format("the attempt of job {} ended before it saved a checkpoint", id),
+                        fmt::format("rollctl show {}", id));
+        if (std::chrono::steady_clock::now() >= until)
+            return fail(
+                ErrorCode::Failed,
+                fmt::format("job {} saved no checkpoint within {} s; the job may still save one",
+                            id, patience.count()),
+                fmt::format("rollctl show {}, or try again with a longer --timeout", id));
+    }
+}
+
+Result<Json> await_answer(Daemon& daemon, std::uint64_t id, const Json& request,
+                          std::chrono::seconds patience) {
+    const std::string token = field_text(request, "token");
+    const auto number = request.value("number", std::uint64_t{0});
+    const auto until = std::chrono::steady_clock::now() + patience;
+    JobWatch watch(daemon, id);
+    for (;;) {
+        ROLL_TRY(const Json job, watch.look(kCheckpointPoll));
+        const Json attempts = job.value("attempts", Json::array());
+        if (const Json* found = answered(attempts, token, number)) return *found;
+        if (!runs(job, token))
+            return fail(ErrorCode::Failed,
+                        fmt::format("the attempt of job {} ended before it carried out request {}",
+                                    id, number),
+                        fmt::format("rollctl show {}", id));
+        if (std::chrono::steady_clock::now() >= until)
+            return fail(ErrorCode::Failed,
+                        fmt::format("job {} did not answer request {} within {} s; it may still "
+                                    "carry it out, unless its worker is of an older release",
+                                    id, number, patience.count()),
+                        fmt::format("rollctl show {}, or try again with a longer --timeout", id));
+    }
+}
+
+}  // namespace
+
+void add_tell_options(CLI::App& checkpoint, CLI::App& tell, TellOptions& options) {
+    for (CLI::App* const one : {&checkpoint, &tell}) {
+        one->add_option("JOB", options.job, "Id (7), `last` or a name")->required();
+        one->add_option("--timeout", options.timeout, "How long to wait for the answer [10m]");
+    }
+    tell.add_option("REQUEST", options.words,
+                    "save, evaluate, stop-at-epoch, stop-at-step N, log-every N or profile N")
+        ->required();
+}
+
+Result<int> run_tell(const Context& context, const TellOptions& options) {
+    const std::vector<std::string>& words = options.words;
+    const std::string& what = words.front();
+    if (what == "save" && words.size() == 1) return run_checkpoint(context, options);
+    if (!find_name<RequestKind>(kRequestKinds, what))
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("there is no request `{}`; allowed: save, {}", what,
+                                fmt::join(kRequestKinds, ", ")),
+                    "rollctl tell --help");
+    std::int64_t value = 0;
+    if (words.size() > 1) {
+        const auto number = parse_number<std::int64_t>(words[1]);
+        if (!number || words.size() > 2)
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("request {}: `{}` is not one number", what,
+                                    fmt::join(words.begin() + 1, words.end(), " ")),
+                        "rollctl tell --help");
+        value = *number;
+    }
+    ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(options.timeout));
+    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
+    ROLL_TRY(const std::uint64_t id, one_job(daemon, options.job));
+    ROLL_TRY(const Json request,
+             daemon.ask(protocol::TellArgs{.id = id, .what = what, .value = value}));
+    ROLL_TRY(const Json answer, await_answer(daemon, id, request, patience));
+    if (context.json) {
+        print_json({{"schema", "roll.tell/1"},
+                    {"job", id},
+                    {"number", answer.value("number", Json())},
+                    {"step", answer.value("step", Json())},
+                    {"answer", answer.value("answer", Json())}});
+    } else {
+        print(
+            fmt::format("step {}: {}\n", field_text(answer, "step"), field_text(answer, "answer")));
+    }
+    return 0;
+}
+
+Result<int> run_checkpoint(const Context& context, const TellOptions& options) {
+    ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(options.timeout));
+    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
+    ROLL_TRY(const std::uint64_t id, one_job(daemon, options.job));
+    ROLL_TRY(const Json request, daemon.ask(protocol::CheckpointArgs{.id = id}));
+    ROLL_TRY(const Json saved, await_checkpoint(daemon, id, request, patience));
+    if (context.json) {
+        print_json({{"schema", "roll.checkpoint/1"},
+                    {"job", id},
+                    {"step", saved.value("step", Json())},
+                    {"directory", saved.value("directory", Json())}});
+    } else {
+        print(field_text(saved, "directory") + "\n");
+    }
+    return 0;
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,23 @@
+// How fast a run is: the times of its steps, and when they were last reported.
+#pragma once
+
+#include <chrono>
+
+#include "worker/train/comm/phase_clock.hpp"
+#include "worker/train/report/phases.hpp"
+
+namespace roll::train {
+
+struct Pace {
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point progress_due{};  // when progress is reported next
+    Clock::time_point told{};          // when a step was last reported
+    double step_seconds = 0;           // smoothed duration of a step
+    double own_seconds = 0;            // smoothed duration of a step without waiting
+    PhaseClock::Times times{};         // this rank's times of the latest step
+    PhaseReport phases{};              // times of all ranks; set on the rank that writes
+    double peak_flops = 0;             // peak FLOP/s, summed over all ranks; 0 until measured
+    bool peak_beaten = false;          // a step beat the measured peak; set on the rank that writes
+};
+
+}  // namespace roll::train

@@ -1,0 +1,32 @@
+// The settings of a run that requests change while it trains. They are the same on all ranks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "common/training_request.hpp"
+#include "worker/train/report/phase_trace.hpp"
+
+namespace roll::train {
+
+// The recording of a profile.
+struct Profile {
+    std::uint64_t request = 0;  // number of the request
+    std::int64_t first = 0;     // first recorded step
+    std::int64_t last = 0;      // last step to record
+    PhaseClock::Clock::time_point start{};
+    std::vector<StepSpan> steps{};
+};
+
+struct Steering {
+    std::int64_t stop_step = 0;  // step at which the training ends; 0: as the job says
+    std::int64_t log_every = 1;  // steps that this number divides are logged
+    std::optional<Profile> profile{};
+    // Requests on which the ranks have not agreed yet; filled only on the rank that writes
+    std::deque<TrainingRequest> waiting{};
+};
+
+}  // namespace roll::train

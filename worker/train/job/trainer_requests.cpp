@@ -1,0 +1,167 @@
+// Requests to the running training: the ranks agree on them, and carry them out between two steps.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "common/files.hpp"
+#include "worker/train/job/trainer.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Numbers that each rank sends in agree(), before its times of the phases.
+constexpr std::int64_t kVotes = 10;
+
+}  // namespace
+
+// Combines the requests (stop, checkpoint, ...) that the ranks have received. All ranks get the
+// same result, so that all ranks act on a request at the same step.
+Agreed Trainer::agree() {
+    const Heard heard = link_.poll();
+    take_recorded(heard.recorded);
+    if (saver_) saver_->poll();
+    if (saver_) saver_->ask(heard.save);
+    if (writes())
+        steering_.waiting.insert(steering_.waiting.end(), heard.requests.begin(),
+                                 heard.requests.end());
+    const at::Tensor own = at::zeros({kVotes + kPhases}, at::kDouble);
+    const at::Tensor votes = own.narrow(0, 0, kVotes);
+    std::ranges::copy(pace_.times, own.data_ptr<double>() + kVotes);
+    if (heard.stop) votes[0] = 1;
+    if (heard.stop && !heard.checkpoint) votes[1] = 1;
+    // Only the rank that writes checkpoints votes, because the ranks receive the request at
+    // different steps. If a checkpoint of this step is already saved, it was started before the
+    // request and does not answer the request. In that case, the rank votes at the next step.
+    const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
+    if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
+    if (std::exchange(pace_.peak_beaten, false)) votes[3] = 1;
+    const bool part_done = part_->is_running() && part_->is_done();
+    if (part_done) votes[4] = 1;
+    if (part_done && part_->has_failed()) votes[5] = 1;
+    hooks_.check();
+    if (!hooks_.failure().empty()) votes[6] = 1;
+    // The rank that writes proposes one request at a time; the sum over the ranks is its proposal.
+    if (writes() && !steering_.waiting.empty()) {
+        const TrainingRequest& next = steering_.waiting.front();
+        votes[7] = static_cast<double>(next.number);
+        votes[8] = static_cast<double>(next.kind);
+        votes[9] = static_cast<double>(next.value);
+        steering_.waiting.pop_front();
+    }
+    const at::Tensor all = gather_over(*world_, own, {Site::Agreement});
+    if (writes()) pace_.phases = phase_report(all.slice(1, kVotes));
+    votes.copy_(all.narrow(1, 0, kVotes).sum(0));
+    if (votes[4].item<double>() == world_->size()) conclude_parts(votes[5].item<double>() > 0);
+    const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
+    Agreed agreed{voted(0), !voted(1), voted(2), voted(3), voted(6)};
+    const auto number = [&](int vote) { return std::llround(votes[vote].item<double>()); };
+    if (voted(7))
+        agreed.requests.push_back({static_cast<std::uint64_t>(number(7)),
+                                   static_cast<RequestKind>(number(8)), number(9)});
+    return agreed;
+}
+
+std::int64_t Trainer::last_step() const {
+    return steering_.stop_step > 0 ? std::min(spec_.steps, steering_.stop_step) : spec_.steps;
+}
+
+void Trainer::carry_out(const std::vector<TrainingRequest>& requests) {
+    for (const TrainingRequest& request : requests) {
+        switch (request.kind) {
+            case RequestKind::Evaluate: evaluate_now(request); break;
+            case RequestKind::StopAtEpoch:
+            case RequestKind::StopAtStep: stop_at(request); break;
+            case RequestKind::LogEvery:
+                steering_.log_every = request.value;
+                answer(request.number, "log and metrics have every step that " +
+                                           std::to_string(request.value) +
+                                           " divides, and the last step");
+                break;
+            case RequestKind::Profile:
+                if (const auto& running = steering_.profile) {
+                    answer(request.number,
+                           "nothing changes: steps " + std::to_string(running->first) + " to " +
+                               std::to_string(running->last) + " are being profiled");
+                    break;
+                }
+                barrier(*world_);  // the ranks' times count from here
+                steering_.profile = Profile{request.number, state_.step + 1,
+                                            state_.step + request.value, Clock::now()};
+                clock_.record();
+                break;
+        }
+    }
+}
+
+// Tells rolld that a request is done. `text` is one sentence for people.
+void Trainer::answer(std::uint64_t request, const std::string& text, std::int64_t stop_step) {
+    if (!writes()) return;
+    std::printf("request %llu at step %lld: %s\n", static_cast<unsigned long long>(request),
+                static_cast<long long>(state_.step), text.c_str());
+    std::fflush(stdout);
+    link_.report(protocol::Answered{{request, state_.step, stop_step, text}});
+}
+
+// Measures all validation sets and tasks. The values decide neither about the best checkpoint nor
+// about an early stop, because those count evaluations at their intervals.
+void Trainer::evaluate_now(const TrainingRequest& request) {
+    Moment now = moment();
+    now.last = true;
+    const std::vector<ValidResult> results = measure(now);
+    evaluate_tasks();
+    judge_.forget();
+    std::string text;
+    for (const ValidResult& one : results) {
+        char loss[32];
+        std::snprintf(loss, sizeof loss, " %.4f", one.loss);
+        if (!text.empty()) text += ", ";
+        text += "valid_loss";
+        if (!one.name.empty()) text.append("/").append(one.name);
+        text += loss;
+    }
+    if (!tasks_.empty()) text.append(text.empty() ? "" : "; ").append("eval.json has the tasks");
+    if (text.empty()) text = "the job holds nothing out and has no tasks";
+    answer(request.number, text);
+}
+
+// Ends the training at the step that the request names, or at the next step if that step is done.
+void Trainer::stop_at(const TrainingRequest& request) {
+    std::int64_t step = request.value;
+    if (request.kind == RequestKind::StopAtEpoch) {
+        if (!spec_.data.phases.empty() || spec_.data.order == spec::SampleOrder::Megatron)
+            return answer(request.number,
+                          "nothing changes: a job with data.weights, data.curriculum or data.order "
+                          "megatron has no epochs; use stop-at-step");
+        const auto samples = static_cast<std::int64_t>(sampler_.windows());
+        const std::int64_t wanted = (state_.samples / samples + 1) * samples;
+        step = state_.step + spec::steps_for(spec_.batch_sizes(), state_.samples, wanted);
+    }
+    steering_.stop_step = std::clamp(step, state_.step + 1, spec_.steps);
+    answer(request.number,
+           "the training ends after step " + std::to_string(steering_.stop_step) + " of " +
+               std::to_string(spec_.steps),
+           steering_.stop_step);
+}
+
+// Writes the profile that is being recorded, if there is one.
+void Trainer::end_profile() {
+    if (!steering_.profile) return;
+    const Profile profile = *std::exchange(steering_.profile, std::nullopt);
+    const std::string trace =
+        phase_trace(*world_, profile.start, clock_.take_spans(), profile.steps);
+    if (!writes()) return;
+    const std::string steps =
+        std::to_string(profile.first) + "-" + std::to_string(profile.steps.back().step);
+    const fs::path file = fs::path(launch_.output) / ("profile-" + steps + ".json");
+    const auto written = write_file_atomically(file, trace);
+    answer(profile.request, written ? "the trace of steps " + steps + " is in " + file.string()
+                                    : written.error().message);
+}
+
+}  // namespace roll::train
