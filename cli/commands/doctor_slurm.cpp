@@ -60,7 +60,7 @@ Finding check_controller(const slurm::Site& site) {
     if (!rows)
         return {"slurmctld", false, rows.error().message,
                 "please report this with the output of `squeue --version`"};
-    return {"slurmctld", true, fmt::format("answers; {} jobs of yours", rows->size()), ""};
+    return {"slurmctld", true, fmt::format("answers; your jobs: {}", rows->size()), ""};
 }
 
 Finding check_partitions(const slurm::Site& site) {

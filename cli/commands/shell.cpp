@@ -79,7 +79,7 @@ Result<protocol::ShellOpenReply> open_terminal(Daemon& daemon, protocol::ShellOp
 }
 
 // Returns an error that says how the job has ended.
-Error end_error(const Json& job) {
+Error how_it_ended(const Json& job) {
     const std::string id = field_text(job, "id"), state = field_text(job, "state");
     return {ErrorCode::Failed,
             fmt::format("job {} {}{}: {}", id, state == "cancelled" ? "was " : "", state,
@@ -100,7 +100,7 @@ Error cancel_after(Daemon& daemon, std::uint64_t id, Error error) {
         if (!is_over(*job)) continue;
         const bool by_others = field_text(*job, "state") == "cancelled" &&
                                field_text(*job, "reason").find(kReason) == std::string::npos;
-        return by_others ? end_error(*job) : error;
+        return by_others ? how_it_ended(*job) : error;
     }
     return error;
 }
@@ -117,7 +117,7 @@ Result<void> await_start(Daemon& daemon, std::uint64_t id, const io::Descriptor&
         if (state == "running" && !attempts.empty() &&
             field_text(attempts.back(), "state") == "running")
             return {};
-        if (is_over(job)) return tl::unexpected(end_error(job));
+        if (is_over(job)) return tl::unexpected(how_it_ended(job));
         if (end_signal(signals))
             return fail(ErrorCode::Failed,
                         fmt::format("interrupted; the interactive job {} is cancelled", id));

@@ -51,8 +51,7 @@ class AgentCore {
 
     void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
     void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
-    // Records the use of GPUs and memory. `gpus` is each GPU's utilization in percent, see
-    // note_use().
+    // Records the use of GPUs and memory. `gpus` has each GPU's use in percent, see note_use().
     void sample_use(const std::vector<int>& gpus, Instant now) {
         for (auto& [key, attempt] : attempts_) note_use(attempt, gpus, now);
     }

@@ -145,8 +145,9 @@ void Opener::tell(const fs::path& path, const data::Prepared& prepared, const da
         std::printf("%s: conversations in the form %s, with the template of %s\n", path.c_str(),
                     chat::name_of(*prepared.form), options.rules.chat->path.c_str());
     if (prepared.bad_lines > 0)
-        std::printf("%s: %llu bad lines skipped; the .bad file next to its tokens lists them\n",
-                    path.c_str(), static_cast<unsigned long long>(prepared.bad_lines));
+        std::printf("%s: %llu bad line%s skipped; the .bad file next to its tokens lists them\n",
+                    path.c_str(), static_cast<unsigned long long>(prepared.bad_lines),
+                    prepared.bad_lines == 1 ? "" : "s");
 }
 
 std::optional<Opened> Opener::open(const fs::path& path) const {

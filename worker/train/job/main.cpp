@@ -231,6 +231,15 @@ void add_generate_options(CLI::App& command, Arguments& arguments) {
     command.add_flag("--json", arguments.json, "Print one JSON object (roll.generate/1)");
 }
 
+void add_preview_options(CLI::App& previewing, Arguments& arguments) {
+    previewing.add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
+    previewing.add_option("--documents", arguments.documents, "Documents to show from each file");
+    previewing.add_option("--columns", arguments.style.columns, "Width of a line")
+        ->check(CLI::Range(20, 1000));
+    previewing.add_flag("--color", arguments.style.color, "Show learned text in green");
+    previewing.add_flag("--json", arguments.json, "Print one JSON object (roll.data_preview/1)");
+}
+
 void add_evaluation_options(CLI::App& command, Arguments& arguments) {
     EvaluationOptions& options = arguments.evaluation;
     command.add_option("DIR", options.directory, "Directory of a model with its tokenizer")
@@ -295,12 +304,7 @@ int main(int argc, char** argv) {
     proving->add_flag("--json", arguments.json, "Print one JSON object (roll.prove/1)");
     CLI::App* previewing =
         app.add_subcommand("preview", "Show the first documents of a job's data, as tokens");
-    previewing->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
-    previewing->add_option("--documents", arguments.documents, "Documents to show from each file");
-    previewing->add_option("--columns", arguments.style.columns, "Width of a line")
-        ->check(CLI::Range(20, 1000));
-    previewing->add_flag("--color", arguments.style.color, "Show learned text in green");
-    previewing->add_flag("--json", arguments.json, "Print one JSON object (roll.data_preview/1)");
+    add_preview_options(*previewing, arguments);
     CLI::App* evaluating =
         app.add_subcommand("eval", "Evaluate an HF or MCA directory on tasks and texts");
     add_evaluation_options(*evaluating, arguments);

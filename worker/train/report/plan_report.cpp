@@ -135,6 +135,11 @@ std::string flop_text(double flop) {
                         {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
 }
 
+// Returns the amount with its unit: "1 rank", "2 ranks".
+std::string amount_text(const OrderedJson& amount, const std::string& unit) {
+    return amount.dump() + " " + unit + (amount == 1 ? "" : unit.ends_with("ch") ? "es" : "s");
+}
+
 // Returns a number as text with commas: "5,704,704".
 std::string count_text(const OrderedJson& count) {
     const std::string digits = count.dump();
@@ -218,8 +223,8 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
     if (time["seconds"].is_null())
         return "unknown: set train.peak_tflops to the TFLOP/s of one GPU in the job's precision, "
                "from the GPU's data sheet";
-    return duration_text(time["seconds"]) + " if each of " + ranks.dump() +
-           " ranks reaches half of " +
+    return duration_text(time["seconds"]) + " if " +
+           (ranks == 1 ? "the rank" : "each of " + ranks.dump() + " ranks") + " reaches half of " +
            plan::scaled(1e12 * time["peak_tflops_per_rank"].get<double>(), 1000,
                         {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"}) +
            " (train.peak_tflops, or a matrix product measured on this machine)";
@@ -400,10 +405,10 @@ std::string plan_text(const OrderedJson& p) {
         text += ", " + count_text(p["frozen_parameters"]) + " of them frozen";
     text += "\n";
     text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp 1 x tp " +
-            mesh["tp"].dump() + " = " + mesh["world_size"].dump() + " ranks\n";
+            mesh["tp"].dump() + " = " + amount_text(mesh["world_size"], "rank") + "\n";
     text += stages_text(p["stages"], mesh["tp"]);
     text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
-            pipeline["microbatches"].dump() + " micro-batches per rank, " +
+            amount_text(pipeline["microbatches"], "micro-batch") + " per rank, " +
             flop_text(causal * tokens) + "\n";
     text += run_text(p);
     text += "arithmetic  " + flop_text(causal) + " a token (causal attention), " +
