@@ -439,7 +439,6 @@ Result<void> read_export(const Json& json, TrainSpec& spec) {
 const char* name_of(FaultPhase phase) {
     return kFaultPhases[static_cast<std::size_t>(phase)].first;
 }
-
 const char* name_of(FaultKind kind) { return kFaultKinds[static_cast<std::size_t>(kind)].first; }
 
 void set_steps(TrainSpec& spec, std::int64_t steps) {

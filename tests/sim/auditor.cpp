@@ -320,18 +320,6 @@ void Auditor::on(const core::CheckpointAsked& e) {
     r.asked = e.number;
     if (!r.asked_at) r.asked_at = now_;
 }
-void Auditor::on(const core::TrainingAsked& e) {
-    Run& r = run(e.attempt);
-    ROLL_CHECK(!r.stopping && e.request.number == r.requested + 1);
-    ROLL_CHECK(job(e.attempt.job).spec.kind == spec::JobKind::Train);
-    r.requested = e.request.number;
-    r.unanswered.emplace(e.request.number, now_);
-}
-// Checks that each answer has a request, and each request one answer. check() limits how long a
-// request may wait.
-void Auditor::on(const core::TrainingAnswered& e) {
-    ROLL_CHECK(run(e.attempt).unanswered.erase(e.answer.number) == 1);
-}
 // Checks a recorded checkpoint: a program has written it, and its request exists. check() limits
 // how long a request may wait.
 void Auditor::on(const core::CheckpointRecorded& e) {
@@ -442,11 +430,7 @@ void Auditor::check_duties(const core::State& state, Time now, bool calm) const 
             ROLL_CHECK(j.export_job.has_value() == !j.spec.export_document.empty());
         if (calm && j.cancelled && !j.over) ROLL_CHECK(now - *j.cancelled < 120s);
         if (!j.run) continue;
-        if (calm && j.run->asked_at && j.run->started && !j.run->stopping)
-            ROLL_CHECK(now - std::max(*j.run->asked_at, j.run->since) < 200s);
-        if (calm && !j.run->unanswered.empty() && j.run->started && !j.run->stopping &&
-            !j.run->members.front().ended)
-            ROLL_CHECK(now - std::max(j.run->unanswered.begin()->second, j.run->since) < 200s);
+        if (calm && j.run->started && !j.run->stopping) check_requests(*j.run);
         const bool broken = std::ranges::any_of(
             j.run->ends, [](const auto& end) { return end.outcome != Outcome::Done; });
         const bool stopping = real.attempt->phase == core::AttemptPhase::Stopping;

@@ -170,6 +170,7 @@ class Auditor {
     void on(const core::MemberEnded& e);
     void on(const core::AttemptEnded& e);
     void on(const core::CheckpointAsked& e);
+    void check_requests(const Run& r) const;
     void on(const core::TrainingAsked& e);
     void on(const core::TrainingAnswered& e);
     void on(const core::CheckpointRecorded& e);

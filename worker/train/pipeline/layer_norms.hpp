@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>

@@ -38,8 +38,8 @@ std::string thread_name(std::int64_t thread, const std::string& name) {
            R"(, "args": {"name": ")" + name + R"("}})";
 }
 
-std::string event(const std::string& name, const char* category, double begin, double end,
-                  std::int64_t thread) {
+std::string box_text(const std::string& name, const char* category, double begin, double end,
+                     std::int64_t thread) {
     char times[96];
     std::snprintf(times, sizeof times, R"("ts": %.1f, "dur": %.1f, "pid": 0, "tid": %lld})", begin,
                   end - begin, static_cast<long long>(thread));
@@ -54,8 +54,8 @@ std::string phase_trace(Communicator& world, Clock::time_point start,
     const at::Tensor all = spans_of_all(world, start, spans);
     std::string events = thread_name(0, "steps");
     for (const StepSpan& step : steps)
-        events += event("step " + std::to_string(step.step), "step",
-                        microseconds(start, step.begin), microseconds(start, step.end), 0);
+        events += box_text("step " + std::to_string(step.step), "step",
+                           microseconds(start, step.begin), microseconds(start, step.end), 0);
     const auto* row = all.const_data_ptr<double>();
     for (std::int64_t rank = 0; rank < all.size(0); ++rank) {
         events += ",\n" + thread_name(rank + 1, "rank " + std::to_string(rank));
@@ -65,7 +65,7 @@ std::string phase_trace(Communicator& world, Clock::time_point start,
             const char* const name = static_cast<std::size_t>(phase) < kPhases
                                          ? kPhaseNames[static_cast<std::size_t>(phase)]
                                          : "outside";
-            events += event(name, "phase", row[1], row[2], rank + 1);
+            events += box_text(name, "phase", row[1], row[2], rank + 1);
         }
     }
     return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" + events + "\n]}\n";
