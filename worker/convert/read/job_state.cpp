@@ -112,6 +112,10 @@ Result<void> read_job_state(Source& source) {
         std::erase_if(one.stored.pieces,
                       [&](const Piece& piece) { return !keeps || replaced.contains(piece.hf); });
     std::ranges::move(states, std::back_inserter(source.tensors));
+    if (keeps || !allows_unexpected(source.matching.strictness)) return {};
+    const auto count = static_cast<int>(source.model.tensors.size());
+    for (int hf = 0; hf < count; ++hf)
+        if (!replaced.contains(hf)) source.matching.absent.insert(hf);
     return {};
 }
 

@@ -14,9 +14,9 @@ inline constexpr const char* kAverageState = "ema";  // the average of the weigh
 
 // Replaces the weights of an opened MCA source by the state source.state. The main weights
 // (kMainWeights) are the weights themselves. Weights without an average, which the job has not
-// trained, stay as they are; weights without another state are left out. Fails with
-// InvalidArgument if the checkpoint has no such state, and with Corrupt if a state does not have
-// every element of its weight exactly once.
+// trained, stay as they are; weights without another state are left out if the source's strictness
+// allows that. Fails with InvalidArgument if the checkpoint has no such state, and with Corrupt if
+// a state does not have every element of its weight exactly once.
 Result<void> read_job_state(Source& source);
 
 // Returns the directory of the averaged adapter in `directory`, the checkpoint of a LoRA job. Fails

@@ -47,6 +47,20 @@ class OptimizerTest(RankCase):
                                        kind='resume')
                 self.expect_close_tensors(moved.doubles(4), whole.doubles(4))
 
+    def test_the_optimizer_of_a_job_with_frozen_parameters_goes_on(self):
+        changes = {'checkpoint__every': 2, 'checkpoint__keep': 9, 'train__optimizer__schedule': 'constant'}
+        whole = self.run_whole(1, 1, self.document(4, dp=1, model__freeze=['embedding.*'], **changes))
+        changes['model'] = {'from': dict(whole.published)[2], 'optimizer': True}
+        again = self.run_whole(2, 1, self.document(4, dp=1, **changes, model__freeze=['embedding.*']))
+        self.assertEqual([row['loss'] for row in again.metrics() if 'loss' in row],
+                         [row['loss'] for row in whole.metrics() if 'loss' in row][2:])
+        self.assertEqual(again.weights(4)['roll/optimizer/rank-00000.safetensors'],
+                         whole.weights(4)['roll/optimizer/rank-00000.safetensors'])
+        del changes['model']['freeze']
+        thawed = self.run_whole(3, 1, self.document(3, dp=1, **changes))
+        self.assertIn('has frozen these parameters; their optimizer state begins at 0: '
+                      'embedding.word_embeddings.weight\n', thawed.log())
+
     def test_bf16_resumes_bitwise_and_the_loss_falls(self):
         rates = {'muon': 2e-2, 'lion': 1e-3, 'adam': 3e-3, 'adafactor': 1e-2, 'adamw_8bit': 3e-3, 'adamw_bf16': 3e-3}
         for job, kind in enumerate(rates):

@@ -12,6 +12,7 @@
 #include "worker/plan/pipeline_choice.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/save/moments.hpp"
+#include "worker/train/save/owned_rows.hpp"
 #include "worker/train/save/part_writer.hpp"
 
 namespace roll::train {
