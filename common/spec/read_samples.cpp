@@ -9,21 +9,22 @@ namespace roll::spec {
 namespace {
 
 template <class E, std::size_t N>
-using Names = std::array<std::pair<const char*, E>, N>;
+using NameTable = std::array<std::pair<const char*, E>, N>;
 
-constexpr Names<Packing, 3> kPackings{{{"in_order", Packing::InOrder},
-                                       {"best_fit", Packing::BestFit},
-                                       {"wrapped", Packing::Wrapped}}};
-constexpr Names<Truncation, 6> kTruncations{{{"end", Truncation::End},
-                                             {"start", Truncation::Start},
-                                             {"prompt", Truncation::Prompt},
-                                             {"split", Truncation::Split},
-                                             {"drop", Truncation::Drop},
-                                             {"error", Truncation::Error}}};
+constexpr NameTable<Packing, 3> kPackings{{{"in_order", Packing::InOrder},
+                                           {"best_fit", Packing::BestFit},
+                                           {"wrapped", Packing::Wrapped}}};
+constexpr NameTable<Truncation, 6> kTruncations{{{"end", Truncation::End},
+                                                 {"start", Truncation::Start},
+                                                 {"prompt", Truncation::Prompt},
+                                                 {"split", Truncation::Split},
+                                                 {"drop", Truncation::Drop},
+                                                 {"error", Truncation::Error}}};
 
 // Reads a key whose default is the first name.
 template <class E, std::size_t N>
-Result<void> read_name(JsonReader& reader, const char* key, const Names<E, N>& names, E& value) {
+Result<void> read_name(JsonReader& reader, const char* key, const NameTable<E, N>& names,
+                       E& value) {
     const auto text = reader.get_or<std::string>(key, names[0].first);
     for (const auto& [name, one] : names) {
         if (text != name) continue;
