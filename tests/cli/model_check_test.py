@@ -131,7 +131,7 @@ class ModelCheck(unittest.TestCase):
             (r'model\.vocab_size is 576; allowed: at least 600', {'from': good, 'vocab_size': 576},
              {'tokenizer': 'large'}),
             (r'train\.seq_length is 4096; allowed: at most 2048', {'from': good}, {'seq_length': 4096}),
-            (r'objective sft needs \.jsonl or \.json files', {'from': good}, {'objective': 'sft'}),
+            (r'objective sft needs \.jsonl, \.json or \.parquet files', {'from': good}, {'objective': 'sft'}),
         ]
         for pattern, model, changes in cases:
             found = self.problems(self.job(model, **changes))
