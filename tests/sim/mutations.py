@@ -197,7 +197,8 @@ MUTATIONS = {
     ],
     'dispatch/dispatch.cpp': [
         ('if (!current && entry.phase != protocol::Phase::Ended)', 'if (false)', 'nobody is told FENCED'),
-        ('if (!recorded.steps.empty() || recorded.exported || recorded.answered > 0)', 'if (false)', 'nobody is told what is recorded'),
+        ('if (!recorded.steps.empty() || recorded.exported || recorded.answered > 0)', 'if (false)',
+         'nobody is told what is recorded'),
     ],
     'common/protocol/worker.cpp': [
         ('&read_stop));', '&read_stop)); answer.stop.clear();', 'orders to stop get lost on the wire'),
