@@ -56,11 +56,14 @@ std::vector<std::string> data_files(const fs::path& directory) {
         const bool list = kind == ".json" && path.stem() != "dataset_infos";
         if (list || kind == ".jsonl" || kind == ".txt") texts.push_back(path);
     }
-    std::vector<std::string>& found = texts.empty() ? tables : texts;
     const auto trains = [&](const std::string& path) {
         return fs::path(path).lexically_relative(directory).native().find("train") !=
                std::string::npos;
     };
+    // Beside tables of training data, a text may be a license or a description.
+    const bool only_tables =
+        std::ranges::none_of(texts, trains) && std::ranges::any_of(tables, trains);
+    std::vector<std::string>& found = texts.empty() || only_tables ? tables : texts;
     if (std::ranges::any_of(found, trains)) std::erase_if(found, std::not_fn(trains));
     std::ranges::sort(found);
     return found;

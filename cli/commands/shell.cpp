@@ -91,7 +91,8 @@ Error how_it_ended(const Json& job) {
 // for example before its programs started, returns that as the error.
 Error cancel_after(Daemon& daemon, std::uint64_t id, Error error) {
     constexpr const char* kReason = "its terminal is gone";
-    static_cast<void>(daemon.ask(protocol::CancelArgs{{.selector = std::to_string(id)}, kReason}));
+    // Without rolld there is no end to wait for.
+    if (!daemon.ask(protocol::CancelArgs{{.selector = std::to_string(id)}, kReason})) return error;
     JobWatch watch(daemon, id);
     for (const auto until = std::chrono::steady_clock::now() + kEndPatience;
          std::chrono::steady_clock::now() < until;) {

@@ -61,7 +61,8 @@ bool is_in_layers(const Linear& linear, const LoraPatterns& patterns) {
         if (!std::regex_search(linear.name, match, expression,
                                std::regex_constants::match_continuous))
             continue;
-        layer = std::stoll(match[match.size() - 1]);
+        const auto& number = match[match.size() - 1];
+        if (number.matched) layer = std::stoll(number);
         break;
     }
     return layer && std::ranges::find(patterns.layers, *layer) != patterns.layers.end();

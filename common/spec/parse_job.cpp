@@ -256,6 +256,16 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (has("sbatch")) needs.emplace_back(kBatch);
     if (has("container")) needs.emplace_back(kContainer);
     if (has("files")) needs.emplace_back(kFiles);
+    const auto at = [&](const char* path) {
+        const Json::json_pointer pointer(path);
+        return document.contains(pointer) ? document.at(pointer) : Json();
+    };
+    if (at("/checkpoint/format") == "torch_dist") needs.emplace_back(kTorchDist);
+    const Json truncate = at("/data/truncate");
+    if ((!truncate.is_null() && truncate != "end") || at("/data/packing") == "wrapped")
+        needs.emplace_back(kLongRows);
+    if (!at("/train/lora/layers").is_null() || !at("/train/lora/exclude").is_null())
+        needs.emplace_back(kLoraLayers);
     return needs;
 }
 

@@ -159,13 +159,21 @@ Result<Plan> tell(const Context& context, const Caller& who, const protocol::Tel
     if (context.state.jobs.contains(id)) ROLL_TRY_VOID(owns(context, who, {id}));
     RunTurn plan;
     plan.inputs.emplace_back(core::AskTraining{id, *kind, args.value, who.user});
-    plan.reply = [id](const core::State& state, bool) {
-        const auto& attempt = state.jobs.at(id).attempt;
+    // The same turn may have taken other requests, and may have ended the attempt.
+    plan.reply = [id, kind = *kind, value = args.value, by = who.user](const core::State& state,
+                                                                       bool) {
+        const core::Job& job = state.jobs.at(id);
         protocol::TellReply reply{.id = id.value};
-        if (attempt) {
-            reply.token = to_string(attempt->token);
-            reply.number = core::next_number(attempt->requests) - 1;
-        }
+        const auto look = [&](const auto& attempt) {
+            for (const core::MadeRequest& made : attempt.requests) {
+                if (made.request.kind != kind || made.request.value != value || made.by != by)
+                    continue;
+                reply.token = to_string(attempt.token);
+                reply.number = made.request.number;
+            }
+        };
+        if (!job.past.empty()) look(job.past.back());
+        if (job.attempt) look(*job.attempt);
         return protocol::reply_json(reply, protocol::TellArgs::kOperation.reply);
     };
     return plan;

@@ -1,7 +1,13 @@
-// Tests which jobs can have checkpoints in the format torch_dist.
+// Tests which jobs can have checkpoints in the format torch_dist, and what a worker must know.
 #include "common/spec/checkpoint_rules.hpp"
 
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
+
+#include "common/spec/features.hpp"
+#include "tests/common/spec/job_files.hpp"
 
 namespace roll::spec {
 namespace {
@@ -28,6 +34,25 @@ TEST(CheckpointFormat, TorchDistIsRefusedForStatesThatMegatronDoesNotStore) {
     EXPECT_NE(refused("/objective", {{"kind", "reward"}}), "");
     EXPECT_NE(refused("/checkpoint/keep_optimizer", 1), "");
     EXPECT_EQ(refused("/checkpoint/keep_optimizer", 0), "");
+}
+
+using TrainFeatures = JobFiles;
+
+TEST_F(TrainFeatures, AJobNeedsAWorkerThatKnowsItsValues) {
+    using Needs = std::vector<std::string>;
+    const auto needs = [&](const char* pointer, const Json& value) {
+        Json json = train_file();
+        json[Json::json_pointer(pointer)] = value;
+        return parse(json).spec.needs;
+    };
+    EXPECT_EQ(needs("/checkpoint/format", "torch_dist"), Needs{kTorchDist});
+    EXPECT_EQ(needs("/checkpoint/format", "mca"), Needs{});
+    EXPECT_EQ(needs("/data/truncate", "start"), Needs{kLongRows});
+    EXPECT_EQ(needs("/data/truncate", "end"), Needs{});
+    EXPECT_EQ(needs("/data/packing", "wrapped"), Needs{kLongRows});
+    EXPECT_EQ(needs("/data/packing", "best_fit"), Needs{});
+    EXPECT_EQ(needs("/train/lora", {{"r", 4}, {"layers", 1}}), Needs{kLoraLayers});
+    EXPECT_EQ(needs("/train/lora", {{"r", 4}}), Needs{});
 }
 
 }  // namespace

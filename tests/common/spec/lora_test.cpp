@@ -38,7 +38,10 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
          "train.lora.targets, or a regular expression"},
         {"/train/lora/rank_pattern/layers.(0", 4,
          "train.lora.rank_pattern has layers.(0, which is not a regular expression of at most 256 "
-         "characters that Roll reads"},
+         "characters without `{`"},
+        {"/train/lora/rank_pattern/(q_proj{300}){300}", 4,
+         "train.lora.rank_pattern has (q_proj{300}){300}, which is not a regular expression of at "
+         "most 256 characters without `{`"},
         {"/train/lora/layers_pattern", "layers",
          "train.lora.layers_pattern needs train.lora.layers"},
         {"/train/lora/modules_to_save", "norm",

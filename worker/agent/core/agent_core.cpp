@@ -62,6 +62,7 @@ void AgentCore::add_leftover(protocol::RunningAttempt entry) {
     for (auto& checkpoint : entry.checkpoints)
         attempt.unrecorded.push_back({std::move(checkpoint), std::nullopt});
     attempt.exported = std::move(entry.exported);
+    attempt.answers = std::move(entry.answers);
     ran_.insert(entry.attempt);
     attempts_[entry.attempt] = std::move(attempt);
 }

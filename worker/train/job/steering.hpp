@@ -22,6 +22,7 @@ struct Profile {
 };
 
 struct Steering {
+    bool ended = false;          // true: the last step is done, and requests change nothing
     std::int64_t stop_step = 0;  // step at which the training ends; 0: as the job says
     std::int64_t log_every = 1;  // steps that this number divides are logged
     std::optional<Profile> profile{};

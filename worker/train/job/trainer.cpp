@@ -159,6 +159,10 @@ int Trainer::run_steps() {
         if (!ends && (!valid.empty() || evaluates || sampled || saves)) agreed.add(agree());
     }
     end_profile();
+    steering_.ended = true;
+    carry_out(agreed.requests);
+    carry_out({steering_.waiting.begin(), steering_.waiting.end()});
+    steering_.waiting.clear();
     if (stops_early() && writes())
         std::printf(
             "stopped early at step %lld: none of the last %lld values of %s improved on the best "
@@ -209,6 +213,7 @@ bool Trainer::await_space() {
         sum_over(*world_, waits, {Site::Agreement});
         if (waits.item<double>() == 0) return true;
         const Agreed agreed = agree();
+        carry_out(agreed.requests);
         if (agreed.stop) {
             if (writes())
                 std::printf(
@@ -345,7 +350,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     if (result.updated) history_.add(state_.step, result.loss);
     const auto now = Clock::now();
     const bool last = state_.step == last_step();
-    if (now < pace_.progress_due && !last && result.updated) return;
+    const bool asked = steering_.log_every > 1 && logged;
+    if (now < pace_.progress_due && !last && result.updated && !asked) return;
     pace_.progress_due = now + kProgressEvery;
     Json progress = {{"step", state_.step},
                      {"steps", last_step()},

@@ -73,6 +73,10 @@ std::int64_t Trainer::last_step() const {
 
 void Trainer::carry_out(const std::vector<TrainingRequest>& requests) {
     for (const TrainingRequest& request : requests) {
+        if (steering_.ended) {
+            answer(request.number, "nothing changes: the training has ended");
+            continue;
+        }
         switch (request.kind) {
             case RequestKind::Evaluate: evaluate_now(request); break;
             case RequestKind::StopAtEpoch:

@@ -44,7 +44,11 @@ std::vector<std::string> load_state(const fs::path& directory, const std::string
     // A checkpoint has no state of the parameters that its job has frozen.
     const convert::Source source = of_disk(convert::open_source(
         directory, families, {.strictness = convert::Strictness::IgnoreAll, .state = state}));
-    const bool is_of_job = path_exists(directory / checkpoint::kOptimizerIndexFile);
+    // The index of a job's checkpoint lists each parameter that the job has trained. The index of a
+    // torch_dist checkpoint is empty; its job has frozen no parameter.
+    checkpoint::OptimizerIndex index;
+    if (const auto text = read_file(directory / checkpoint::kOptimizerIndexFile))
+        index = need(checkpoint::decode_optimizer_index(*text));
     std::vector<std::string> without;
     const convert::Plan plan = plan_whole(source, dtype_of(*chunks[0]));
     std::map<std::string, const convert::TargetTensor*> targets;
@@ -59,7 +63,7 @@ std::vector<std::string> load_state(const fs::path& directory, const std::string
                 take(chunk, i, read_own(source, *target->second, parameters, i));
                 continue;
             }
-            if (!is_of_job)
+            if (index.parameters.empty() || index.parameters.contains(spec.name))
                 throw RankFailure(2, directory.string() + " has no optimizer state " + state +
                                          " of " + spec.name);
             without.push_back(spec.name);

@@ -10,6 +10,7 @@
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
+#include "worker/train/save/dist_part.hpp"
 
 namespace roll::train {
 namespace {
@@ -127,8 +128,9 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)
             recorded.push_back({*name, !is_damaged(choice, directory),
-                                fs::exists(directory / checkpoint::kOptimizerFile, error) ||
-                                    fs::exists(directory / checkpoint::kOptimizerFolder, error)});
+                                !is_dist(directory) &&
+                                    (fs::exists(directory / checkpoint::kOptimizerFile, error) ||
+                                     fs::exists(directory / checkpoint::kOptimizerFolder, error))});
     }
     return recorded;
 }

@@ -438,9 +438,10 @@ TEST_F(AgentCoreTest, LeavesWithoutRolldThatIsGone) {
 TEST_F(AgentCoreTest, ALeftoverIsReportedEndedAndNeverStarted) {
     protocol::RunningAttempt left{.attempt = kKey, .phase = Phase::Running, .reason = ""};
     left.checkpoints = {{.step = 5, .directory = "/out/checkpoints/step-5"}};
+    left.answers = {{.number = 1, .step = 4, .stop_step = 6, .text = "ends after step 6"}};
     core_.add_leftover(left);
     EXPECT_EQ(entry().outcome, Outcome::Infra);
-    EXPECT_EQ(entry().checkpoints.size(), 1u);
+    EXPECT_EQ(entry().checkpoints.size() + entry().answers.size(), 2u);
     exchange({.start = {order(kKey)}});
     EXPECT_EQ(count<Start>(), 0);
     exchange({});

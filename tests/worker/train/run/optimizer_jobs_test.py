@@ -143,6 +143,9 @@ class OptimizerTest(RankCase):
     def test_refuses_other_state_and_patterns_without_a_parameter(self):
         lion = self.run_whole(1, 1, self.of_kind('lion', steps=2))
         self.refused(self.of_kind('muon'), 2, 'train.optimizer.kind: muon cannot continue ', checkpoints=lion.published)
+        muon = self.run_whole(2, 1, self.of_kind('muon', steps=2))  # its vectors have the states of AdamW
+        self.refused(self.of_kind('adamw', model={'from': dict(muon.published)[2], 'optimizer': True}), 2,
+                     ' has no optimizer state exp_avg of ')
         document = self.of_kind('adamw')
         document['train']['optimizer']['groups'] = [{'match': '*norm*|embeding.*', 'lr': 0}]
         self.refused(document, 2, "train.optimizer.groups[0].match: no parameter's name matches embeding.*; names are")

@@ -143,7 +143,8 @@ class Attempt:
         """Returns {file: bytes} of the files needed to resume: weights, moments, state."""
         folder = dict(self.published)[step]
         found = {}
-        for pattern in ('iter_0000001/*/model_optim_rng.pt', 'iter_0000001/*.*', 'roll/optimizer/*', 'roll/state.json'):
+        for pattern in ('iter_0000001/*/model_optim_rng.pt', 'iter_0000001/*.*', 'iter_0000001/.metadata',
+                        'roll/optimizer/*', 'roll/state.json'):
             for path in glob.glob(os.path.join(folder, pattern)):
                 with open(path, 'rb') as file:
                     found[os.path.relpath(path, folder)] = file.read()

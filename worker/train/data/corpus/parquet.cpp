@@ -86,14 +86,18 @@ Result<bool> make_lines(const fs::path& source, const fs::path& target, const st
     if (!status || *status != 0) fs::remove(draft, error);
     if (!status) return false;
     if (*status != 0)
-        return fail(ErrorCode::InvalidArgument,
+        return fail(WIFEXITED(*status) ? ErrorCode::InvalidArgument : ErrorCode::Failed,
                     "data: " + (told.empty() ? source.string() + ": roll-parquet was killed"
                                              : told.substr(0, told.find('\n'))));
     const timespec times[] = {info.st_mtim, info.st_mtim};
-    if (::utimensat(AT_FDCWD, draft.c_str(), times, 0) != 0 ||
-        ::rename(draft.c_str(), target.c_str()) != 0)
+    const int fd = ::open(draft.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool synced = fd >= 0 && ::futimens(fd, times) == 0 && ::fsync(fd) == 0;
+    const int why = errno;
+    if (fd >= 0) ::close(fd);
+    if (!synced || ::rename(draft.c_str(), target.c_str()) != 0)
         return fail(ErrorCode::Failed,
-                    target.string() + ": " + std::generic_category().message(errno));
+                    target.string() + ": " + std::generic_category().message(synced ? errno : why));
+    ROLL_TRY_VOID(fsync_directory(target.parent_path()));
     return true;
 }
 
