@@ -59,10 +59,8 @@ class Trainer {
     void restore_newest();
     void start_from_given();
     void recall_left_out();
-    // `checkpoint_bytes`: an upper bound of a checkpoint's size. `dist`: for the format torch_dist
     void open_outputs(std::uint64_t checkpoint_bytes, std::optional<formats::DcpMetadata> dist);
     std::uint64_t checkpoint_bytes(const std::optional<formats::DcpMetadata>& dist);
-    formats::McaLayout checkpoint_layout() const;
     Agreed agree();
     Agreed train_step();
     [[noreturn]] void end_after_hook();
