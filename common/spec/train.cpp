@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "common/json.hpp"
 #include "common/spec/model_source.hpp"
 #include "common/spec/names.hpp"
 #include "common/spec/read_samples.hpp"
@@ -29,8 +28,6 @@ constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::Fp32},
                                            {"fp64", Precision::Fp64},
                                            {"bf16", Precision::Bf16},
                                            {"fp16", Precision::Fp16}}};
-constexpr Names<CheckpointFormat, 2> kCheckpointFormats{
-    {{"mca", CheckpointFormat::Mca}, {"torch_dist", CheckpointFormat::TorchDist}}};
 constexpr Names<Normalize, 2> kNormalizes{
     {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
 constexpr Names<FaultPhase, 5> kFaultPhases{{{"forward", FaultPhase::Forward},
@@ -407,15 +404,14 @@ Result<void> read_checkpoint(const Json& json, TrainSpec& spec) {
     spec.checkpoint_every = reader.get_or("every", spec.checkpoint_every);
     spec.checkpoint_keep = reader.get_or("keep", spec.checkpoint_keep);
     spec.checkpoint_keep_every = reader.get_or("keep_every", spec.checkpoint_keep_every);
-    spec.checkpoint_keep_optimizer =
-        reader.get_or("keep_optimizer", spec.checkpoint_keep_optimizer);
+    spec.checkpoint_keep_optimizer = reader.get_or<std::int64_t>("keep_optimizer", 0);
     spec.checkpoint_first_step = reader.get_or("first_step", spec.checkpoint_first_step);
     spec.checkpoint_keep_best = reader.get_or("keep_best", spec.checkpoint_keep_best);
-    const auto format = reader.get_or<std::string>("format", "mca");
+    if (reader.get_or<std::string>("format", "mca") == "torch_dist")
+        spec.checkpoint_format = CheckpointFormat::TorchDist;
     spec.checkpoint_buffer_mib = reader.get_or("buffer_mib", spec.checkpoint_buffer_mib);
     const auto wait = reader.get_or<std::string>("wait_for_space", "10m");
     ROLL_TRY_VOID(reader.finish_lenient());
-    ROLL_TRY(spec.checkpoint_format, pick("checkpoint.format", format, kCheckpointFormats));
     ROLL_TRY(spec.checkpoint_wait_for_space, parse_duration(wait));
     return {};
 }

@@ -60,7 +60,6 @@ class Trainer {
     void recall_left_out();
     void open_outputs(std::uint64_t bytes_at_most, std::optional<formats::DcpMetadata> dist);
     std::uint64_t checkpoint_bytes(const std::optional<formats::DcpMetadata>& dist);
-    formats::McaLayout checkpoint_layout() const;
     Agreed agree();
     void carry_out(const std::vector<TrainingRequest>& requests);
     void answer(std::uint64_t request, const std::string& text, std::int64_t stop_step = 0);

@@ -29,12 +29,6 @@ std::uint64_t Trainer::checkpoint_bytes(const std::optional<formats::DcpMetadata
     return static_cast<std::uint64_t>(bytes);
 }
 
-// Returns the layout of the job's MCA files. The files of torch_dist do not depend on a layout.
-formats::McaLayout Trainer::checkpoint_layout() const {
-    if (spec_.checkpoint_format == spec::CheckpointFormat::TorchDist) return {};
-    return mca_layout_of(spec_.parallel, model_.config, pipeline_.schedule);
-}
-
 // Saves a checkpoint. All ranks write their parts; rank 0 decides.
 void Trainer::save(Save when) {
     const PhaseScope saving(clock_, Phase::Save);

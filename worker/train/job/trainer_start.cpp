@@ -98,6 +98,13 @@ std::vector<fs::path> earlier_outputs(const protocol::Launch& launch) {
     return outputs;
 }
 
+// Returns the layout of the job's MCA files. The files of torch_dist do not depend on a layout.
+formats::McaLayout checkpoint_layout(const spec::TrainSpec& spec, const spec::ModelConfig& config,
+                                     const plan::PipelineSchedule& schedule) {
+    if (spec.checkpoint_format == spec::CheckpointFormat::TorchDist) return {};
+    return mca_layout_of(spec.parallel, config, schedule);
+}
+
 }  // namespace
 
 Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
@@ -149,10 +156,11 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     };
     use_metrics(state_, judged(spec_.best), judged(spec_.early_stop.metric));
     const bool is_dist = spec_.checkpoint_format == spec::CheckpointFormat::TorchDist;
-    part_.emplace(*step_, model_,
-                  is_dist ? plan_dist_part(*step_, model_.native, rank_)
-                          : plan_part(*step_, checkpoint_layout(), rank_),
-                  rank_, spec_.checkpoint_buffer_mib << 20);
+    const formats::McaLayout layout = checkpoint_layout(spec_, model_.config, pipeline_.schedule);
+    part_.emplace(
+        *step_, model_,
+        is_dist ? plan_dist_part(*step_, model_.native, rank_) : plan_part(*step_, layout, rank_),
+        rank_, spec_.checkpoint_buffer_mib << 20);
     std::optional<formats::DcpMetadata> dist;
     if (is_dist) dist = dist_metadata(part_->plan(), *world_);
     const std::uint64_t bytes = checkpoint_bytes(dist);
@@ -440,7 +448,7 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes,
         .recorded = recorded_of(launch_, choice_),
         .bytes = checkpoint_bytes,
         .ranks = world_->size(),
-        .layout = checkpoint_layout(),
+        .layout = checkpoint_layout(spec_, model_.config, pipeline_.schedule),
         .read_back_first = spec_.checkpoint_first_step && state_.step == 0,
         .dist = std::move(dist),
     };
