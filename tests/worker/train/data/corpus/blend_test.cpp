@@ -58,7 +58,7 @@ TEST_F(BlendOfFiles, WeightsGiveTheSharesOfTheSamples) {
     files.push_back({"c", bytes("c", 51)});
     const Corpus made = corpus(std::move(files));
     const Sampler sampler =
-        Sampler::make(made, {.seq_length = 10, .seed = 3, .phases = {{0, {6, 4, 0}}}}).value();
+        Sampler::make(made, {.rows = {10}, .seed = 3, .phases = {{0, {6, 4, 0}}}}).value();
     EXPECT_EQ(drawn(sampler, 0, 10), (Counts{{"a", 6}, {"b", 4}}));
     EXPECT_EQ(drawn(sampler, 0, 10000), (Counts{{"a", 6000}, {"b", 4000}}));
     // Each file goes through all of its windows before one of them comes again.
@@ -69,7 +69,7 @@ TEST_F(BlendOfFiles, WeightsGiveTheSharesOfTheSamples) {
     }
     // A sampler that begins late gives the same samples.
     const Sampler late =
-        Sampler::make(made, {.seq_length = 10, .seed = 3, .phases = {{0, {6, 4, 0}}}}).value();
+        Sampler::make(made, {.rows = {10}, .seed = 3, .phases = {{0, {6, 4, 0}}}}).value();
     EXPECT_EQ(late.sample(9999).tokens().data(), sampler.sample(9999).tokens().data());
 }
 
@@ -80,8 +80,7 @@ TEST_F(BlendOfFiles, ACurriculumChangesTheWeightsAtItsSteps) {
     const Corpus made = corpus(std::move(files));
     const Sampler sampler =
         Sampler::make(
-            made,
-            {.seq_length = 10, .seed = 3, .phases = {{0, {1, 0}}, {40, {1, 3}}, {5000, {0, 1}}}})
+            made, {.rows = {10}, .seed = 3, .phases = {{0, {1, 0}}, {40, {1, 3}}, {5000, {0, 1}}}})
             .value();
     EXPECT_EQ(drawn(sampler, 0, 40), (Counts{{"a", 40}}));
     EXPECT_EQ(drawn(sampler, 40, 80), (Counts{{"a", 10}, {"b", 30}}));
@@ -105,8 +104,7 @@ TEST_F(BlendOfFiles, SharesOfTokensCountTheTokensOfRows) {
     const auto tokens = [&](bool by_tokens) {
         const Sampler sampler =
             Sampler::make(
-                made,
-                {.seq_length = 10, .seed = 3, .phases = {{0, {1, 1}}}, .by_tokens = by_tokens})
+                made, {.rows = {10}, .seed = 3, .phases = {{0, {1, 1}}}, .by_tokens = by_tokens})
                 .value();
         std::map<std::string, double> counts;
         for (std::uint64_t i = 0; i < 1900; ++i) {
@@ -124,7 +122,7 @@ TEST_F(BlendOfFiles, AWeightOfAFileWithoutASampleIsRefused) {
     files.push_back({"a", bytes("a", 101)});
     files.push_back({"b", bytes("b", 5)});
     const Corpus made = corpus(std::move(files));
-    const auto sampler = Sampler::make(made, {.seq_length = 10, .phases = {{0, {1, 0.5}}}});
+    const auto sampler = Sampler::make(made, {.rows = {10}, .phases = {{0, {1, 0.5}}}});
     ASSERT_FALSE(sampler);
     EXPECT_EQ(sampler.error().message,
               "data.weights: b has the weight 0.5, but too few tokens for a sample");
