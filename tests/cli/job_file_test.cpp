@@ -182,7 +182,7 @@ TEST(ReadJobFile, AppliesTheLimitToEachJobOfAFile) {
     EXPECT_EQ(refusal_of(line + line + line), "");
     const std::string refused = refusal_of("script: " + std::string(4 << 20, 'x') +
                                            "\n---\nscript: " + std::string(9 << 20, 'x') + "\n");
-    EXPECT_NE(refused.find("line 3: script is 9437186 bytes long and brings the job to 9437197 "),
+    EXPECT_NE(refused.find("line 3: script is 9437186 bytes long, so the whole job is 9437197 "),
               std::string::npos)
         << refused;
 }
@@ -196,8 +196,8 @@ TEST(CheckSizes, RefusesByTheValuesWithoutParsing) {
     const std::string large(5 << 20, 'x');
     EXPECT_EQ(
         refused("script: " + large + "\n"),
-        "a.yaml cannot be queued:\n  line 2: script is 5242882 bytes long and brings the job "
-        "to 5242897 bytes; a job may have at most 4194304; move this value to a file that the "
+        "a.yaml cannot be queued:\n  line 2: script is 5242882 bytes long, so the whole job "
+        "is 5242897 bytes long; a job may have at most 4194304; move this value to a file that the "
         "job reads");
     const auto times = [](const std::string& text, std::size_t size) {
         std::string all;

@@ -1,6 +1,7 @@
 // Tests which jobs can have checkpoints in the format torch_dist, and what a worker must know.
 #include "common/spec/checkpoint_rules.hpp"
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -40,9 +41,14 @@ using TrainFeatures = JobFiles;
 
 TEST_F(TrainFeatures, AJobNeedsAWorkerThatKnowsItsValues) {
     using Needs = std::vector<std::string>;
+    std::ofstream(base + "/pairs.jsonl") << R"({"prompt": "a", "completion": "b"})";
     const auto needs = [&](const char* pointer, const Json& value) {
         Json json = train_file();
+        json["model"] = {{"from", base}};
+        json["objective"] = "sft";
+        json["data"]["train"] = {"pairs.jsonl"};
         json[Json::json_pointer(pointer)] = value;
+        EXPECT_EQ(problems(json), "");
         return parse(json).spec.needs;
     };
     EXPECT_EQ(needs("/checkpoint/format", "torch_dist"), Needs{kTorchDist});
