@@ -167,7 +167,8 @@ Result<Json> ask_rank(const Question& question, const Limit& limit) {
                 error.value("message", std::string("roll-rank could not choose a layout")));
 }
 
-// Chooses the layout of one document. Returns null if the document has other problems.
+// Chooses the layout of one document. Returns null if parse_job() refuses the document, and for a
+// job of another kind than train or resume.
 Result<Json> choose(const Context& context, const Source& source, Json& document) {
     const spec::ParsedJob job = spec::parse_job(document.dump(), source.base);
     if (!job.ok()) return Json();

@@ -10,17 +10,17 @@
 
 namespace roll::cli {
 
-// Chooses the layout of each train or resume job in the sources that asks for it, and sets the
-// chosen keys in the documents. Returns the reports of the searches (roll.layout/1). In a train
-// job, the search keeps all keys of `parallel` that the document has; in a resume job, it keeps the
-// keys that --set has set. Fails with InvalidArgument if nothing fits, and with roll-rank's error
-// if roll-rank fails.
+// Searches for a layout of each train or resume job in `sources` whose document has a key with the
+// value `auto`. Sets the chosen keys in the documents, and returns the reports of the searches
+// (roll.layout/1). In a train job, the search keeps all keys of `parallel` that the document has;
+// in a resume job, it keeps the keys that --set has set. Fails with InvalidArgument if no layout
+// fits into the memory limit, and with roll-rank's error if roll-rank fails.
 //
-// The memory limit of a rank is the first of these that is known: parallel.memory_limit, the rank's
-// share of resources.memory, its share of the smallest node that rolld knows, its share of this
-// machine.
+// The memory limit of a rank is parallel.memory_limit. Without this key, it is the rank's share of
+// the first of these sizes that is known: resources.memory, the memory of the smallest node that
+// rolld knows, the memory of this machine.
 //
-// A document with other problems is left unchanged. parse_sources() then reports the problems.
+// Leaves a document unchanged if parse_job() refuses it; parse_sources() reports its problems.
 Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Source>& sources);
 
 // Returns the report of a search as lines of text.

@@ -11,8 +11,8 @@ namespace roll::cli {
 // The time of one phase in seconds, summed over the steps.
 struct PhaseTime {
     std::string name;
-    double mean = 0;     // sum of each step's mean over the ranks
-    double longest = 0;  // sum of each step's maximum over the ranks
+    double mean = 0;     // mean over the ranks
+    double longest = 0;  // time of the slowest rank of each step
 };
 
 struct PhaseTimes {

@@ -64,7 +64,7 @@ struct Answer {
     std::uint64_t incarnation = 0;
     std::uint64_t sequence = 0;  // sequence number of the heartbeat that this message answers
     std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
-    std::uint64_t counter = 0;   // beacon's counter when rolld began to count the silence
+    std::uint64_t counter = 0;   // value of the beacon's counter at which `counted` was 0
     std::string beacon{};        // path of the beacon file; empty: no beacon
     // if not empty: why rolld does not accept the worker; the answer then has no orders
     std::string refused{};

@@ -30,7 +30,8 @@ struct PackedForm {
     std::int64_t blocks() const {
         return (first_column + columns + kPackedBlock - 1) / kPackedBlock - first_block();
     }
-    // Returns the largest number of second scales that one row may need.
+    // Returns the largest number of second scales that one row may need. A row may begin within a
+    // group of 256 scales, which share a second scale.
     std::int64_t scale_groups() const { return (blocks() + 2 * kPackedScales - 2) / kPackedScales; }
     // Returns the bytes before a row's weights: the scales or, if these are packed, the offset, the
     // first scale's place in its group, the second scales and the packed scales.

@@ -24,9 +24,9 @@ constexpr std::size_t kPieceBytesMax = 256u << 10;  // maximum size of a piece
 struct JobPlaces {
     std::filesystem::path output;  // absolute path of the output directory
     std::string log_name{};        // `stdout` of the job file; empty: the job does not name its log
-    std::string workdir{};         // `workdir` of the job file; `log_name` is relative to it or to
-                                   // `output`
-    std::string job_name{};        // value of %x in `log_name`
+    // `workdir` of the job file. `log_name` is relative to this directory; if empty, to `output`.
+    std::string workdir{};
+    std::string job_name{};  // value of %x in `log_name`
 };
 
 // Returns the places of a job with this output directory. `document` is its job file.

@@ -83,21 +83,20 @@ class Sessions {
     // placed on such a worker (rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
-    // Returns the workers with Worker::quiet that have been silent for silent_after_beats. A worker
-    // whose heartbeats do not renew its lease counts as silent. A worker without a heartbeat since
-    // rolld's start counts as silent after silent_after_start_beats. Must be called in each turn:
-    // a heartbeat removes its worker from the set at once.
+    // Returns the quiet workers (Worker::quiet) without a heartbeat for silent_after_beats. If a
+    // worker has sent no heartbeat since rolld's start, the limit is silent_after_start_beats. A
+    // heartbeat counts even if it does not renew the lease. Must be called in each iteration of
+    // rolld's main loop, so that a worker is removed as soon as its heartbeat arrives.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
-    // Returns whether this worker, which must not have sent a heartbeat lately, counts as silent.
-    // See silent().
+    // Returns true if this worker is silent, as silent() defines it.
     bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
 
-    // Returns true if some worker has lately confirmed an answer of rolld. If none has, no beat may
-    // be published, because rolld may be cut off from all workers (rule 7).
+    // Returns true if a worker has lately confirmed an answer of rolld. If no worker has, rolld
+    // must not publish a beat, because it may be cut off from all workers (rule 7).
     bool has_company(Instant now);
-    // Records that a worker which rolld does not take confirms answers of rolld. It is company: if
-    // the other worker of its node was the only one, its silence could not be counted otherwise.
+    // Records that a worker which rolld refuses confirms answers of rolld. has_company() uses this,
+    // so that beats go on, and rolld can count the silence of the node's earlier worker.
     void hear_refused(const protocol::Heartbeat& heartbeat, Instant now) {
         if (heartbeat.heard_recently) refused_heard_at_ = now;
     }
@@ -130,10 +129,10 @@ class Sessions {
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
     std::string companion_;  // session for which has_company() was last true
-    // last time at which a worker that rolld does not take confirmed an answer
+    // last time at which a worker that rolld refuses confirmed an answer
     std::optional<Instant> refused_heard_at_;
-    // quiet() checks no worker before the time `listen_at_`, and lost() none before the beacon's
-    // counter reaches `judge_at_`. A heartbeat can move only `listen_at_`, to an earlier time.
+    // quiet() does nothing before the time `listen_at_`. lost() does nothing before the beacon's
+    // counter reaches `judge_at_`. A heartbeat may make `listen_at_` earlier.
     Instant listen_at_{};
     std::uint64_t judge_at_ = 0;
     std::set<WorkerId> silent_;

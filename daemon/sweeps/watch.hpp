@@ -1,10 +1,10 @@
-// Watches the sweeps with successive halving. Once a second, reads the metrics of their trials and
-// reports the trials that can no longer be among the best (common/spec/sweep.hpp).
+// Watches the sweeps that use successive halving. Once a second, reads the metrics of the sweeps'
+// trials and reports the trials that can no longer be among the best (common/spec/sweep.hpp).
 //
-// Stores nothing: after a restart, the sweeps are found in State and the files are read from their
-// beginning, so the same values yield the same stops. A thread of its own reads the files, because
-// a volume that hangs must not block rolld's loop. All members are called on the thread of the
-// context.
+// Watch stores nothing on disk. After a restart of rolld, it finds the sweeps in State and reads
+// the metrics from their beginning, so it stops the same trials. A separate thread reads the files,
+// because a volume that hangs must not block rolld's main loop. The caller calls all members on the
+// thread that runs the io_context.
 #pragma once
 
 #include <chrono>

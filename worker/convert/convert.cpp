@@ -92,7 +92,8 @@ Result<std::optional<OptimizerStates>> states_of(Source& source, const Request& 
     return add_states(source, families, request);
 }
 
-// Returns the names of the tensors that an mca target keeps in a file that Megatron does not read.
+// Returns the names of the tensors that a target of format mca stores in kKeptFile, a file that
+// Megatron does not read. Empty for other formats.
 std::vector<std::string> kept_names(const Source& source, Format to) {
     std::vector<std::string> names;
     if (to != Format::Mca) return names;

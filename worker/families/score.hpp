@@ -16,7 +16,7 @@ inline constexpr const char* kOutput = "output_layer.weight";
 // 0 for other models.
 std::int64_t score_labels(const Json& hf_config);
 
-// Gives a native config a score with `labels` rows in place of the output layer.
+// Replaces the output layer in a native config by a score with `labels` rows.
 void set_scores(Json& native, std::int64_t labels);
 
 // Returns true if the native config has a score.

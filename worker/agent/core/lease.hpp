@@ -52,10 +52,10 @@ class SilenceBound {
     void answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                   std::uint64_t counter, const LeaseRules& rules);
 
-    // Updates the bound after a look at a trusted beacon. This can lower the bound. Ignores a look
-    // that shows an older incarnation (start of rolld) than the last answer. If the look shows a
-    // newer incarnation, ticks are counted from 0; such a look is ignored once the bound has
-    // reached lease + fence.
+    // Updates the bound after a look at a trusted beacon. The bound may become lower. Ignores a
+    // look at an older incarnation (start of rolld) than the known one. After a look at a newer
+    // incarnation, counts the ticks of that incarnation from 0. But if the bound has already
+    // reached lease + fence, ignores the newer incarnation.
     void looked(const Look& look, const LeaseRules& rules);
 
     // Updates the bound after a look at a beacon that is not trusted. Never lowers the bound.

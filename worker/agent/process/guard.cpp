@@ -253,8 +253,8 @@ void Guard::kill_round() {
         if (process.state != 'Z') ::kill(process.pid, SIGKILL);
 }
 
-// Reaps the processes that have ended. The usage of a process includes the children that it has
-// waited for itself. The guard reaps all other children.
+// Reaps the processes that have ended, and adds up their resource usage. No usage is missing: the
+// kernel adds the usage of a child to the process that reaps it, and the guard reaps all orphans.
 void Guard::reap() {
     for (;;) {
         siginfo_t ended{};

@@ -32,7 +32,7 @@ enum class Site : std::uint8_t {
     LayerNorms,     // sums of squares over each layer's gradient, weights and update
     Evaluation,     // loss and token count of an evaluation
     NotFinite,      // the search for a non-finite value; `layer`: the parameter
-    Weights,        // copies of parameters; `layer`: the parameter, or the bucket
+    Weights,        // weights that ranks copy from each other; `layer`: the parameter or bucket
     Matrices,       // matrices that the optimizer updates as wholes; `layer`: the batch of matrices
     Replicas,       // hashes of the tensors that the replicas hold as copies
     Agreement,      // a decision that all ranks of the job make together

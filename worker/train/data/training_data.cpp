@@ -209,8 +209,9 @@ void check_lengths(const data::Corpus& corpus, const spec::TrainSpec& spec) {
                "; set train.seq_length to a larger number, or data.truncate to another rule");
 }
 
-// Counts the documents, unless windows may begin within documents and documents are not kept
-// apart. Throws RankFailure(invalid) if no document contributes to the loss.
+// Counts the documents that do not contribute to the loss. Throws RankFailure(invalid) if no
+// document contributes. If the data have no completions and documents are not kept apart, returns
+// zeros.
 data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
     if (!spec.data.documents_apart && !spec.data.completions) return {};
     const data::RowRules rows = row_rules(spec);

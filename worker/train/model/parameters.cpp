@@ -22,9 +22,9 @@ constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 
 double norm_start(const spec::ModelConfig& c) { return c.norm_adds_one ? 0 : 1; }
 
-// Appends the LoRA factors of the modules `of` of a linear layer: first all A, then all B, then,
-// with DoRA, all magnitudes. The factors start as in PEFT: A is drawn by Kaiming's rule with a =
-// sqrt(5), and B is 0. start_magnitudes() sets the magnitudes from the weights.
+// Appends the LoRA factors of the modules listed in `of`, which form the layer `linear`: all A,
+// then all B, then, with DoRA, all magnitudes. As in PEFT, A is drawn by Kaiming's rule with a =
+// sqrt(5), and B is 0. start_magnitudes() later computes the magnitudes from the weights.
 void add_lora_factors(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c,
                       std::int64_t layer, const std::string& linear,
                       std::initializer_list<spec::LoraPlace> of) {

@@ -101,7 +101,7 @@ void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
 std::int64_t numel(const std::vector<ParameterSpec>& specs);
 std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 
-// Returns views of `flat`, one for each parameter. Requires the elements of all parameters.
+// Splits `flat`, which has the elements of all parameters, into one view for each parameter.
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat);
 
 // Like views_of(), for a flat tensor of only the trained parameters. The views of frozen parameters
@@ -123,7 +123,7 @@ struct InitOptions {
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
     int owners = 1, owner = 0;  // number of ranks that share optimizer state, and this rank's index
     bool stages_gradients = false;  // true: gradients are made by a stage, which the caller sets
-    bool splits_weights = false;    // true: the owners share weights; requires stages_gradients
+    bool splits_weights = false;    // true: owners store only own rows; needs stages_gradients
 };
 
 // Copy this rank's elements of a parameter between `own` (a tensor of spec.sizes) and the whole

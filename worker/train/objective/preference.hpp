@@ -52,7 +52,7 @@ struct PairBatch {
     std::span<const double> tokens;      // number of tokens of each sequence; more than 0 in a pair
     std::span<const std::uint8_t> labels = {};  // unpaired: 1 if the answer was chosen, else 0
     double kl = 0;                              // unpaired: the divergence z
-    std::span<const double> margins = {};       // reward: the pairs' margins; empty: all 0
+    std::span<const double> margins = {};       // reward: margin of each pair; empty: all 0
 };
 
 // The factors of a batch's sums in its loss: 1 / the number of pairs or labelled answers, and 1 /

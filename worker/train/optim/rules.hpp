@@ -64,7 +64,8 @@ constexpr std::int64_t element_bytes(StateType type, std::int64_t main) {
     return type == StateType::Code ? 1 : type == StateType::Bf16 ? 2 : main;
 }
 
-// Returns the endings of all states that the optimizer's parameters can have, without duplicates.
+// Returns the name endings (kAverage and so on) of all states that a parameter can have with these
+// options. The result has no duplicates.
 std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options);
 
 // Number of elements that share a scale in 8-bit states. The blocks are consecutive elements of the

@@ -97,8 +97,8 @@ bool GradBuckets::is_complete(int number) {
     return whole > std::exchange(summed_[number], whole);
 }
 
-// Sets each staged gradient without a new contribution to 0. The contributions of this micro-batch
-// to that gradient were summed earlier, together with another micro-batch.
+// Sets each staged gradient of the bucket to 0 if nothing was added to it since the bucket's last
+// sum over the ranks. That sum already included the contributions of the current micro-batch.
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;

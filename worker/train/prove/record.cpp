@@ -136,8 +136,8 @@ void note_part(Record& record, const std::string& name, const ParameterSpec& spe
     }
 }
 
-// Returns true if the state has numbers for this rank's own rows of the parameter. Codes do not
-// count as numbers, and other states belong to the whole parameter.
+// Returns true if the state has one floating-point number for each element of this rank's own rows
+// of parameter `i`. False for 8-bit codes, and for a state of another shape, such as Adafactor's.
 bool has_own_rows(const Parameters& p, std::size_t i, const StateTensors& kind) {
     return kind.of[i].defined() && kind.of[i].is_floating_point() &&
            kind.of[i].sizes() == p.own_grad[i].sizes();
