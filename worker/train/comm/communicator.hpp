@@ -60,8 +60,8 @@ class Communicator {
 
     Ticket all_reduce(const at::Tensor& tensor, Reduce reduce, Tag tag);
     Ticket all_gather(const at::Tensor& out, const at::Tensor& in, Tag tag);
-    // Sums `in` over the ranks. Each rank gets one part of the sum in `out`, that with the rank's
-    // index.
+    // Sums `in` over the ranks, and divides the sum into one part for each rank. Writes part r of
+    // the sum to `out` of rank r.
     Ticket reduce_scatter(const at::Tensor& out, const at::Tensor& in, Tag tag);
     Ticket broadcast(const at::Tensor& tensor, int root, Tag tag);
     // Messages with the same Site between two ranks arrive in the order in which they were sent.

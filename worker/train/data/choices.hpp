@@ -36,7 +36,7 @@ struct TaskScore {
     std::int64_t questions = 0;
     std::int64_t fewshot = 0;        // number of examples before each question
     double acc = 0, acc_stderr = 0;  // share of the questions for which the model's answer is right
-    // The same, with each log-probability divided by the number of characters of its choice
+    // Like `acc`, but each log-probability is divided by the number of characters of its choice
     double acc_norm = 0, acc_norm_stderr = 0;
     // Log-probabilities of the choices, one list for each question
     std::vector<std::vector<double>> log_probs;

@@ -11,7 +11,7 @@ namespace roll::train {
 // Makes the corpus of the training files. Throws RankFailure(invalid) if a file has too few tokens.
 data::Corpus training_corpus(std::vector<data::NamedTokens> files, const spec::TrainSpec& spec);
 
-// Makes the sampler of a job. `corpus` must outlive the sampler. Requires spec.steps. Throws
+// Makes the sampler of a job. `corpus` must outlive the sampler, and spec.steps must be set. Throws
 // RankFailure(invalid) if the weights or the order do not fit the files.
 data::Sampler job_sampler(const data::Corpus& corpus, const spec::TrainSpec& spec);
 

@@ -22,8 +22,8 @@ struct NotFinite {
 };
 
 // Finds this replica's micro-batches with a non-finite loss or gradient. Replays all micro-batches
-// one by one, without reducing gradients, and overwrites the gradients. Requires that the step has
-// not changed the model. The result also names the first bad parameter of the first bad
+// one by one, without reducing gradients, and overwrites the gradients. The step must not have
+// changed the model. The result also names the first bad parameter of the first bad
 // micro-batch, in the order of the computation. Returns nullopt if all values of this replica are
 // finite. All stages of the replica must call this function. All stages get the same result.
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch);

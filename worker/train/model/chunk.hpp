@@ -24,8 +24,8 @@ namespace roll::train {
 class Chunk {
   public:
     // `tp`: the group of the chunk.tp ranks that share the chunk's tensors; null if chunk.tp is 1.
-    // `dp`: the group of the ranks that share weights; used only with options.splits_weights. Both
-    // must outlive this object.
+    // `dp`: the group of the ranks that share weights; used only if options.splits_weights is true.
+    // Both groups must outlive this object.
     Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options,
           Communicator* tp = nullptr, Communicator* dp = nullptr);
     Chunk(const Chunk&) = delete;
@@ -49,7 +49,7 @@ class Chunk {
     at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                               const GradReady& ready);
 
-    // Computes the remaining weight gradients, and frees everything that the micro-batch holds.
+    // Computes the remaining weight gradients, and frees everything saved for the micro-batch.
     void backward_weight(int microbatch, const GradReady& ready);
 
     // Like forward(), but returns sums of the targets' losses and of the divergences at
@@ -62,7 +62,7 @@ class Chunk {
     // not ignored, [2, N, K] doubles on the CPU: N rows of K ids, then N rows of log-probabilities.
     at::Tensor top_tokens(const Microbatch& data, const at::Tensor& hidden_MC, const TopRule& rule);
 
-    // Returns logits [B, T, V]. Requires one chunk with the whole model.
+    // Returns logits [B, T, V]. This chunk must contain the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
 
     // Returns the weights that the ranks share; null if each rank has all weights.

@@ -67,8 +67,8 @@ struct Layer {
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;
 
-    // Recomputes the values in `saved` that forward() dropped. Requires saved.norm1.x_MC, which is
-    // the layer's input.
+    // Recomputes the values in `saved` that forward() dropped. saved.norm1.x_MC must be the layer's
+    // input.
     void restore(std::int64_t positions, LayerSaved& saved) const;
 
     // Returns dx_MC, the gradient of the layer's input. Passes to `input` the functions that add

@@ -20,8 +20,8 @@ struct LayerPlaces {
 };
 LayerPlaces layer_places(const spec::ModelConfig& config, std::int64_t layer);
 
-// The places of the layers [begin, end), and the index of each layer's first parameter, counted
-// from `first`; then the index after the last layer.
+// The places of several layers. `first` has the index of each layer's first parameter and, at the
+// end, the index after the last layer's parameters.
 struct PlacesOfLayers {
     std::vector<LayerPlaces> places;
     std::vector<int> first;

@@ -24,7 +24,7 @@
 
 namespace roll::train {
 
-// For each weight with the given index, the lengths of its rows in one step.
+// Lengths of the rows of weights in one step. The key is the weight's index.
 using RowLengths = std::map<int, at::Tensor>;
 
 struct Linear {
@@ -63,7 +63,7 @@ struct Linear {
     at::Tensor backward(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                         const Contribute& contribute) const;
 
-    // Returns the length of each row of W + s B A. Requires DoRA.
+    // Returns the length of each row of W + s B A. The layer must have DoRA.
     at::Tensor length_O() const;
 
   private:

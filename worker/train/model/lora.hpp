@@ -69,9 +69,9 @@ void add_lora_backward(const Parameters& parameters, const Adapter& adapter,
 void owe_lora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& dy_MO,
               const at::Tensor& x_MI, const Contribute& contribute);
 
-// Returns one part for each module in `of` that has an adapter. A part has the places of the
-// module's factors and output rows. `layer` is the number of the decoder layer, and `first` is the
-// index of its first parameter in the chunk. `tp` is the number of ranks that share the layer.
+// The list `of` has the modules of a linear layer. Returns one part for each of them that has an
+// adapter. `layer` is the number of the decoder layer, and `first` is the index of its first
+// parameter in the chunk. `tp` is the number of ranks that share the layer.
 std::vector<LoraPart> lora_parts(const spec::ModelConfig& config, const LayerPlaces& places,
                                  std::int64_t layer, int first, int tp,
                                  std::initializer_list<spec::LoraPlace> of);

@@ -67,7 +67,8 @@ struct Parameters {
     GradStage* stage = nullptr;
 };
 
-// Returns true if ranks that share weights split the parameter. Vectors and factors stay whole.
+// Returns true if ranks that share weights split the parameter. They do not split vectors and
+// LoRA's factors.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.
@@ -97,7 +98,7 @@ void set_packed(const Parameters& parameters, std::size_t i, const at::Tensor& w
 void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
                 std::span<const float> written);
 
-// Return the number of elements: of all parameters, and of the parameters that are not frozen.
+// Return the number of elements of all parameters, or of those that are not frozen.
 std::int64_t numel(const std::vector<ParameterSpec>& specs);
 std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 
@@ -126,8 +127,7 @@ struct InitOptions {
     bool splits_weights = false;    // true: owners store only own rows; needs stages_gradients
 };
 
-// Copy this rank's elements of a parameter between `own` (a tensor of spec.sizes) and the whole
-// tensor.
+// Copy this rank's elements of a parameter between `own`, of spec.sizes, and the whole tensor.
 void copy_to_whole(const ParameterSpec& spec, const at::Tensor& own, const at::Tensor& whole);
 void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const at::Tensor& own);
 

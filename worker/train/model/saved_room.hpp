@@ -24,8 +24,8 @@ class SavedRoom {
     void clear();
 
     // Returns the allocator for the activations that layer `layer`, counted from 0, saves. When the
-    // gradients' memory is full, the allocator takes new memory. For the allocator for the loss,
-    // pass the number of layers as the layer.
+    // gradients' memory is full, the allocator takes new memory. If `layer` is the number of
+    // layers, returns the allocator for the loss.
     ops::Place of_layer(std::int64_t layer);
 
   private:

@@ -27,8 +27,8 @@ struct JobCost {
     plan::MemoryBytes fullest() const;
 };
 
-// Simulates the job's pipeline and counts its bytes. Throws RankFailure(invalid) as job_pipeline()
-// does.
+// Simulates the job's pipeline, and computes the bytes that its ranks hold and send. Throws
+// RankFailure(invalid) in the same cases as job_pipeline().
 JobCost job_cost(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu);
 
 }  // namespace roll::train

@@ -14,16 +14,16 @@
 
 namespace roll::train {
 
-// A trained parameter that this rank counts in sums over the whole model.
+// A trained parameter that this rank includes in sums over the whole model.
 struct CountedParameter {
     const Parameters* parameters = nullptr;
     std::size_t index = 0;
 };
 
-// Returns the parameters that this rank counts, so that each element of the model is counted on one
-// rank of a replica. If every tensor-parallel rank holds the whole parameter, the first of these
-// ranks counts it. A tied embedding is counted on the last stage. If replicas share optimizer
-// state, each replica counts its own rows.
+// Returns the parameters that this rank includes in sums over the whole model. Exactly one rank of
+// a replica includes each element. If every tensor-parallel rank holds the whole parameter, the
+// first of these ranks includes it. The last stage includes a tied embedding. If replicas share
+// optimizer state, each replica includes its own rows.
 std::vector<CountedParameter> counted_parameters(std::deque<Chunk>& chunks, bool tied);
 
 // Returns the gradient of the own rows of parameter `i`, without padding.

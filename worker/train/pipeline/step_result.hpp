@@ -40,8 +40,8 @@ struct StepResult {
     std::vector<LayerNorms> layers = {};  // only if asked for, and if the weights were updated
 };
 
-// `sum`: the sum over mismatched answers of log p minus log p under the reference model. `answers`:
-// the number of these answers.
+// `sum`: log p of an answer minus its log p under the reference model, summed over the mismatched
+// answers. `answers`: the number of these answers.
 struct KlSum {
     double sum = 0, answers = 0;
 

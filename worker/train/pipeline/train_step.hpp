@@ -123,7 +123,7 @@ class TrainStep {
     void enter(Phase phase) const;
     void announce(spec::FaultPhase phase);
     // `flat`: sum_of() may be called once for a chunk's whole flat gradient, which is faster. That
-    // gradient has the zeros of frozen parameters, so `flat` must be false if sum_of() counts them.
+    // gradient also has the zeros of frozen parameters, so `flat` must be false for zero_count().
     double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
                       bool flat);
 

@@ -19,7 +19,7 @@ struct Proof {
     // for each chunk, its number of layers, in the order of forward
     std::vector<std::int64_t> layers = {};
     int steps = 0;
-    double clip_grad = 0;                  // the gradient norm exceeds this limit in every step
+    double clip_grad = 0;                  // limit of the gradient norm; every step exceeds it
     std::size_t tensors = 0, numbers = 0;  // number of compared tensors and plain numbers
     Difference worst = {};                 // the compared quantity with the largest error
     // The first quantity that differs, and the first tensor that differs; nullopt if none differs

@@ -48,8 +48,8 @@ void note_number(Record& record, const std::string& name, double number);
 void note_part(Record& record, const std::string& name, const ParameterSpec& spec,
                const at::Tensor& tensor);
 
-// Adds all gradients, weights and optimizer states of a rank. Requires a different prefix for each
-// step. If ranks share optimizer state, each rank adds its own rows.
+// Adds all gradients, weights and optimizer states of a rank. Each step must have another prefix.
+// If ranks share optimizer state, each rank adds its own rows.
 void note_state(Record& record, const std::string& prefix, TrainStep& trainer);
 
 // Adds the numbers that a step returned. These numbers describe the whole model, so every rank adds

@@ -14,7 +14,7 @@ OrderedJson proof_json(const spec::TrainSpec& spec, const Proof& proof);
 
 std::string proof_text(const OrderedJson& proof);
 
-// Returns the first difference as one sentence. Requires a proof that has failed.
+// Returns the first difference as one sentence. `proof` must be the report of a failed proof.
 std::string failure_text(const OrderedJson& proof);
 
 }  // namespace roll::train

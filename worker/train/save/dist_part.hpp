@@ -22,8 +22,8 @@
 namespace roll::train {
 
 // Returns the plan of what this rank writes. `native`: the model's native config. `rank`: this
-// rank's number in the job. Requires an optimizer whose states are exp_avg and exp_avg_sq, and no
-// frozen parameter.
+// rank's number in the job. The optimizer's states must be exp_avg and exp_avg_sq, and no parameter
+// may be frozen.
 PartPlan plan_dist_part(TrainStep& step, const Json& native, int rank);
 
 // Returns the metadata of a checkpoint with the parts of all ranks. All ranks must call this

@@ -23,9 +23,9 @@ struct Owned {
 
 // Returns the rows that this rank writes; leaves out parameters of which it writes none. If ranks
 // share optimizer state, each rank writes its own rows. Otherwise, the replicas divide the state so
-// that all ranks write about the same number of bytes. `fixed`: the number of other bytes that each
-// replica writes at this rank's position. `with_weights`: the main weights of these rows are
-// written, too.
+// that all ranks write about the same number of bytes. `fixed`: for each replica, the number of
+// other bytes that its rank at this rank's position writes. `with_weights`: true if the ranks also
+// write the main weights of these rows.
 std::vector<Owned> owned_rows(TrainStep& step, const std::vector<std::int64_t>& fixed,
                               bool with_weights = false);
 

@@ -78,8 +78,8 @@ class Saver {
 
     // step of the last checkpoint that was begun, or -1
     std::int64_t last_step() const { return last_step_; }
-    // Returns true if old checkpoints can be deleted only after the last checkpoint is recorded,
-    // which has not happened yet.
+    // Returns true if the last checkpoint is not recorded yet, and old checkpoints can be deleted
+    // only after it is recorded.
     bool pruning_is_due() const;
 
   private:

@@ -20,7 +20,7 @@ struct BlendPhase {
 };
 
 // Returns the weights divided by their sum. The sum is added up in numpy's order, so that the
-// result equals Megatron's to the last bit. Requires a positive sum.
+// result equals Megatron's to the last bit. The sum must be positive.
 std::vector<double> normalized(std::span<const double> weights);
 
 class Blend {

@@ -41,8 +41,9 @@ class Corpus {
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 
     // Makes a corpus as Megatron-core's `split` does. The shares divide each file into training,
-    // validation and test sequences, in this order. Test sequences are not used. Requires shares of
-    // at least 0, the first above 0. Fails with InvalidArgument if a file has no training sequence.
+    // validation and test sequences, in this order. Test sequences are not used. The first share
+    // must be above 0, and the others at least 0. Fails with InvalidArgument if a file has no
+    // training sequence.
     static Result<Corpus> split(std::vector<NamedTokens> files,
                                 const std::array<double, 3>& shares);
 

@@ -18,15 +18,15 @@ struct LearnRules {
 };
 
 // Counts of documents in the training part of a corpus. A target is a token that follows another
-// token of the same document. If the corpus is cut between pairs, a pair counts as one document. A
-// pair is counted in `cut` or `dropped` if one of its answers is, and in `unlearned` if one of its
-// answers has no target in the loss.
+// token of the same document. If the corpus is cut between pairs, a pair counts as one document:
+// it is in `cut` or `dropped` if one of its answers is longer than a window, and in `unlearned` if
+// one of its answers has no target that counts in the loss.
 struct LearnedDocuments {
     std::int64_t documents = 0;
     // documents that are longer than a window; training never uses the tokens beyond the window
     std::int64_t cut = 0;
     std::int64_t dropped = 0;  // documents that are not used because they are longer than a window
-    std::int64_t unlearned = 0;  // other documents without a target that counts in the loss
+    std::int64_t unlearned = 0;  // used documents that have no target that counts in the loss
     std::int64_t one_token = 0;  // documents of one token; `unlearned` includes them
     std::int64_t longest = 0;    // number of tokens in the longest document
 
@@ -37,15 +37,15 @@ struct LearnedDocuments {
 // that counts. This takes a few seconds for 10^8 documents.
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules);
 
-// A document that is longer than a window, or a pair with such an answer.
+// A document that is longer than a window, or a pair that has an answer longer than a window.
 struct LongDocument {
     std::string file;
     std::int64_t number = 0;  // number of the document or pair in its file, counted from 1
     std::size_t tokens = 0;
 };
 
-// Returns the first such document or pair of the corpus, in its training and held-out parts.
-// Requires a corpus that is not cut anywhere.
+// Returns the first such document or pair of the corpus, in its training and held-out parts. The
+// corpus must be cut between documents or between pairs (Cut).
 std::optional<LongDocument> find_long(const Corpus& corpus, const RowRules& rules);
 
 }  // namespace roll::data

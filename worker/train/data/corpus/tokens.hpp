@@ -32,8 +32,8 @@ constexpr std::int64_t only_read(std::int64_t id) { return ~id; }
 
 // margin_tokens() returns the two tokens that store a pair's margin, after the rejected answer;
 // margin_of() returns the margin of two such tokens. The first token is the sign. The second is
-// ~bits, where `bits` are the bits of the absolute value. Both tokens are negative, so no target
-// counts them.
+// ~bits, where `bits` are the bits of the absolute value. Both tokens are negative, so they do not
+// count in the loss.
 inline constexpr std::size_t kMarginTokens = 2;
 inline std::array<std::int32_t, kMarginTokens> margin_tokens(float margin) {
     return {std::signbit(margin) ? -2 : -1, ~std::bit_cast<std::int32_t>(std::abs(margin))};
@@ -76,7 +76,7 @@ class Tokens {
     Tokens first(std::size_t count) const { return subspan(0, count); }
     Tokens subspan(std::size_t offset) const { return subspan(offset, size_ - offset); }
 
-    // Returns the tokens as bytes. Requires a type of one byte per token.
+    // Returns the tokens as bytes. Each token must be stored in one byte.
     std::span<const std::uint8_t> bytes() const {
         return {reinterpret_cast<const std::uint8_t*>(data_), size_};
     }
