@@ -21,8 +21,8 @@ struct PhaseTimes {
     std::vector<PhaseTime> phases{};
 };
 
-// Adds a row of metrics. Rows without phases do not count. The first step does not count, because
-// in this step the program also touches memory for the first time.
+// Adds a row of metrics. Ignores a row without phases. Also ignores the first step of the job,
+// because in this step the program touches memory for the first time.
 void add_step(PhaseTimes& times, const Json& row);
 
 // Returns the phases that took time, the longest first.

@@ -68,7 +68,7 @@ struct JobsOptions {
     bool all = false;
     std::string state, user, format;
     std::string since;                  // leave out jobs that ended before this time
-    std::optional<std::size_t> newest;  // lists at most this number of jobs, the newest
+    std::optional<std::size_t> newest;  // list only the newest jobs: at most this number
     bool expand = false;                // print one row for each task of an array
 };
 void add_jobs_options(CLI::App& command, JobsOptions& options);  // adds all options except -o
@@ -90,7 +90,7 @@ struct MetricsOptions {
     bool follow = false;
     bool plot = false, phases = false;
     bool remote = false;  // read through rolld even if this machine has the output directory
-    std::optional<std::string> key;  // show only this number; nullopt: the usual ones
+    std::optional<std::string> key;  // show only this metric; nullopt: the usual metrics
 };
 void add_metrics_options(CLI::App& command, MetricsOptions& options);
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);

@@ -8,8 +8,8 @@
 
 namespace roll::spec {
 
-// Returns a problem for each key that the checkpoint format torch_dist cannot be used with. Its
-// files hold all weights and the two moments of Adam, as Megatron stores them.
+// Returns a problem for each key that cannot be used together with checkpoint.format torch_dist.
+// Files of this format store all weights and the two moments of Adam, as Megatron's files do.
 std::vector<Problem> checkpoint_format_problems(const Json& document);
 
 }  // namespace roll::spec

@@ -50,7 +50,7 @@ struct DataSpec {
     SampleOrder order = SampleOrder::Roll;
     Packing packing = Packing::InOrder;
     Truncation truncate = Truncation::End;
-    // Shares of the training, validation and test part of each file; only with order Megatron
+    // Shares of the training, validation and test part of each file; set only for order Megatron
     std::optional<std::array<double, 3>> split;
     double valid_fraction = 0.01;  // share of tokens that is held out at the end of each file
     std::string valid_name;  // name of the set of held-out tokens; empty if the user gave no name

@@ -15,7 +15,7 @@ struct LossScaleSpec {
     double initial = 65536;
     int growth_interval = 1000;  // consecutive steps without overflow after which the scale doubles
     double backoff = 0.5;        // factor by which overflows change the scale
-    int hysteresis = 2;  // number of the first overflow since the last growth that lowers the scale
+    int hysteresis = 2;  // overflows since the last growth lower the scale from this number on
     double min = 1;      // the scale is never lowered below this value
 };
 

@@ -14,7 +14,8 @@ namespace roll::spec {
 template <class E, std::size_t N>
 using Names = std::array<std::pair<const char*, E>, N>;
 
-// Returns the value of a text. `path` names the key in the message if no name has the text.
+// Returns the value of the name that equals `text`. Fails with InvalidArgument if there is none;
+// the message has `path`, the path of the key, and the known names.
 template <class E, std::size_t N>
 Result<E> pick(const std::string& path, const std::string& text, const Names<E, N>& names) {
     std::string known;

@@ -77,7 +77,7 @@ struct OptimizerSpec {
     std::int64_t wsd_decay_steps = 0;
     WsdDecay wsd_decay = WsdDecay::Exponential;
     double weight_decay = 0.1;
-    // weight decay at train.steps; differs from weight_decay only with a schedule
+    // weight decay at train.steps; equals weight_decay if weight_decay_schedule is Constant
     double weight_decay_end = 0.1;
     WeightDecaySchedule weight_decay_schedule = WeightDecaySchedule::Constant;
     double clip_grad = 1.0;  // maximum norm of the gradient; 0: no clipping

@@ -33,8 +33,9 @@ struct PackedForm {
     // Returns the largest number of second scales that one row may need. A row may begin within a
     // group of 256 scales, which share a second scale.
     std::int64_t scale_groups() const { return (blocks() + 2 * kPackedScales - 2) / kPackedScales; }
-    // Returns the bytes before a row's weights: the scales or, if these are packed, the offset, the
-    // first scale's place in its group, the second scales and the packed scales.
+    // Returns the number of bytes before a row's weights. They are the scales. If scales are
+    // packed, they are the offset, the first scale's place in its group of 256, the second scales
+    // and the packed scales.
     std::int64_t scale_bytes() const {
         if (base == LoraBase::Int8) return 4;
         return packs_scales ? 8 + 4 * scale_groups() + blocks() : 4 * blocks();

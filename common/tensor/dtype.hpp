@@ -54,8 +54,8 @@ bool is_castable(DType dtype);
 bool is_widened(DType dtype);
 
 // Casts elements as torch does: rounds to nearest even, overflows to infinity, keeps denormals and
-// NaNs. Requires is_widened(from_type), is_castable(to_type) and the same number of elements. The
-// buffers must not overlap, but may be unaligned.
+// NaNs. is_widened(from_type) and is_castable(to_type) must be true. The buffers must have the same
+// number of elements and must not overlap, but may be unaligned.
 void cast(DType from_type, std::span<const std::byte> from, DType to_type, std::span<std::byte> to);
 
 // Returns one element as a double. `element` points at its bytes; the type must be castable.

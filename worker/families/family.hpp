@@ -105,8 +105,8 @@ struct CarriedRule {
     Stage stage = Stage::First;
 };
 
-// A second name for a tensor. HuggingFace files store tensor `of` again under the name `hf`, once
-// for each multi-token prediction layer.
+// A second name for a tensor. HuggingFace files store the tensor named `of` again under the name
+// `hf`, once for each multi-token prediction layer.
 struct CopyRule {
     std::string hf;  // the second name; contains {layer}
     std::string of;

@@ -50,7 +50,7 @@ struct PackedTensor {
 Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config);
 
-// A second name under which HuggingFace files store tensor `of`.
+// A second name under which HuggingFace files store the tensor that is named `of`.
 struct CopiedTensor {
     std::string name;
     std::string of;

@@ -23,9 +23,9 @@ std::int64_t program_bytes(spec::Precision precision) {
     }
 }
 
-// Returns the part of the model's layers that a LoRA module counts for, if `layers` layers are
-// counted. A module of one layer counts for its share of each layer, because the layers are not
-// known here.
+// Returns the number of elements that a LoRA module has in `layers` of the model's layers.
+// `elements`: its number of elements in one layer. If the module is in one layer only, returns the
+// average over the model's layers, because the layers are not known here.
 std::int64_t share_of(const spec::ModelConfig& m, const spec::LoraModule& module,
                       std::int64_t elements, std::int64_t layers) {
     return module.layer < 0 ? elements * layers : elements * layers / m.layers;

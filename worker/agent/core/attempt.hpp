@@ -73,7 +73,7 @@ struct Attempt {
     std::vector<Unrecorded> unrecorded{};
     std::uint64_t asked = 0;               // number of the newest save request passed to the ranks
     std::uint64_t requested = 0;           // number of the newest request passed to the ranks
-    std::vector<RequestAnswer> answers{};  // that rolld has not recorded yet
+    std::vector<RequestAnswer> answers{};  // answers that rolld has not recorded yet
     // Steps of the checkpoints that rolld has recorded and that the ranks were told about.
     std::set<std::int64_t> told{};
     std::string exported{};

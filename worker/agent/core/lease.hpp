@@ -37,9 +37,9 @@ struct Look {
 class SilenceBound {
   public:
     SilenceBound() = default;
-    // Makes the bound of an attempt from the answer that started it. `sent`: when the answered
+    // Makes the bound of an attempt from the answer with its start order. `sent`: when the answered
     // heartbeat was sent. `counted`: ticks of silence that rolld had counted when that heartbeat
-    // arrived. `incarnation` and `counter`: rolld's start and its tick counter at the answer.
+    // arrived. `incarnation`: rolld's start. `counter`: its tick counter when `counted` was 0.
     SilenceBound(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                  std::uint64_t counter, const LeaseRules& rules);
 

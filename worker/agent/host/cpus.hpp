@@ -39,8 +39,8 @@ struct Grant {
     friend bool operator==(const Grant&, const Grant&) = default;
 };
 // Returns the CPUs that SLURM_CPUS_ON_NODE and SLURM_CPUS_PER_TASK grant to a Slurm step. Outside
-// Slurm, returns all usable CPUs; `own` is then true only with ROLL_CPU_BINDING=slots. With
-// ROLL_CPU_BINDING=none, `own` is always false.
+// Slurm, returns all usable CPUs; `own` is then true only if ROLL_CPU_BINDING is "slots". If
+// ROLL_CPU_BINDING is "none", `own` is always false.
 Grant granted_cpus(int usable, const std::vector<std::string>& environment);
 
 // Returns the NUMA node of each GPU, which is the node of the first CPU near that GPU. Empty if the

@@ -1,6 +1,6 @@
 // Limits the memory and the CPUs of attempts with the controllers of cgroup v2 or v1. If
-// roll-worker may use neither, an attempt's guard watches its memory (memory_watch.hpp), and its
-// CPUs are not limited.
+// roll-worker may use neither, the guard of an attempt watches the attempt's memory
+// (memory_watch.hpp), and the CPUs are not limited.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class Limiter {
     // empty.
     Result<LimitCgroups> enclose(const AttemptKey& key, const AttemptLimits& limits,
                                  const std::string& wall) const;
-    // Removes the v1 cgroups of an ended attempt.
+    // Undoes enclose(): removes the v1 cgroups of an attempt that has ended.
     void open(const AttemptKey& key) const;
 
   private:

@@ -52,7 +52,7 @@ class Wall {
     // Kills all processes in the attempt's cgroup. Returns once the cgroup is empty, or after a
     // timeout.
     void end(const AttemptKey& key) const;
-    // Removes the cgroup of an ended attempt. The cgroup must be empty.
+    // Undoes enclose(): removes the cgroup of an attempt. The cgroup must be empty.
     void open(const AttemptKey& key) const;
 
   private:

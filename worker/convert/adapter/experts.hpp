@@ -16,9 +16,9 @@ constexpr const char* kParameters = "target_parameters";
 constexpr const char* kParametersKept = "hf_target_parameters";
 
 // Replaces each stacked module of `adapter` by one module per expert and HuggingFace tensor. The
-// new modules are views of the same bytes. Requires that the tensors of `base` are listed. Fails
-// with InvalidArgument if a module's sizes do not match the experts of `base`. Fails with Corrupt
-// if a module's rank differs from the rank in the config.
+// new modules are views of the same bytes. use_tensors() must have listed the tensors of `base`.
+// Fails with InvalidArgument if a module's sizes do not match the experts of `base`. Fails with
+// Corrupt if a module's rank differs from the rank in the config.
 Result<void> split_experts(formats::Adapter& adapter, const Source& base);
 
 // Reverses split_experts() for the parameters in the config's target_parameters. Joins the modules

@@ -92,8 +92,8 @@ void change_part(const Tiles& of, const TilePart& part, const BoxSource& from,
     });
 }
 
-// Changes at most kRows rows of a box. `from` and `to` point to the first of these rows. `of` has
-// the operands of these rows.
+// Changes at most kRows rows of a box. `from` and `to` point to the first of these rows. The tiles
+// `of` have the operands for these rows.
 template <class Element>
 void change_rows(const Delta& delta, const ChangedBox& box, std::int64_t rows, Tiles of,
                  const BoxSource& from, std::byte* to) {

@@ -51,8 +51,8 @@ bool is_changed_in_place(tensor::DType dtype);
 void apply(const Delta& delta, const ChangedBox& box, tensor::DType dtype, const BoxSource& from,
            std::byte* to);
 
-// Returns true if all elements are finite; a merge may exceed the range of the tensor's type.
-// Requires a castable type.
+// Returns true if all elements are finite. An element whose sum exceeds the range of its type is
+// not finite. `dtype` must be castable.
 bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 
 }  // namespace roll::convert

@@ -12,11 +12,12 @@ namespace roll::convert {
 
 inline constexpr const char* kAverageState = "ema";  // the average of the weights (train.ema)
 
-// Replaces the weights of an opened MCA source by the state source.state. The main weights
-// (kMainWeights) are the weights themselves. Weights without an average, which the job has not
-// trained, stay as they are; weights without another state are left out if the source's strictness
-// allows that. Fails with InvalidArgument if the checkpoint has no such state, and with Corrupt if
-// a state does not have every element of its weight exactly once.
+// Replaces the weights of an opened MCA source by the state source.state. If the state is
+// kMainWeights, the weights stay, because they are the main weights. If it is kAverageState,
+// weights that the job has not trained stay. For any other state, weights without the state are
+// left out if the source's strictness allows that. Fails with InvalidArgument if the checkpoint
+// does not have source.state. Fails with Corrupt if a state lacks an element of its weight or has
+// it twice.
 Result<void> read_job_state(Source& source);
 
 // Returns the directory of the averaged adapter in `directory`, the checkpoint of a LoRA job. Fails

@@ -284,7 +284,8 @@ Result<Sources> sources_of(const Json& task, const Record& first, const fs::path
     return sources;
 }
 
-// `examples` stand between the task's description and the question.
+// Makes a question from a record. `examples` is the text between the task's description and the
+// question.
 Result<Question> question_of(const Sources& sources, Record& record, const std::string& examples) {
     Question question;
     if (sources.description) {

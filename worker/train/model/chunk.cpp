@@ -211,8 +211,8 @@ at::Tensor Chunk::score_of(int microbatch, const at::Tensor& h_MC, const Microba
 
 // Returns the result of forward(). If this micro-batch is the next to contribute to the gradient of
 // the head's weight, computes the contribution together with the loss, while the logits exist.
-// Otherwise, the contribution is computed later: then, no logits are kept, but they must be
-// computed again.
+// Otherwise, drops the logits; the contribution is computed later, from logits that are computed
+// again.
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                           const LossRule& rule, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);

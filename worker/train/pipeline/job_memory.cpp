@@ -90,8 +90,8 @@ std::string unit_of(const std::string& name) {
 }
 
 // If the ranks share weights, adds the weights that a rank stores, gathers and sends. Backward
-// gathers the layers a second time. While a unit is put together, its rows are in memory twice. A
-// packed weight is counted in elements of `element` bytes.
+// gathers the layers a second time. While a unit is put together, its rows are in memory twice. The
+// size of a packed weight is in elements of `element` bytes.
 void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner,
                  std::int64_t element) {
     std::map<std::string, std::int64_t> units;
