@@ -61,8 +61,8 @@ struct Piece {
     std::string bytes;
 };
 // Returns at most `count` bytes from the offset `from` on. Returns the end of the file if there is
-// no `from`, or if the file is shorter than `from` because its head was cut off. A piece before the
-// last one ends at the end of a UTF-8 character.
+// no `from`, or if the file is shorter than `from` because its head was cut off. Unless it reaches
+// the end of the file, a piece ends at the end of a UTF-8 character.
 Result<Piece> read_piece(const OpenFile& file, std::optional<std::uint64_t> from,
                          std::uint64_t count = kPieceBytesMax);
 

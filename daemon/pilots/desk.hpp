@@ -97,8 +97,8 @@ class Desk {
     std::optional<Instant> wakeup(const core::State& state) const;
 
     // Returns whether every worker of State belongs to an allocation that Slurm reports as ended.
-    // Then no worker can report an answer of rolld, so their silence must count without such a
-    // report.
+    // Then no worker can confirm an answer of rolld, and the silence of the workers must count
+    // without such a confirmation.
     bool only_gone_are_left(const core::State& state) const;
 
     // Returns the state that Slurm last reported for an allocation, for display: "PENDING

@@ -46,7 +46,7 @@ struct TurnTimes {
     Durations turns;           // time in the engine, without the commit
     Durations commits;         // time to write and sync the events of a turn
     Latencies dispatches;      // time from when a job could run until its start order was sent
-    std::uint64_t fenced = 0;  // verdicts about attempts that were not current
+    std::uint64_t fenced = 0;  // number of orders to kill an attempt that is not current
     // Time of the current turn's commit; 0 if the turn had nothing to write.
     std::chrono::nanoseconds last_commit{0};
 };

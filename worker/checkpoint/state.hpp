@@ -43,7 +43,7 @@ struct LossScale {
     int good_steps = 0;          // consecutive steps without overflow since the scale last changed
     int tolerated = 0;           // number of further overflows that do not lower the scale
     std::int64_t overflows = 0;  // number of steps skipped because of an overflow
-    int at_least = 0;            // consecutive overflows with the least scale
+    int at_least = 0;            // number of consecutive overflows at the lowest scale
     friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
@@ -73,7 +73,7 @@ struct State {
     std::int64_t clipped_steps = 0;    // number of steps whose gradient was clipped
     // number of consecutive values of stop.metric that were no improvement
     std::int64_t stale_validations = 0;
-    std::optional<LossScale> loss_scale;  // set with dtype "fp16"
+    std::optional<LossScale> loss_scale;  // set if `dtype` is "fp16"
     std::vector<std::int64_t> left_out;  // indices of the samples excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;
 };

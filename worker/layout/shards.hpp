@@ -76,8 +76,8 @@ struct Held {
 };
 
 // Returns all tensors of a rank, chunk by chunk. `padded_vocab` is the number of rows of the
-// embedding and of the output layer; 0: the size of the vocabulary. Requires mca_has_rank(layout,
-// rank). Fails with InvalidArgument if the layout does not fit the model; the message has the
+// embedding and of the output layer; 0: the size of the vocabulary. mca_has_rank(layout, rank) must
+// be true. Fails with InvalidArgument if the layout does not fit the model; the message has the
 // tensor's name, its size and the number of parts.
 Result<std::vector<Held>> held_by(const std::vector<families::NativeTensor>& native,
                                   const formats::McaLayout& layout, std::int64_t padded_vocab,

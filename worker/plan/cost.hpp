@@ -34,8 +34,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_l
                               std::int64_t frozen = 0);
 
 // Returns the mean FLOPs per token of several sequences that do not attend to each other. A
-// sequence of length L has L (L + 1) / 2 causal scores and L^2 scores in all. Requires at least one
-// length.
+// sequence of length L has L (L + 1) / 2 causal scores and L^2 scores in all. `lengths` must not be
+// empty.
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 

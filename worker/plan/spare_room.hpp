@@ -17,8 +17,8 @@ namespace roll::plan {
 
 class SpareRoom {
   public:
-    // Requires `layers` layers with `layer_bytes` of gradients each. `begin` is the offset of the
-    // first layer's gradients.
+    // `layers`: number of layers. `layer_bytes`: size of the gradients of each layer. `begin`:
+    // offset of the first layer's gradients.
     SpareRoom(std::int64_t begin, std::int64_t layer_bytes, std::int64_t layers)
         : begin_(begin),
           layer_bytes_(layer_bytes),

@@ -11,7 +11,7 @@ namespace roll::core {
 // that exist now. The full GPU-hours of the `alive` allocations count as used.
 int most_alive(const AllocationQueue& queue, int alive);
 
-// Counts of the allocations that one queue has and may still request.
+// The numbers of allocations that one queue has, and that it may still request.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
     // True if the queue must not request an allocation now: it backs off after a failure, or it
@@ -23,7 +23,7 @@ struct Budget {
     int most = 0;     // maximum number of the queue's allocations alive at once
 };
 
-// Returns the budget of the queue `name`. Requires that the queue is neither paused nor removed.
+// Returns the budget of the queue `name`. The queue must not be paused or removed.
 Budget budget_of(const State& state, const std::string& name, const AllocationQueue& queue,
                  Time now);
 

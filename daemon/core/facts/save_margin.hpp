@@ -1,5 +1,5 @@
-// Estimates from past checkpoints how long a training job takes to save. rolld stops a job that
-// must end by a certain time earlier by this estimate.
+// Estimates from past checkpoints how long a training job takes to save. If a job must end by a
+// certain time, rolld stops the job earlier by this estimate.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ inline constexpr auto kSaveSlack = std::chrono::seconds(60);
 std::chrono::milliseconds save_margin(const std::vector<std::int64_t>& save_ms);
 
 // Returns how long an attempt with the time limit `limit` runs before rolld stops it: the limit
-// minus the save margin. The margin counts as at most a quarter of the limit. Returns 0 if `limit`
-// is 0 (no limit).
+// minus the save margin, but at least three quarters of the limit. Returns 0 if `limit` is 0 (no
+// limit).
 std::chrono::milliseconds run_limit(std::chrono::milliseconds limit,
                                     const std::vector<std::int64_t>& save_ms);
 

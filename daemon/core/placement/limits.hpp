@@ -18,8 +18,8 @@ struct Excess {
     std::string why;   // one sentence about the excess
     // Setting in rolld.yaml, e.g. "accounts.lab.gpus"; empty if raising the setting does not help.
     std::string setting;
-    // The change that would let the job start if it exceeds the limit even with nothing else
-    // running; empty if the job can start once other jobs end.
+    // If the job exceeds the limit even when no other job runs: the change that would let the job
+    // start. Empty if the job can start once other jobs end.
     std::string remedy{};
 };
 
@@ -30,7 +30,7 @@ class Limits {
     // Returns the limit that the job would exceed if it ran with `wanted`, one of its variants;
     // nullopt if it may start.
     std::optional<Excess> excess(const Job& job, const spec::Resources& wanted) const;
-    // Counts the job as running with `wanted`; `sign` = -1 removes the job from the counts again.
+    // Adds the job to the sums as if it ran with `wanted`. If `sign` is -1, removes it again.
     void add(const Job& job, const spec::Resources& wanted, int sign = 1);
 
     // Returns the job's sort key for fair share; a smaller key comes first. The key has one number

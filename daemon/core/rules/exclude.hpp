@@ -1,8 +1,8 @@
 // Temporarily excludes machines that keep failing.
 //
 // The policy sets how many faults, within what time, exclude a machine. The faults must come from
-// at least two jobs, because one job may cause faults everywhere. A failed check of the machine
-// itself excludes it at once. The last machine that takes jobs is never excluded.
+// at least two jobs, because one job may cause faults everywhere. A machine is excluded at once if
+// its own check fails. The last machine that takes jobs is never excluded.
 //
 // An excluded machine is used again if a ready job fits nowhere else, unless the machine's own
 // check failed, because no job can run there.

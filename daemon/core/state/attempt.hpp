@@ -47,7 +47,7 @@ struct MadeRequest {
     friend bool operator==(const MadeRequest&, const MadeRequest&) = default;
 };
 
-constexpr std::size_t kRequestsKept = 20;  // of an attempt, answered or not
+constexpr std::size_t kRequestsKept = 20;  // maximum number of requests that an attempt keeps
 
 // Returns the number of the next request of an attempt.
 inline std::uint64_t next_number(const std::vector<MadeRequest>& requests) {
@@ -74,7 +74,7 @@ struct Attempt {
     std::uint64_t asked = 0;  // number of the newest request for a checkpoint
     std::uint64_t saved = 0;  // number of the newest request whose checkpoint is recorded
     std::optional<Time> checkpoint_at{};  // when the attempt's newest checkpoint was recorded
-    std::vector<MadeRequest> requests{};  // the newest, in order; the last has the highest number
+    std::vector<MadeRequest> requests{};  // newest requests; the last has the highest number
     Usage usage{};                        // resource usage of the members that have ended
 
     // Returns the resources that the attempt holds on the worker; nullptr if none.

@@ -15,8 +15,8 @@ namespace roll::train {
 
 std::string epochs_text(double epochs);  // returns e.g. "2.5 epochs"
 
-// Returns the first line of the metrics. If documents are not counted, `learned` is empty and the
-// line has no counts of documents.
+// Returns the first line of the metrics. `learned` has the numbers of documents; if it is empty,
+// the line has none of these numbers.
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                          const data::Corpus& corpus, const data::LearnedDocuments& learned);
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
