@@ -23,7 +23,7 @@ struct PieceRequest {
 // From rolld to a worker.
 struct Piece {
     std::string piece{};    // SHA-256 of the bytes
-    std::string trouble{};  // why rolld cannot send the piece; empty if it does
+    std::string trouble{};  // why rolld cannot send the piece; empty: it sends the piece
     std::string bytes{};
     friend bool operator==(const Piece&, const Piece&) = default;
 };

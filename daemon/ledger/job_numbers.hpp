@@ -8,8 +8,8 @@
 namespace roll::ledger {
 
 // Returns the first number that no job of the ledger in `state` can have had, even if the ledger is
-// damaged. Counts the jobs that can be read, and every later event up to the mark as one
-// submission. Returns 1 if there are neither jobs nor a mark.
+// damaged. Assumes that each event after the last readable row, up to the mark, has submitted one
+// job. Returns 1 if there are neither jobs nor a mark.
 std::uint64_t unused_job(const std::filesystem::path& state);
 
 }  // namespace roll::ledger

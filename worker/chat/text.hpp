@@ -10,7 +10,7 @@
 
 namespace roll::chat {
 
-// Returns the size of the first character in bytes. Requires a string that is not empty.
+// Returns the size of the first character in bytes. `text` must not be empty.
 std::size_t character_size(std::string_view text);
 std::size_t characters(std::string_view text);
 // Returns the byte offset of the character with index `character`; text.size() if there is no such

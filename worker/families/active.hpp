@@ -11,8 +11,8 @@
 
 namespace roll::families {
 
-// Counts for the decoder with its embedding and output layer. As in published figures, vision
-// towers and multi-token prediction layers do not count.
+// The numbers for the decoder with its embedding and output layer. As in published figures, vision
+// towers and multi-token prediction layers are left out.
 struct Active {
     std::int64_t parameters = 0;  // all parameters
     std::int64_t per_token = 0;   // parameters that one token uses

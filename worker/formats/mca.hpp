@@ -81,7 +81,7 @@ struct McaRank {
 // Returns true if a run of this layout has a process with that rank. In Megatron, process r of a
 // stage has the tensor-parallel rank tp = r % TP, the expert tensor-parallel rank etp = r % ETP and
 // the expert-parallel rank ep = r / ETP % EP. If ETP differs from TP, a tp rank therefore occurs
-// only with some ep ranks. Requires that TP is a multiple of ETP.
+// only with some ep ranks. TP must be a multiple of ETP.
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank);
 
 // Returns the path of a rank's file, such as "iter_0000001/mp_rank_00_001/model_optim_rng.pt".

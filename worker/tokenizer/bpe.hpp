@@ -92,7 +92,7 @@ class Bpe {
     // invalid part; the message names the part.
     static Result<Bpe> parse(const Json& json, bool byte_level);
 
-    // Appends the word's ids. Requires a non-empty word of valid UTF-8.
+    // Appends the word's ids. `word` must not be empty and must be valid UTF-8.
     void encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const;
 
     std::optional<std::uint32_t> id_of(std::string_view token) const;

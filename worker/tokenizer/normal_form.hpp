@@ -14,7 +14,7 @@ class Composer {
   public:
     static const Composer& get();
 
-    // Returns the text in form C. Requires valid UTF-8.
+    // Returns the text in form C. `text` must be valid UTF-8.
     std::string compose(std::string_view text) const;
 
   private:

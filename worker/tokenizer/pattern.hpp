@@ -56,7 +56,7 @@ class Pattern {
     static Pattern literal(std::string_view text);
 
     // Returns the end of the match that starts at `at`. Returns kNone if there is no match or the
-    // match is empty. Requires valid UTF-8, and that a character starts at `at`.
+    // match is empty. `text` must be valid UTF-8, and a character must start at `at`.
     std::size_t match_at(std::string_view text, std::size_t at) const;
 
     // Splits the text: calls piece(begin, end, is_match) for every match and for every gap between

@@ -22,7 +22,7 @@ class Precompiled {
 
     // Returns the text with its characters replaced as in the tokenizers package. A grapheme
     // cluster of less than six bytes is looked up as a whole. If the cluster is longer, or if it is
-    // not found, each of its characters is looked up. Requires valid UTF-8.
+    // not found, each of its characters is looked up. `text` must be valid UTF-8.
     std::string apply(std::string_view text) const;
 
     // Returns the number of bytes at the beginning of apply(text) that come from the text's first

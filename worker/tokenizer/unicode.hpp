@@ -51,8 +51,8 @@ class PropertyTable {
 // Returns true if the Digits pre-tokenizer treats the code point as a digit: \p{N} of Unicode 17.
 bool is_numeric(char32_t code, const PropertyTable& table);
 
-// Returns the code point at `at` and advances `at` to the next code point. Requires a complete and
-// valid UTF-8 sequence.
+// Returns the code point at `at` and advances `at` to the next code point. A complete and valid
+// UTF-8 sequence must start at `at`.
 char32_t next_code_point(const char*& at);
 void append_utf8(std::string& text, char32_t code);
 

@@ -33,7 +33,7 @@ class Unigram {
     // Parses the model. Fails with InvalidArgument or Corrupt; the message names the invalid part.
     static Result<Unigram> parse(const Json& json);
 
-    // Appends the word's ids. Requires a non-empty word of valid UTF-8.
+    // Appends the word's ids. `word` must not be empty and must be valid UTF-8.
     void encode(std::string_view word, UnigramWork& work, std::vector<std::uint32_t>& out) const;
 
     std::optional<std::uint32_t> id_of(std::string_view token) const;

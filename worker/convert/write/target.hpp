@@ -16,8 +16,9 @@ namespace roll::convert {
 // Returns the target's tensors, each with its file.
 Result<std::vector<Stored>> target_layout(const Source& source, const Output& output, Format to);
 
-// Returns the model's tensors as a target stores each state of the optimizer. An mca target stores
-// them as ROLL does, in a torch_dist directory beside the weights. Requires one of these formats.
+// Returns the model's tensors as a target stores each state of the optimizer. `to` must be
+// TorchDist or Mca. An mca target stores them as ROLL does, in a torch_dist directory beside the
+// weights.
 Result<std::vector<Stored>> optimizer_layout(const Source& source, const Output& output, Format to);
 
 // Adds to the plan's files the data that the target's format stores in addition to tensors.

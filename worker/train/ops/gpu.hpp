@@ -11,7 +11,7 @@
 
 namespace roll::ops::gpu {
 
-// Computes RMSNorm. Requires GPU tensors.
+// Computes RMSNorm. The tensors must be on a GPU.
 at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps, RmsNormSaved& saved);
 at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
                              const RmsNormSaved& saved, const at::Tensor& dresidual_MC,
