@@ -316,7 +316,7 @@ bool Sessions::is_company(const Session& session, Instant now) const {
 }
 
 // Returns whether a worker has lately confirmed an answer of rolld. First checks the worker that
-// was found last time. Searches all sessions only if that worker no longer reports it.
+// was found last time. Searches all sessions only if that worker no longer confirms an answer.
 bool Sessions::has_company(Instant now) {
     if (refused_heard_at_ && now - *refused_heard_at_ <= rules_.company) return true;
     const auto last = sessions_.find(companion_);

@@ -49,7 +49,7 @@ engine::Engine make_engine(core::State state, ledger::Ledger* ledger,
     return {std::move(state), std::move(durable)};
 }
 
-// Returns the answer to the heartbeat of a worker that rolld does not take.
+// Returns the answer to the heartbeat of a worker that rolld refuses.
 std::string answer_of(gateway::Refusal refusal, const protocol::Heartbeat& heartbeat,
                       std::uint64_t incarnation) {
     protocol::Answer answer;

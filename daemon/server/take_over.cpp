@@ -84,8 +84,8 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));
-    // In this case, the previous rolld of this state directory wrote the beacon. That rolld has
-    // ended, because this process holds the lock of the directory.
+    // If the beacon is neither newer nor from elsewhere, the previous rolld of this state directory
+    // wrote it. That rolld has ended, because this process holds the lock of the directory.
     if (!old && !elsewhere) return core::Started{};
     if (!elsewhere && !options.take_over) return too_old(state, *seen);
     std::this_thread::sleep_for(options.leases.stillness);
