@@ -164,7 +164,8 @@ def numbers_of(shape, data):
     """Returns the numbers of a float64 or bfloat16 tensor."""
     if len(data) == 8 * math.prod(shape):
         return array.array('d', data)
-    return array.array('d', array.array('f', array.array('I', [half << 16 for half in array.array('H', data)]).tobytes()))
+    floats = array.array('I', [half << 16 for half in array.array('H', data)]).tobytes()
+    return array.array('d', array.array('f', floats))
 
 
 def moments_of(folder):
