@@ -38,9 +38,9 @@ class Limits(RollTest):
         self.refused(r'command\[2\] has 1300000 bytes; ' + limit, self.job(command=['sh', '-c', long]))
         self.refused(r'env\.LONG has 1300005 bytes; ' + limit, self.job(command=['true'], env={'LONG': long}))
         self.refused('have 2000\\d* bytes; allowed: at most 1572864 for all', self.job(command=['x' * 100_000] * 20))
-        self.refused(r'env\.LONG is 67108867 bytes long .* at most 4194304;',
+        self.refused(r'env\.LONG is 67108867 bytes long.* at most 4194304;',
                      self.job(command=['true'], env={'LONG': 'x' * (64 << 20)}))
-        self.refused(r'script is \d+ bytes long .*; move this value to a file',
+        self.refused(r'script is \d+ bytes long.*; move this value to a file',
                      self.write('huge.sh', '#!/bin/sh\n' + 'x' * (5 << 20)))
         self.refused(r'command\[0\] is empty; allowed: the name of a program', '--', '')
         self.refused('--gpus is nan; allowed', '--gpus', 'nan', '--', 'true')

@@ -108,7 +108,7 @@ class LoraJob(RollTest):
         done = self.ctl('submit', self.train_job('bad', train__lora={}), check=False)
         self.assertIn('train.lora needs a trained model; set model.from', done.stdout + done.stderr)
         done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'merge': True}), check=False)
-        self.assertIn('export.merge is true, but the base model has no score', ' '.join(done.stderr.split()))
+        self.assertIn('export.merge is true, but the base model has no `score` layer', ' '.join(done.stderr.split()))
         done = self.ctl('submit', self.train_job('bad', export={'merge': True}), check=False)
         self.assertIn('export.merge is true, but there is no adapter to merge', done.stdout + done.stderr)
 

@@ -93,7 +93,7 @@ TEST(Hostile, FilesThatNoJobCanHaveAreRefused) {
     says(file("x", 3, Json::array({std::string(64, '0')})), "rolld lacks 1 of the 1 pieces");
     for (const char* hash : {"", "../../rolld.pid", "ABC"})
         says(file("x", 3, Json::array({hash})), "rolld lacks 1 of the 1 pieces");
-    says(file("x", 1'000'000'000'000, pieces), "rolld takes at most");
+    says(file("x", 1'000'000'000'000, pieces), "rolld accepts at most");
     says(file("x", "three", pieces), "files of x is malformed");
     says(file("x", 3, "abc"), "files of x is malformed");
     Json many = Json::array();

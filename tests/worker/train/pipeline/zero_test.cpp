@@ -20,8 +20,8 @@ TEST(Zero, ThereMayBeMoreRanksThanRows) {
         worst(train(config, plan::gpipe(1, 1, 1), {.dp = 8, .zero = zero}), reference);
 }
 
-// With zero 1 and without clipping, results do not depend on how the rows are shared. With zero 2
-// and 3, sums are made in another order.
+// With zero 1 and without clipping, results do not depend on how the rows are shared, except norms,
+// which sum over the ranks. With zero 2 and 3, sums are made in another order.
 TEST(Zero, FrozenParametersAndEveryTypeTrainAsWithReplicatedState) {
     const std::pair<at::ScalarType, double> types[] = {
         {at::kDouble, 1e-12}, {at::kFloat, 1e-2}, {at::kBFloat16, 5e-2}};
@@ -33,7 +33,9 @@ TEST(Zero, FrozenParametersAndEveryTypeTrainAsWithReplicatedState) {
             const Named shared = train(world_model(true), schedule, cell);
             ASSERT_EQ(shared.size(), reference.size());
             for (const auto& [name, tensor] : reference) {
-                const bool is_equal = cell.zero == 1 && !name.ends_with("grad_norm");
+                const bool is_norm =
+                    name.ends_with("grad_norm") || name.find(".norms.") != std::string::npos;
+                const bool is_equal = cell.zero == 1 && !is_norm;
                 EXPECT_LE(error(shared.at(name), tensor), is_equal ? 0 : limit)
                     << name << " " << dtype << " zero " << cell.zero;
             }

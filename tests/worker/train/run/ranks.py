@@ -160,6 +160,14 @@ def tensors_of(path):
             if name != '__metadata__'}
 
 
+def numbers_of(shape, data):
+    """Returns the numbers of a float64 or bfloat16 tensor."""
+    if len(data) == 8 * math.prod(shape):
+        return array.array('d', data)
+    floats = array.array('I', [half << 16 for half in array.array('H', data)]).tobytes()
+    return array.array('d', array.array('f', floats))
+
+
 def moments_of(folder):
     """Returns {name: numbers} of the whole moments in an fp64 checkpoint, in which every element is stored once."""
     folder = os.path.join(folder, 'roll/optimizer')
@@ -174,7 +182,7 @@ def moments_of(folder):
             whole = array.array('d', [math.nan]) * math.prod(parameter['shape'])
             for box in parameter['boxes']:
                 shape, data = files[box['file']][moment]
-                stored, columns = array.array('d', data), math.prod(shape[1:])
+                stored, columns = numbers_of(shape, data), math.prod(shape[1:])
                 begin, size, local = ([*box[key], 0][1] if len(shape) > 1 else 0 for key in ('begin', 'size', 'local'))
                 size = size if len(shape) > 1 else 1
                 for row in range(box['size'][0]):
