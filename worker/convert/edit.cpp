@@ -30,17 +30,6 @@ struct Raw {
     bool is_distributed = false;
 };
 
-std::vector<std::string> split_at_stars(std::string_view text) {
-    std::vector<std::string> parts(1);
-    for (const char c : text) {
-        if (c == '*')
-            parts.emplace_back();
-        else
-            parts.back() += c;
-    }
-    return parts;
-}
-
 // Applies the rules to names. A rule that has matched no tensor at the end is an error, because its
 // pattern may be misspelt.
 class Namer {
@@ -252,27 +241,6 @@ Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
 }
 
 }  // namespace
-
-std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name) {
-    const std::vector<std::string> parts = split_at_stars(rule.name);
-    if (!name.starts_with(parts.front())) return std::nullopt;
-    std::string_view rest = name.substr(parts.front().size());
-    std::vector<std::string> texts;
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-        const bool last = i + 1 == parts.size();
-        if (last && !rest.ends_with(parts[i])) return std::nullopt;
-        const std::size_t at = last ? rest.size() - parts[i].size() : rest.find(parts[i]);
-        if (at == std::string_view::npos) return std::nullopt;
-        texts.emplace_back(rest.substr(0, at));
-        rest.remove_prefix(at + parts[i].size());
-    }
-    if (!rest.empty()) return std::nullopt;
-    if (!rule.to) return "";
-    const std::vector<std::string> made = split_at_stars(*rule.to);
-    std::string result = made.front();
-    for (std::size_t i = 1; i < made.size(); ++i) result += texts[i - 1] + made[i];
-    return result;
-}
 
 Result<EditReport> edit(const EditRequest& request, const Hooks& hooks) {
     ROLL_TRY_VOID(check_apart(request.source, request.target));

@@ -80,7 +80,7 @@ class Arguments(FolderCase):
         hf = self.without_config('llama', 'megatron')
         self.rewrite()
         done = run('convert', self.root / 'native', self.root / 'out', code=2)
-        self.assertRegex(done.stderr, 'its arguments fit several families: .*llama, mistral')
+        self.assertRegex(done.stderr, 'the arguments of its training run fit several families: .*llama, mistral')
         self.same(hf, '--config', 'llama')
 
     def test_experts_of_each_second_layer_are_counted_as_megatron_does(self):

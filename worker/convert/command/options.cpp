@@ -384,16 +384,4 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
     return Parser().parse(arguments);
 }
 
-Result<NameRule> parse_renaming(const std::string& text) {
-    const std::size_t at = text.find('=');
-    if (at == std::string::npos || at == 0 || at + 1 == text.size())
-        return fail(ErrorCode::InvalidArgument, "rename needs OLD=NEW, not \"" + text + "\"");
-    NameRule rule{text.substr(0, at), text.substr(at + 1)};
-    if (std::count(rule.name.begin(), rule.name.end(), '*') !=
-        std::count(rule.to->begin(), rule.to->end(), '*'))
-        return fail(ErrorCode::InvalidArgument,
-                    "\"" + text + "\" must have as many * after the = as before it");
-    return rule;
-}
-
 }  // namespace roll::convert
