@@ -29,7 +29,7 @@ enum class SampleOrder { Roll, Megatron };
 // whole documents from anywhere in the file. Wrapped: rows are cut anywhere, so all are full.
 enum class Packing { InOrder, BestFit, Wrapped };
 
-// What is done with a document, or a prompt with its answer, that is longer than a row
+// Rule for a document, or a prompt with its answer, that is longer than a row
 // (worker/train/data/corpus/row_rules.hpp). Error: the job fails.
 enum class Truncation { End, Start, Prompt, Split, Drop, Error };
 

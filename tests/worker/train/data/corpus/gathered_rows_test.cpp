@@ -47,8 +47,8 @@ TEST_F(Gathered, ADocumentJoinsTheRowWithTheLeastRoomThatIsEnough) {
     EXPECT_EQ(two.gather(0).starts, std::vector<std::size_t>{4});
 }
 
-// As in TRL's bfd_split, the pieces of the document of 20 tokens are placed as documents are: two
-// of nine tokens, and two tokens beside the document of 5.
+// A split document gives pieces that are placed like documents, as in TRL's bfd_split: the document
+// of 20 tokens gives two pieces of nine tokens, and two tokens beside the document of 5.
 TEST_F(Gathered, ALongDocumentIsSplitOrDropped) {
     const TokenFile source = file({4, 4, 5, 20, 3});
     const GatheredRows split(source, source.tokens().size(), {8, Truncate::Split});
