@@ -99,13 +99,20 @@ class Environment(RollTest):
         self.assertEqual((self.log(job), self.show(job)['exit_code']), ('clean\n', 1))
         job = self.submit_file(command=['sh', '-c', 'kill -9 $$'], cleanup='echo clean')
         self.assertEqual((self.log(job), self.show(job)['exit_code']), ('Killed\nclean\n', 137))
-        os.makedirs(os.path.join(self.work, 'modulefiles', 'compiler'))
+        for name in ('compiler', 'site'):
+            os.makedirs(os.path.join(self.work, 'modulefiles', name))
         self.write('modulefiles/compiler/9.1', '#%Module\nsetenv CC_HOME "/opt/a b"\nprepend-path PATH /opt/cc/bin\n')
         modules = {'env': {'MODULEPATH': os.path.join(self.work, 'modulefiles'), 'PATH': '/mine:/usr/bin:/bin'},
                    'setup': 'echo $LOADEDMODULES'}
         job = self.submit_file(command=['sh', '-c', 'echo "$CC_HOME $PATH $0"', 'a b'], modules=['compiler/9.1'],
                                **modules)
         self.assertEqual(self.log(job), 'compiler/9.1\n/opt/a b /opt/cc/bin:/mine:/usr/bin:/bin a b\n')
+        # A module that the user's start files load keeps its directories.
+        self.write('modulefiles/site/1', '#%Module\nprepend-path PATH /opt/site/bin\n')
+        self.write('.bash_profile', 'PATH=/usr/bin:/bin\nmodule load site/1\n')
+        at_home = {**modules, 'env': {**modules['env'], 'HOME': self.work}}
+        job = self.submit_file(command=['sh', '-c', 'echo "$PATH"'], modules=['compiler/9.1'], **at_home)
+        self.assertEqual(self.log(job), 'site/1:compiler/9.1\n/opt/cc/bin:/opt/site/bin:/mine:/usr/bin:/bin\n')
         job = self.submit_file(command=['echo', 'never'], modules=['compiler/9.1', 'compiler/10'], **modules)
         self.assertEqual((self.show(job)['state'], self.show(job)['exit_code']), ('failed', 1))
         self.assertRegex(self.log(job), r"^ERROR: Unable to locate a modulefile for 'compiler/10'\n")

@@ -137,8 +137,12 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
         "exit \"$status\"";
     const bool has_modules = !document.modules.empty();
     if (document.setup.empty() && document.cleanup.empty() && !has_modules) return document.command;
-    // The start files of a login shell replace PATH.
-    std::string text = has_modules ? "PATH=$1\nshift\n" : "";
+    // The start files of a login shell replace PATH. Modules that these files load must add their
+    // directories to the job's PATH again.
+    std::string text = has_modules ? "PATH=$1\n"
+                                     "[ \"$LOADEDMODULES\" = \"$2\" ] || module reload\n"
+                                     "shift 2\n"
+                                   : "";
     if (!document.cleanup.empty())
         text += "roll_cleanup() {\n" + document.cleanup +
                 "\n:\n}\ntrap roll_cleanup EXIT\ntrap : TERM\n";
@@ -151,7 +155,8 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
                                      : "\"$@\"\nexit $?";
     // `module` is a function that the start files of a login shell define.
     std::vector<std::string> words = {"/bin/sh", "-c"};
-    if (has_modules) words.push_back("exec /bin/bash -lc \"$0\" roll \"$PATH\" \"$@\"");
+    if (has_modules)
+        words.push_back("exec /bin/bash -lc \"$0\" roll \"$PATH\" \"$LOADEDMODULES\" \"$@\"");
     words.push_back(text);
     if (!has_modules) words.push_back("roll");
     words.insert(words.end(), document.command.begin(), document.command.end());
