@@ -183,7 +183,8 @@ class Session {
 
     Result<void> write_output() {
         Outgoing& out = output_.front();
-        // If poll() reports a pipe or terminal as ready, a small write does not block.
+        // poll() has reported the descriptor as ready, so a small write to a pipe or a terminal
+        // does not block.
         const ssize_t n =
             ::write(out.to, out.bytes.data(), std::min<std::size_t>(out.bytes.size(), 4096));
         if (n < 0 && errno != EINTR && errno != EAGAIN) {

@@ -12,8 +12,9 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(0, text.find_last_not_of(kSpaces) + 1);
 }
 
-// Returns the position of the comma or bracket that ends the value of a list; `at` is a position
-// before the value. Returns text.size() if there is no such mark.
+// Returns the end of a value in a JSON list: the position of the comma after the value, or of the
+// bracket that closes the list. Returns text.size() if there is neither. `at` is the value's first
+// position, or a position before it.
 std::size_t value_end(std::string_view text, std::size_t at) {
     int depth = 0;
     bool in_string = false;
