@@ -40,7 +40,8 @@ class Daemon {
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`
-    // has a selector of jobs, also sends the user's name, which "@me" in the selector stands for.
+    // has a selector of jobs, also sends the name of the user. rolld replaces "@me" in the selector
+    // by this name.
     template <class Args>
     Result<Json> ask(Args args) {
         return send(Args::kOperation.name, to_json(std::move(args)));

@@ -64,7 +64,8 @@ std::string keys_of(const OrderedJson& object) {
 void read_conversations(const Config& config, const std::string& key, const std::string& name,
                         const Json& set) {
     const std::string formatting = set.value("formatting", std::string("alpaca"));
-    const OrderedJson& known = foreign_table()["formatting"];  // default columns by formatting
+    // Maps each `formatting` of a data set to its default columns.
+    const OrderedJson& known = foreign_table()["formatting"];
     if (!known.contains(formatting))
         return config.refuse(key, fmt::format("names {}, whose formatting is {}; supported: {}",
                                               name, formatting, keys_of(known)));

@@ -136,7 +136,7 @@ std::optional<std::int64_t> read_steps(const Config& config) {
 }
 
 // Returns the number of steps in `key`; nullopt if `key` is not set. As in the HuggingFace Trainer,
-// a value below 1 is a share of all steps.
+// a value below 1 is a share of `steps`, the number of all steps.
 std::optional<std::int64_t> steps_of(const Config& config, const std::string& key,
                                      std::optional<std::int64_t> steps) {
     const auto value = config.number(key);

@@ -12,9 +12,9 @@
 namespace roll::cli {
 namespace {
 
-// check_sizes() refuses a YAML text that is longer than this without looking at its lines, because
-// parsing YAML takes 0.4 us per byte. It refuses a shorter text if the values alone exceed the
-// maximum size of a document.
+// A YAML document with more bytes than this is refused without being parsed, because parsing YAML
+// takes 0.4 us per byte. A smaller document is refused if its values alone exceed the maximum size
+// of a job document.
 constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
 // Tolerance of the size check in bytes. certain_bytes() also counts the spaces between the elements
 // of flow lists, which are not part of the document. A document has at most 100,000 elements.

@@ -166,7 +166,8 @@ class Session {
         return {};
     }
 
-    // Waits until input, output or rolld is ready, and serves it.
+    // Waits until a signal, input, a reply of rolld or the output is ready, and handles what is
+    // ready. Waits at most one second.
     Result<void> wait_and_serve() {
         const bool has_room = sent_ < taken_ + protocol::kTerminalWindow - kInputBytes;
         const bool reads_input = !status_ && !input_ended_ && has_room;

@@ -48,7 +48,8 @@ JsonRecord record_at(std::string_view text, bool list, std::size_t at) {
     const std::size_t begin = at == 0 ? text.find('[') + 1 : at;
     const std::size_t mark = value_end(text, begin);
     std::size_t end = std::min(mark + 1, text.size());
-    // Only spaces may follow the list.
+    // If only spaces follow the record, the record is the last one, so it ends at the end of the
+    // text.
     if (text.find_first_not_of(kSpaces, end) == std::string_view::npos) end = text.size();
     return {trimmed(text.substr(begin, mark - begin)), end};
 }

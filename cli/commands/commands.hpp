@@ -117,12 +117,14 @@ Result<int> print_format_help(const Fields& fields);
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message = {});
 struct PlanFiles {
-    std::string svg, trace;  // files for a drawing and a Chrome trace of the schedule; empty: none
+    // Paths of the files to write: an SVG drawing and a Chrome trace of the pipeline schedule;
+    // empty: none.
+    std::string svg, trace;
 };
 void add_plan_options(CLI::App& command, PlanFiles& files);
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options);
-// Checks that the job's layout computes the same as one rank. Uses the smallest possible sizes.
+// Checks that the job's layout gives the same results as one rank, with the smallest sizes.
 Result<int> run_prove(const Context& context, const std::string& file, const JobOptions& options);
 // Maps the name of a command to its subcommands; a command without subcommands has an empty list.
 using Commands = std::map<std::string, std::vector<std::string>>;

@@ -28,7 +28,8 @@ const Json* answering(const Json& checkpoints, const std::string& token, std::ui
     return nullptr;
 }
 
-// Returns the request of the attempt `token` with this number if it is answered, else nullptr.
+// Returns request number `number` to the attempt `token`; nullptr if the request does not exist or
+// is not answered yet.
 const Json* answered(const Json& attempts, const std::string& token, std::uint64_t number) {
     for (const Json& attempt : attempts) {
         if (field_text(attempt, "token") != token || !attempt.contains("requests")) continue;

@@ -33,7 +33,9 @@ inline bool is_about_terminal(std::string_view frame) { return frame.starts_with
 
 // Starts a program in a running attempt.
 struct TerminalStart {
-    int program = 0;  // index, on the worker, of the program whose environment is used
+    // Index of one of the programs of the attempt on this worker. The new program gets the
+    // environment of that program.
+    int program = 0;
     std::vector<std::string> command{};  // empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes
     std::string term{};     // value of TERM; empty: not set

@@ -48,7 +48,8 @@ struct Heartbeat {
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     std::string limits{};  // how the worker enforces the limits of jobs, for people
-    // means to end all processes of an attempt: "cgroup", "namespace" or "marks"
+    // How the worker finds and ends all processes of an attempt: by a "cgroup", by a PID
+    // "namespace" or by "marks" (worker/agent/process/wall.hpp).
     std::string wall{};
     // Identifies the worker's run directory and host; empty if unknown. A new roll-worker ends the
     // processes that an earlier roll-worker with the same `home` has left. The new one may

@@ -50,8 +50,8 @@ void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
             "steps have the same size");
 }
 
-// train.balance and train.microbatch_limit group the samples of a step in other ways. Checks that
-// the result of a step then stays the same up to rounding.
+// Checks that the result of a step stays the same up to rounding if train.balance or
+// train.microbatch_limit groups the samples of the step in another way.
 void check_grouping(const Json& document, std::vector<Problem>& problems) {
     const Json train = document.value("train", Json());
     if (!train.is_object()) return;
@@ -76,8 +76,8 @@ void check_grouping(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
-// train.microbatch_limit may split the micro-batches of a step, so the number of micro-batches
-// varies. Checks that a pipeline has a schedule for every possible number of micro-batches.
+// Checks that a pipeline has a schedule for every possible number of micro-batches. This number
+// varies between steps if train.microbatch_limit splits micro-batches.
 void check_splitting(const Json& document, std::vector<Problem>& problems) {
     const Json train = document.value("train", Json());
     const Json parallel = document.value("parallel", Json());

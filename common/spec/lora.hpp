@@ -68,7 +68,7 @@ struct LoraPatterns {
     std::vector<std::int64_t> layers = {};  // numbers of the layers; empty: all layers
     // Name parts before the number of a layer, such as "layers"; empty: any name.
     std::vector<std::string> layers_pattern = {};
-    // ^Ranks and alphas of single modules. Each pair has a regular expression and a value. The
+    // Ranks and alphas of single modules. Each pair has a regular expression and a value. The
     // value applies to modules for which the full name, or its end after a dot, matches the regular
     // expression.
     std::vector<std::pair<std::string, double>> ranks = {}, alphas = {};
@@ -114,9 +114,9 @@ LoraSpec lora_spec(const Json& json);
 // the schema's checker reports them.
 std::vector<Problem> lora_problems(const Json& document);
 
-// Returns the settings with the modules of a model that `patterns` chooses. Does nothing if
-// `patterns` is not set. `names` are the full HuggingFace names of the model's modules.
-// Fails if a pattern matches no module, or if two patterns give a module different values.
+// Returns `lora` with the modules of a model that `patterns` selects. Returns `lora` unchanged if
+// `patterns` is not set. `names` are the full HuggingFace names of the model's modules. Fails if a
+// pattern matches no module, or if two patterns give a module different values.
 tl::expected<LoraSpec, Problem> resolve_lora(const LoraSpec& lora,
                                              const std::vector<std::string>& names);
 

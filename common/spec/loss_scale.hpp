@@ -15,8 +15,8 @@ struct LossScaleSpec {
     double initial = 65536;
     int growth_interval = 1000;  // consecutive steps without overflow after which the scale doubles
     double backoff = 0.5;        // factor by which overflows change the scale
-    // Number of overflows since the last growth of the scale from which on each overflow lowers the
-    // scale.
+    // The first `hysteresis` - 1 overflows after a growth of the scale do not change the scale.
+    // Each later overflow lowers it.
     int hysteresis = 2;
     double min = 1;  // the scale is never lowered below this value
 };
