@@ -37,9 +37,9 @@ struct Sum {
         const auto found = parts.find(part);
         return found == parts.end() ? 0 : static_cast<double>(found->second) / kHour;
     }
-    // Returns the effective training time ratio (docs/reference.md): the time that counts as
-    // trained, divided by the time since the first start of the training jobs. Null if no training
-    // job ran.
+    // Returns the effective training time ratio (docs/reference.md): the time in which the jobs
+    // have trained, divided by the time from a job's first start to its end. Both times are sums
+    // over the training jobs. Null if no training job ran.
     Json ettr() const {
         const auto& time = hours(gpu_ms, "elapsed") > 0 ? gpu_ms : slot_ms;
         const double elapsed = hours(time, "elapsed");
