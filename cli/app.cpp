@@ -46,8 +46,8 @@ class Parser {
         add_commands();
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
-        // Set `json` before parsing, so that a parse error is printed as JSON too. set_mode() later
-        // sets the final value.
+        // A parse error is printed as JSON only if `json` is set, so set `json` before parsing.
+        // set_mode() sets `json` again after parsing.
         context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);
@@ -431,7 +431,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // --name is the job's name. For NeMo targets, it is also an option of roll-convert.
+        // With --submit, --name names the job; roll-convert gets it only for NeMo targets.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});

@@ -40,7 +40,8 @@ class Daemon {
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`
-    // has a selector of jobs, also sends the user's name, which "@me" in the selector stands for.
+    // has a selector of jobs, also sends the name of the user. rolld replaces "@me" in the selector
+    // by this name.
     template <class Args>
     Result<Json> ask(Args args) {
         return send(Args::kOperation.name, to_json(std::move(args)));
@@ -51,8 +52,8 @@ class Daemon {
     // Returns the reply to `jobs`, with the jobs of all pages.
     Result<Json> jobs(protocol::JobsArgs args);
 
-    // Like ask(), but connects again and retries for up to `patience` while rolld restarts.
-    // Requires that the operation can be repeated without harm.
+    // Like ask(), but connects again and retries for up to `patience` while rolld restarts. A retry
+    // may repeat the operation, so the operation must be idempotent.
     template <class Args>
     Result<Json> ask_patiently(Args args, std::chrono::seconds patience) {
         return send_patiently(Args::kOperation.name, to_json(std::move(args)), patience);
@@ -73,8 +74,8 @@ class Daemon {
     // owner of the directory.
     std::optional<uid_t> runs_as();
 
-    // Returns the connection, for sending several requests before the first answer arrives.
-    // Requires that the connection is open.
+    // Returns the connection. With it, a caller can send several requests before the first reply
+    // arrives. Requires that the connection is open.
     io::Client& client() { return *client_; }
 
     // Returns the reply to `show` for the job. Retries while rolld restarts.

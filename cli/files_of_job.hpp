@@ -48,8 +48,8 @@ class JobFiles {
 };
 
 // Follows a growing file. lines() returns the whole lines that were appended since the last call. A
-// missing file counts as empty. If roll-worker removes the head of the file, reading continues at
-// the same text.
+// missing file counts as empty. roll-worker may remove the head of the file. Reading then continues
+// after the text that was read last.
 class Tail {
   public:
     // Starts at the offset `from`. Requires that a line begins there.

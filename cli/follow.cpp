@@ -80,8 +80,8 @@ void tell_and_end(int signal) {
     ::raise(signal);
 }
 
-// Returns the worse of two exit statuses: the higher one. kOwnTrouble yields to any other nonzero
-// status, because that status says how a job failed.
+// Returns the worse of two exit statuses, which is the higher one. If one of two nonzero
+// statuses is kOwnTrouble, returns the other one, because it says how a job failed.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

@@ -35,7 +35,7 @@ std::vector<std::string> paths_of(const OrderedJson& entry) {
 }
 
 // Reads one key of the configuration. `entry` is the key's entry in schemas/foreign/trainer.json.
-// Requires that the entry has no `rule`.
+// Keys whose entry has a `rule` have no effect here, because apply_rules() reads them.
 void read_key(const std::string& key, const Json& value, const OrderedJson& entry, Json& document,
               Foreign& foreign) {
     if (entry.contains("to")) {

@@ -28,7 +28,7 @@ struct Foreign {
     std::vector<ForeignKey> defaults;
     std::vector<std::string> no_effect;   // texts "KEY: REASON" for keys without an effect
     std::vector<std::string> remarks;     // differences in meaning that the user should know about
-    std::vector<spec::Problem> problems;  // the path of a problem is a key of the configuration
+    std::vector<spec::Problem> problems;  // `path` of a problem: a key of the configuration
     std::int64_t sequences_per_replica = 0;  // micro-batch size x gradient accumulation; 0: unknown
 };
 

@@ -64,7 +64,8 @@ std::string keys_of(const OrderedJson& object) {
 void read_conversations(const Config& config, const std::string& key, const std::string& name,
                         const Json& set) {
     const std::string formatting = set.value("formatting", std::string("alpaca"));
-    const OrderedJson& known = foreign_table()["formatting"];  // default columns by formatting
+    // Maps each `formatting` of a data set to its default columns.
+    const OrderedJson& known = foreign_table()["formatting"];
     if (!known.contains(formatting))
         return config.refuse(key, fmt::format("names {}, whose formatting is {}; supported: {}",
                                               name, formatting, keys_of(known)));
@@ -94,14 +95,14 @@ void read_conversations(const Config& config, const std::string& key, const std:
     if (!tags.empty()) config.set("data.tags", tags);
 }
 
-// Checks that the lines of a data set contain the answers that the objective needs. Also reads
-// which key contains the label.
+// Checks that the lines of a data set have the answers that the objective needs: pairs of answers,
+// labelled answers, or neither. Sets data.label_field to the column of the label.
 void read_answers(const Config& config, const std::string& key, const std::string& name,
                   const Json& set) {
     const Json columns = set.value("columns", Json::object());
     const bool pairs = set.value("ranking", Json(false)) == true,
                label = columns.contains("kto_tag");
-    if (!config.document.contains("objective")) return;  // stop here, because the stage was refused
+    if (!config.document.contains("objective")) return;  // no objective: `stage` was refused
     const std::string objective = config.objective();
     const bool labelled = objective == "kto", paired = spec::is_preference(objective) && !labelled;
     if (pairs && !paired)

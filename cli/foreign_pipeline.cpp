@@ -31,7 +31,7 @@ bool has_below(const OrderedJson& table, const std::string& path) {
                        [&](const auto& entry) { return entry.key().starts_with(path + "."); });
 }
 
-// Reads the value at a path. `entry` is the path's entry in the table.
+// Reads the value at a path. `entry` is the path's entry in schemas/foreign/pipeline.json.
 void read(const Pipeline& pipeline, const std::string& path, const Json& value,
           const OrderedJson& entry) {
     if (entry.contains("to")) {
@@ -56,7 +56,8 @@ bool is_variable(const Json& value) {
     return value.is_string() && value.get<std::string>().find("${") != std::string::npos;
 }
 
-// Reads the value at a path. Uses the table's entry of the path, or the entry of its parent.
+// Reads the value at a path, and all values below it. Uses the entry of the path in
+// schemas/foreign/pipeline.json. If there is no such entry, uses the entry of the path's parent.
 void walk(const Pipeline& pipeline, const std::string& path, const Json& value) {
     const OrderedJson& table = pipeline_table()["keys"];
     const std::string own = table_path(pipeline, path);

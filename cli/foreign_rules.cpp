@@ -57,7 +57,8 @@ void read_model(const Config& config) {
         config.set("tokenizer", config.absolute(keys["tokenizer_name_or_path"]));
 }
 
-// Sets how TRL packs documents and truncates long ones.
+// Sets data.packing and data.truncate as TRL packs documents into sequences, and as TRL truncates
+// documents that are too long.
 void read_trl_rows(const Config& config) {
     const std::string mode = config.text("truncation_mode").value_or("keep_start");
     if (mode != "keep_start" && mode != "keep_end")
@@ -82,7 +83,7 @@ void read_trl_rows(const Config& config) {
 // Sets whether tokens attend to other documents in the same sequence.
 void read_packing(const Config& config) {
     if (is_of_trl(config)) read_trl_rows(config);
-    if (spec::is_preference(config.objective())) return;  // answers are never packed
+    if (spec::is_preference(config.objective())) return;  // preference data is never packed
     const bool pretrains = config.objective() == "pretrain";
     const bool apart = config.flag("neat_packing") || config.flag("sequence_packing");
     const bool across = config.has("packing") ? config.flag("packing") : pretrains;
@@ -135,7 +136,7 @@ std::optional<std::int64_t> read_steps(const Config& config) {
 }
 
 // Returns the number of steps in `key`; nullopt if `key` is not set. As in the HuggingFace Trainer,
-// a value below 1 is a share of all steps.
+// a value below 1 is a share of `steps`, the number of all steps.
 std::optional<std::int64_t> steps_of(const Config& config, const std::string& key,
                                      std::optional<std::int64_t> steps) {
     const auto value = config.number(key);
@@ -329,8 +330,9 @@ void read_normalize(const Config& config, bool megatron) {
         config.set_default("calculate_per_token_loss", "train.normalize", normalize);
 }
 
-// Sets which values backward computes again. Megatron's selective recomputation applies to
-// `core_attn` unless recompute_modules selects other modules.
+// Sets parallel.recompute, which selects the activations that backward recomputes. With Megatron's
+// granularity `selective`, these are the activations of `core_attn`, unless recompute_modules
+// selects other modules.
 void read_recompute(const Config& config) {
     const auto granularity = config.text("recompute_granularity");
     const bool checkpoints =
@@ -359,8 +361,9 @@ void read_recompute(const Config& config) {
     }
 }
 
-// Reads the sizes of a replica. Requests one slot for each rank of a replica. The options --slots,
-// --gpus and --nodes override this request.
+// Reads the tensor-, pipeline- and context-parallel sizes. Their product is the number of ranks of
+// a model replica. Requests one slot for each of these ranks. The options --slots, --gpus and
+// --nodes override this request.
 void read_layout(const Config& config) {
     std::int64_t ranks = 1;
     for (const char* key :

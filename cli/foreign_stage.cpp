@@ -62,16 +62,17 @@ void read_reference(const Config& config) {
             config.set("objective.reference", config.absolute(*model));
 }
 
-// Refuses `key` if it has a value other than 0 or false and Roll does not support it together with
-// `what`.
+// Refuses `key` unless it is not set, 0 or false. Called for keys that Roll does not support
+// together with `what`.
 void refuse_set(const Config& config, const char* key, const std::string& what) {
     if (config.has(key) && config.keys[key] != 0 && config.keys[key] != false)
         config.refuse(key, fmt::format("is {}; Roll does not support this key with {}; remove it",
                                        dump(config.keys[key]), what));
 }
 
-// Adds the negative log-likelihood of the chosen answers to the loss. Also adds a remark, because
-// Roll averages this likelihood in a slightly different way.
+// Adds the negative log-likelihood (NLL) of the chosen answers to the loss. Its weight is the value
+// of `key` plus `always`. Also adds a remark, because Roll and the other program average the NLL in
+// different ways.
 void add_nll(const Config& config, const char* key, double always) {
     const double weight = config.number(key).value_or(0);
     if (weight == 0 && always == 0) return;
@@ -204,9 +205,9 @@ Json lora_targets(const Config& config, const char* key, Json usual) {
     return names;
 }
 
-// Sets the form of the frozen weights: 4 or 8 bits, as in bitsandbytes. `type`: name of the key
-// that selects the 4-bit table. `nested`: name of the key that says whether the scales are
-// quantized.
+// Sets how the frozen weights are quantized, as in bitsandbytes: to 8 bits, or to 4 bits with the
+// table nf4. `type` is the name of the key that selects the 4-bit table. `nested` is the name of
+// the key that says whether the scales are quantized, too.
 void set_base(const Config& config, int bits, const char* type, const char* nested,
               bool nested_by_default) {
     if (bits == 8) return config.set("train.lora.base", "int8");

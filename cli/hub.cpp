@@ -60,7 +60,8 @@ std::vector<std::string> data_files(const fs::path& directory) {
         return fs::path(path).lexically_relative(directory).native().find("train") !=
                std::string::npos;
     };
-    // Beside tables of training data, a text may be a license or a description.
+    // A text file may be a license or a description instead of data. If only tables have "train" in
+    // their paths, use the tables.
     const bool only_tables =
         std::ranges::none_of(texts, trains) && std::ranges::any_of(tables, trains);
     std::vector<std::string>& found = texts.empty() || only_tables ? tables : texts;
@@ -69,9 +70,9 @@ std::vector<std::string> data_files(const fs::path& directory) {
     return found;
 }
 
-// Returns the cached files of a data set of the Hub. `text` names a file of the data set
-// (OWNER/NAME/FILE) or, if `whole` is true (for data.train), the training files of the data set
-// (OWNER/NAME). Returns an empty list if the cache does not have them.
+// Returns the cached files of a data set of the Hub; an empty list if the cache does not have them.
+// If `text` is OWNER/NAME/FILE, returns this file. If `text` is OWNER/NAME, returns the training
+// files of the data set, but only if `whole` is true, as for data.train.
 std::vector<std::string> cached_files(const std::string& text, bool whole) {
     if (parts_of(text) < 2) return {};
     const std::size_t end = text.find('/', text.find('/') + 1);
@@ -96,7 +97,8 @@ void use_model(Json& value, const char* key, const std::string& base,
     value = *snapshot;
 }
 
-// Replaces the data sets in a text or in a list of texts.
+// Replaces each name of a Hub data set in `value` by the paths of the cached files. `value` is a
+// text, a list of texts or an object whose members are such values. Adds a note for each file.
 void use_data(Json& value, bool whole, const std::string& base, std::vector<std::string>& notes) {
     if (value.is_object())
         for (Json& one : value) use_data(one, whole, base, notes);
@@ -172,7 +174,8 @@ void add_download(spec::Problem& problem, const Json& document, const std::strin
     if (!document.contains(at) || !document[at].is_string()) return;
     const auto name = document[at].get<std::string>();
     const bool data = problem.path.find("data.") != std::string::npos;
-    // A name whose first folder exists is more likely a path.
+    // If the first folder of the name exists here, the name is more likely a path than a name of
+    // the Hub.
     if (parts_of(name) < 2 || exists(base, name.substr(0, name.find('/')))) return;
     const std::size_t end = name.find('/', name.find('/') + 1);
     if (!data && end != std::string::npos) return;

@@ -68,7 +68,8 @@ Result<Source> script_source(const std::string& text, const std::string& file) {
 
 spec::ParsedJob parse_source(const Source& source) {
     spec::ParsedJob bad;
-    // Check the sizes before the document becomes text, because that text may have megabytes.
+    // Check the sizes before the document is converted to text, because the text may have
+    // megabytes.
     bad.problems = spec::undeliverable(source.document);
     if (!bad.ok()) return bad;
     find_bytes(source.document, "", bad.problems);
@@ -244,8 +245,8 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
     for (const Source& source : sources) {
         spec::ParsedJob job = parse_source(source);
         const bool is_refused = source.foreign && !source.foreign->problems.empty();
-        // Do not report missing keys. They are missing because keys of the configuration were
-        // refused.
+        // Do not report missing keys. They may be missing only because keys of the configuration,
+        // which would have set them, were refused.
         if (is_refused)
             std::erase_if(job.problems, [](const spec::Problem& problem) {
                 return problem.message.starts_with("is missing");

@@ -12,14 +12,15 @@
 namespace roll::cli {
 namespace {
 
-// A longer text is refused unread, because parsing YAML takes 0.4 us per byte. A shorter text is
-// refused before parsing if its values alone exceed the limit of a document.
+// A YAML document with more bytes than this is refused without being parsed, because parsing YAML
+// takes 0.4 us per byte. A smaller document is refused if its values alone exceed the maximum size
+// of a job document.
 constexpr std::size_t kYamlBytesMax = 2 * spec::kDocumentBytesMax;
-// Tolerance for the spaces between the elements of flow lists: certain_bytes() counts them,
-// although the document does not contain them. A document has at most 100,000 elements.
+// Tolerance of the size check in bytes. certain_bytes() also counts the spaces between the elements
+// of flow lists, which are not part of the document. A document has at most 100,000 elements.
 constexpr std::size_t kSpacesMax = 128 << 10;
-// An escape sequence in a quoted string has at most 10 bytes and stands for at least one byte, so
-// it counts for at most 9 bytes too many.
+// Maximum number of surplus bytes that an escape sequence in a quoted string adds to the count. The
+// sequence has at most 10 bytes in the file and stands for at least one byte of the document.
 constexpr std::size_t kEscapeLoss = 9;
 
 // Returns the key at the start of a line of block YAML or indented JSON; empty if there is none.

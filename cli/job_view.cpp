@@ -24,9 +24,9 @@ Json progress_of(const Json& job) {
     return Json::parse(progress.get<std::string>(), nullptr, false);
 }
 
-// Returns a value of `usage` of an attempt or a job for people: a size for memory_peak and the
-// disk, a duration for other keys. "disk" is what was read and written together. Returns "" if the
-// value is unknown.
+// Returns one value of `usage` of an attempt or a job as text. `key` is "memory_peak", "disk" (the
+// sum of the bytes read and the bytes written) or the key of a duration. Returns "" if the value is
+// unknown.
 std::string usage_text(const Json& row, const std::string& key) {
     const Json usage = row.value("usage", Json());
     if (!usage.is_object()) return "";
@@ -78,7 +78,8 @@ std::string checkpoints_text(const Json& checkpoints) {
     return table({{"STEP", true}, {"TOKEN"}, {"CHECKPOINT"}}, rows, false);
 }
 
-// Returns the requests to the training of all attempts, and their answers; empty if there are none.
+// Returns a table of the requests to the training, such as `evaluate`, with their answers, for all
+// attempts of a job; empty if there were no requests.
 std::string requests_text(const Json& attempts) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& attempt : attempts) {

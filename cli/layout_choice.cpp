@@ -116,8 +116,9 @@ struct Question {
     std::int64_t dp = 0;  // data-parallel size that the job requires; 0: any size
 };
 
-// Returns the question for roll-rank. `is_fixed` tells whether the job sets a key of `parallel`.
-// `complete` is the job's document with all defaults.
+// Returns the question for roll-rank. `asked` is the document that has the value `auto`. `complete`
+// is the job's document with all defaults. is_fixed(key) returns whether the search must keep the
+// value of parallel.KEY.
 template <class IsFixed>
 Question question_of(const Json& asked, Json complete, const IsFixed& is_fixed) {
     Question question;

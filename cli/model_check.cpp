@@ -135,8 +135,8 @@ const ModelCheck::Model* ModelCheck::model_in(const std::string& directory, cons
     return &model;
 }
 
-// Returns the model whose sizes are in the job file. Missing sizes get the same defaults as on the
-// ranks.
+// Returns the model whose sizes are in the key `model` of the job file. Missing sizes get the same
+// defaults as on the ranks. `ids` is the number of token ids, which is the default of vocab_size.
 std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
                                                          std::optional<std::int64_t> ids) {
     const Json name = job.model.value("family", Json());
@@ -239,8 +239,8 @@ void check_freeze(const CheckedJob& job, const std::vector<std::string>& paramet
         job.note("model.freeze", "freezes all parameters, so there is nothing to train");
 }
 
-// Checks that every pattern of the optimizer's groups matches a parameter. Skips jobs with LoRA,
-// which the trainer checks, because `parameters` lacks the names of LoRA's factors.
+// Checks that every pattern in train.optimizer.groups matches a parameter. Skips jobs with LoRA:
+// `parameters` does not have LoRA's matrices, so the trainer checks the patterns of these jobs.
 void check_groups(const CheckedJob& job, const std::vector<std::string>& parameters) {
     if (job.train.contains("lora") || parameters.size() < 2) return;
     spec::OptimizerSpec optimizer;

@@ -20,9 +20,9 @@ std::string conversion_text(const std::string& message) {
                        message.substr(value + 3));
 }
 
-// Returns CLI11's messages "--by: day not in {user,week}" and "--tail: Value x not in range 0 to 9"
-// as sentences. CLI11 gives a lowest value of 0.000000 to numbers that must be above 0, and the
-// largest double as the highest value of numbers without a limit.
+// Converts CLI11's messages "--by: day not in {user,week}" and "--tail: Value x not in range 0 to
+// 9" to sentences. If a number must be above 0, CLI11 prints the lower limit 0.000000. If a number
+// has no upper limit, CLI11 prints the largest double as its upper limit.
 std::string validation_text(const std::string& message) {
     static const std::regex kMember(R"((--[a-z-]+): (\S*) not in \{(.*)\})");
     static const std::regex kRange(R"((--[a-z-]+): Value (\S*) not in range (\S+) to (\S+))");

@@ -22,7 +22,7 @@ struct PhaseTimes {
 };
 
 // Adds a row of metrics. Ignores a row without phases. Also ignores the first step of the job,
-// because in this step the program touches memory for the first time.
+// whose times are too long, because the program touches its memory for the first time.
 void add_step(PhaseTimes& times, const Json& row);
 
 // Returns the phases that took time, the longest first.

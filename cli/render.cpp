@@ -130,7 +130,7 @@ std::string amount_text(double amount) {
 std::string number_text(const Json& value) {
     if (value.is_number_integer()) return value.dump();
     if (!value.is_number()) return "";
-    constexpr double kLarge = 1e4;  // {:.4g} prints values from this one on with an exponent
+    constexpr double kLarge = 1e4;  // from 1e4 on, {:.4g} prints an exponent
     const double real = value.get<double>();
     return real >= kLarge && real < 1e12 ? fmt::format("{:.0f}", real)
                                          : fmt::format("{:.4g}", real);

@@ -1,5 +1,5 @@
-// A file in a job's output directory. The file is read from a volume of this machine, or in pieces
-// through rolld.
+// Reads a file in a job's output directory: directly if this machine has mounted the directory's
+// file system, else in pieces through rolld.
 #pragma once
 
 #include <cstdint>

@@ -166,7 +166,8 @@ class Session {
         return {};
     }
 
-    // Waits until input, output or rolld is ready, and serves it.
+    // Waits until a signal, input, a reply of rolld or the output is ready, and handles what is
+    // ready. Waits at most one second.
     Result<void> wait_and_serve() {
         const bool has_room = sent_ < taken_ + protocol::kTerminalWindow - kInputBytes;
         const bool reads_input = !status_ && !input_ended_ && has_room;
@@ -183,7 +184,8 @@ class Session {
 
     Result<void> write_output() {
         Outgoing& out = output_.front();
-        // If poll() reports a pipe or terminal as ready, a small write does not block.
+        // poll() has reported the descriptor as ready, so a small write to a pipe or a terminal
+        // does not block.
         const ssize_t n =
             ::write(out.to, out.bytes.data(), std::min<std::size_t>(out.bytes.size(), 4096));
         if (n < 0 && errno != EINTR && errno != EAGAIN) {

@@ -12,7 +12,8 @@
 
 namespace roll::cli {
 
-// Queues the signals that a session handles. Call it before any thread is started.
+// Blocks the signals that a session handles, and returns a descriptor from which the session reads
+// them (io::queue_signals()). Call it before any thread is started.
 io::Descriptor queue_session_signals();
 
 // Runs the session. Returns the exit status of the program: 128+N if signal N ended it. Fails with

@@ -50,13 +50,15 @@ const char* name_of(ErrorCode code);
 
 }  // namespace roll
 
+// Each macro evaluates an expression whose value is a Result:
+//
 //   ROLL_TRY(const Spec spec, parse(text));             in a function that returns Result
 //   ROLL_CO_TRY(const Reply reply, co_await ask(job));  in a coroutine that returns Task<Result>
 //   ROLL_TRY_VOID(call());                              for a Result<void>
 //
-// If the expression fails, each macro returns its Error from the enclosing function. Otherwise the
-// macro initializes the declaration with the expression's value. The macros are statements because
-// g++ 12 crashes on a statement expression that contains co_return.
+// If the result is an Error, the macro returns it from the enclosing function. Otherwise the macro
+// initializes the declaration with the value. The macros are statements and not expressions,
+// because g++ 12 crashes on a statement expression that contains co_return.
 #define ROLL_TRY(declaration, expression) \
     ROLL_TRY_(ROLL_CAT_(result_, __COUNTER__), return, declaration, expression)
 #define ROLL_CO_TRY(declaration, expression) \

@@ -51,7 +51,8 @@ class HelpFormat : public CLI::Formatter {
         return wrapped(CLI::Formatter::make_description(app), kColumns);
     }
     std::string make_usage(const CLI::App* app, std::string name) const override {
-        const std::size_t slash = name.rfind('/');  // of the path of the program
+        // `name` may be a path; keep only the file name
+        const std::size_t slash = name.rfind('/');
         if (slash != std::string::npos) name.erase(0, slash + 1);
         return wrapped(CLI::Formatter::make_usage(app, std::move(name)), kColumns);
     }

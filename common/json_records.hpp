@@ -12,12 +12,15 @@ namespace roll {
 bool is_json_list(std::string_view text);
 
 struct JsonRecord {
-    std::string_view text;  // record without list marks and spaces around it; may be empty
-    std::size_t end = 0;    // position at which the next record begins
+    // Text of the record, without the list's commas and brackets and without spaces around it. May
+    // be empty.
+    std::string_view text;
+    std::size_t end = 0;  // position at which the next record begins
 };
 
-// Returns the record that begins at `at`: 0, or the end of another record. `list` says whether the
-// text is a list; otherwise, the record is a line. Requires at < text.size().
+// Returns the record at the offset `at`. `at` is 0 for the first record, and `end` of the previous
+// record for each other record. If `list` is true, the records are the values of a list; otherwise,
+// each line is a record. Requires at < text.size().
 JsonRecord record_at(std::string_view text, bool list, std::size_t at);
 
 // Returns the first record that is not empty; an empty text if there is none.

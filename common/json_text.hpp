@@ -17,8 +17,8 @@ namespace roll {
 
 class JsonText {
   public:
-    // Adds a field. `key` must be new and outlive this object. `value` is a bool, an integer, a
-    // string, a JsonText, a Json, or a list of these.
+    // Adds a field. The object must not have a field `key` yet. The string `key` must outlive this
+    // object. `value` is a bool, an integer, a string, a JsonText, a Json, or a list of these.
     template <class T>
     JsonText& add(const char* key, const T& value) {
         const std::size_t begin = values_.size();

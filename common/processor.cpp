@@ -52,8 +52,9 @@ std::string variable(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-// Returns the processor that `value` of ROLL_PROCESSOR selects. Also allows "amx" if `here` has
-// only Avx512Bf16, because oneDNN can emulate the products of tiles.
+// Returns the processor that `value`, the value of ROLL_PROCESSOR, selects. `here` is the processor
+// of this machine. If `here` has Avx512Bf16 but no AMX, "amx" is also allowed, because oneDNN can
+// emulate AMX's products of tiles.
 Result<Processor> forced_to(const std::string& value, const Processor& here) {
     const std::size_t dash = value.find('-');
     const std::string name = value.substr(0, dash);

@@ -22,11 +22,11 @@ struct Processor {
     // did
     std::string forced = {};
 
-    // Returns whether this processor has the instructions that oneDNN's kernels for blocks of
-    // float32 matrices need.
+    // Returns whether this processor has the instructions that oneDNN's block kernels need. These
+    // kernels multiply blocks of float32 matrices.
     bool has_blocks() const { return vectors != Vectors::Default; }
-    // Returns whether MKL computes float32 products. This is the case on Intel's processors, where
-    // MKL is faster than oneDNN, and on processors that cannot run oneDNN's kernels for blocks.
+    // Returns whether MKL, and not oneDNN, computes float32 products. This is the case on Intel's
+    // processors, where MKL is faster, and on processors that cannot run oneDNN's block kernels.
     bool takes_mkl() const { return intel || !has_blocks(); }
     Bfloat16 bfloat16() const;
 };
@@ -34,10 +34,11 @@ struct Processor {
 // Returns "default", "avx2", "avx512", "avx512_bf16" or "amx".
 const char* name_of(Processor::Vectors vectors);
 
-// Detects the processor. For tests, the variable ROLL_PROCESSOR can select a lower level: NAME,
-// NAME-intel or NAME-other. If ROLL_PROCESSOR is not set, LibTorch's ATEN_CPU_CAPABILITY can select
-// a lower level. Fails with InvalidArgument if ROLL_PROCESSOR is malformed or exceeds what the
-// processor supports.
+// Detects the processor. For tests, the variable ROLL_PROCESSOR can select a lower level. Its value
+// is NAME, NAME-intel or NAME-other, where NAME is the name of the level, and the suffix overrides
+// the detected manufacturer. If ROLL_PROCESSOR is not set, LibTorch's ATEN_CPU_CAPABILITY can
+// select a lower level. Fails with InvalidArgument if ROLL_PROCESSOR is malformed or exceeds what
+// the processor supports.
 Result<Processor> find_processor();
 
 // Returns the result of find_processor(), which is called once per process. Ends the program if

@@ -117,26 +117,30 @@ Result<int> print_format_help(const Fields& fields);
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message = {});
 struct PlanFiles {
-    std::string svg, trace;  // files for a drawing and a Chrome trace of the schedule; empty: none
+    // Paths of the files to write: an SVG drawing and a Chrome trace of the pipeline schedule;
+    // empty: none.
+    std::string svg, trace;
 };
 void add_plan_options(CLI::App& command, PlanFiles& files);
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options);
-// Checks that the job's layout computes the same as one rank. Uses the smallest possible sizes.
+// Checks that the job's layout gives the same results as one rank, with the smallest sizes.
 Result<int> run_prove(const Context& context, const std::string& file, const JobOptions& options);
 // Maps the name of a command to its subcommands; a command without subcommands has an empty list.
 using Commands = std::map<std::string, std::vector<std::string>>;
 Result<int> run_completion(const std::string& shell, const Commands& commands);
 Result<int> run_version(const Context& context);
 
-// Replaces words such as "job:12" or "job:last" by the directory of the job's newest checkpoint, or
-// of its export if there is no checkpoint (NotFound if there is neither). If words[1] names a model
-// of the Hub, replaces it by the model's directory in HuggingFace's cache.
+// Replaces each word "job:SELECTOR", such as "job:12" or "job:last", by the directory of the job's
+// newest checkpoint. If the job has no checkpoint, uses the directory of the model that the job
+// wrote. Fails with NotFound if the job has neither. If words[1] is the name of a model on the
+// HuggingFace Hub, replaces it by the model's directory in HuggingFace's cache.
 Result<void> replace_models(const Context& context, std::vector<std::string>& words);
 
-// Replaces selectors in a job document by job ids: in `after` ("ok:last") and in `into` ("NAME").
-// Each must select one job. For a task of an array, `after` gets the array's id. For a job in a
-// group, `into` gets the group's id.
+// Replaces the selectors in a job document by job ids. A dependency in `after`, such as "ok:last",
+// gets the id of the selected job, or the id of the whole array if this job is a task of an array.
+// `into` gets the id of the selected job group, or of the group to which the selected job belongs.
+// Fails unless each selector selects exactly one job.
 Result<void> replace_selectors(const Context& context, Json& document);
 
 // Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the

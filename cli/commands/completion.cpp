@@ -67,8 +67,8 @@ std::string put_in(std::string text, std::string_view mark, std::string_view wor
     return at == std::string::npos ? text : text.replace(at, mark.size(), words);
 }
 
-// Converts a list such as "a|b" for a shell: appends `after` to each word, and joins the words with
-// `between`.
+// Returns the words of a list such as "a|b" in the syntax of a shell: appends `after` to each word,
+// and puts `between` between two words.
 std::string spell(std::string_view words, std::string_view between, std::string_view after) {
     std::string text;
     for (const char c : words) {
@@ -80,8 +80,8 @@ std::string spell(std::string_view words, std::string_view between, std::string_
     return text.append(after);
 }
 
-// Returns one line for each command that has subcommands. In the format `line`, {0} stands for the
-// command and {1} for the list of its subcommands.
+// Returns one line for each command that has subcommands. `line` is the format of a line. Its first
+// placeholder stands for the command, its second placeholder for the list of subcommands.
 std::string verb_lines(const Commands& commands,
                        fmt::format_string<const std::string&, const std::string&> line) {
     std::string text;

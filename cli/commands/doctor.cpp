@@ -42,8 +42,9 @@ Finding check_directory(const io::StateDirectory& state) {
     return {"state directory", true, root.string(), ""};
 }
 
-// Checks that the key pairs exist. The owner of rolld needs all three pairs. A user with a key of
-// another user's rolld needs the client's pair or the worker's pair.
+// Checks that the user's key pairs exist. The owner of a rolld needs three pairs: server, client
+// and worker. A user with a key for another user's rolld needs only the pair of that key: client or
+// worker.
 Finding check_keys(const io::StateDirectory& state) {
     std::vector<std::string> names = {"server", "client", "worker"};
     if (state.is_key_holders()) {
@@ -207,8 +208,8 @@ Finding check_libtorch() {
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
-    // Do not ask rolld if the user holds only a worker's key, because rolld answers no requests
-    // under such a key. The user must read the worker's log instead.
+    // These checks send requests to rolld, which answers only the owner of a client's key. A user
+    // who holds only a worker's key must read the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));

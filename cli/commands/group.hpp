@@ -18,7 +18,8 @@ using AddCommand =
                             std::function<Result<int>()> action)>;
 
 struct Context;
-// Adds all subcommands of `above`. `context` is read when a command runs.
+// Adds all subcommands of `above`. The subcommands read `context` when they run, so `context` must
+// outlive `above`.
 using AddCommands = void(CLI::App& above, const AddCommand& command, const Context& context);
 
 }  // namespace roll::cli

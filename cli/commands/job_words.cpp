@@ -43,7 +43,8 @@ class LateDaemon {
     std::optional<Daemon> daemon_;
 };
 
-// Returns the id of the job to wait for: for a task of an array, the id of the whole array.
+// Returns the id of the job that a dependency must name. If `job` is a task of an array, this is
+// the id of the whole array, else the id of `job`.
 std::uint64_t whole_job(const Json& job) {
     const Json array = job.value("array", Json());
     if (array.is_object()) return array.value("job", std::uint64_t{0});
@@ -80,7 +81,7 @@ Result<std::string> model_of(const Json& job) {
 }  // namespace
 
 Result<void> replace_models(const Context& context, std::vector<std::string>& words) {
-    // words[0] is the command, words[1] its model
+    // words[0] is the command. words[1] is the model to read: a path, or a name on the Hub.
     if (words.size() > 1 && !std::filesystem::exists(words[1]))
         words[1] = cached_snapshot(words[1], HubKind::Model).value_or(words[1]);
     LateDaemon daemon(context);

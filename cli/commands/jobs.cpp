@@ -42,7 +42,7 @@ class JsonPrinter {
     }
 
   private:
-    Json rest_{};  // all fields of the first reply except the jobs
+    Json rest_{};  // fields of the first reply, without the list of jobs
     bool any_ = false;
 };
 
@@ -65,7 +65,8 @@ class TextPrinter {
         print(titled ? text.substr(text.find('\n') + 1) : text);
         shown_ += jobs.size();
     }
-    // Prints the title if no row was printed. Returns the number of printed rows.
+    // If no row was printed, prints the titles of the empty table. Returns the number of printed
+    // rows.
     std::size_t finish() const {
         if (shown_ == 0 && !context_.parsable) print(jobs_text(Json::array(), format_, look_));
         return shown_;
@@ -115,7 +116,8 @@ Result<protocol::JobsArgs> request_of(const Context& context, const JobsOptions&
         args.fields = {"id"};
     else if (!context.json)
         args.fields = asked_fields(format);
-    // Only the default table shows an array in one row, because scripts read the other outputs.
+    // Only the default table folds the tasks of an array into one row. All other outputs are for
+    // scripts and have one row for each task.
     args.fold = !context.json && !context.parsable && format.fields.empty() && !options.expand;
     return args;
 }

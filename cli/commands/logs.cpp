@@ -54,7 +54,7 @@ Result<Wanted> wanted_of(const LogsOptions& options) {
     return wanted;
 }
 
-// Returns the offset in the log at which the wanted lines begin.
+// Returns the offset of the first line that --since and --tail select.
 std::uint64_t begin_of(const StoredFile& file, const Wanted& wanted) {
     std::uint64_t from = 0;
     if (wanted.since) {
@@ -150,8 +150,10 @@ class Follower {
           out_(out),
           many_(many) {}
 
-    // Prints the new lines of all logs. The caller must request `job` before this call. If `job`
-    // has ended, its logs are complete, so this call prints all remaining lines.
+    // Prints the new lines of the job's logs. `job` is a reply to `show` that was requested before
+    // this call. If the job has ended in this reply, the logs are complete, so this call prints all
+    // remaining lines. If `talks` is set, reports on stderr when a later attempt has started a new
+    // log.
     Result<void> print_new_lines(const Json& job, bool talks) {
         ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options_.ranks));
         bool told = !talks;
@@ -174,7 +176,7 @@ class Follower {
         out_.flush();
         return files_.check();
     }
-    // Returns the error of a missing log if the job has no log at all.
+    // Returns the error of the missing log if no log of the job was found; else nullopt.
     std::optional<Error> missing() const { return logs_.empty() ? missing_ : std::nullopt; }
 
   private:
@@ -216,7 +218,7 @@ struct Followed {
     Json job{};  // the job, from the reply to `show`
 };
 
-// Requests again the jobs whose state or attempt has changed.
+// Updates `Followed::job` of each job whose state or attempt has changed.
 Result<void> look_again(Daemon& daemon, std::list<Followed>& all) {
     std::vector<std::uint64_t> ids;
     for (const Followed& one : all) ids.push_back(one.id);

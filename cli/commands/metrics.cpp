@@ -30,7 +30,8 @@ std::vector<Json> rows_with(const std::vector<Json>& rows, const std::string& ke
     return found;
 }
 
-// Returns a sentence with the numbers that the rows have in place of `key`.
+// Returns a sentence that says that no row has the metric `key`, and lists the metrics that the
+// rows have.
 std::string missing_key_text(const std::vector<Json>& rows, const std::string& key) {
     std::set<std::string> known;
     for (const Json& row : rows)

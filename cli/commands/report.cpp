@@ -16,12 +16,12 @@ namespace roll::cli {
 namespace {
 
 constexpr std::array kCauses = {"failed", "requeued", "cancelled"};
-// Parts of a row of a page, in slot and GPU time
+// Keys of a report row whose value is a time in the form {slot_ms, gpu_ms}
 constexpr std::array kParts = {"held", "failed", "requeued", "cancelled", "elapsed", "trained"};
 
 struct Sum {
     std::int64_t jobs = 0;
-    // Slot and GPU time in milliseconds by kParts
+    // Slot time and GPU time in milliseconds, for each key in kParts
     std::map<std::string, std::int64_t> slot_ms{}, gpu_ms{};
 
     void add(const Json& row) {
@@ -37,8 +37,9 @@ struct Sum {
         const auto found = parts.find(part);
         return found == parts.end() ? 0 : static_cast<double>(found->second) / kHour;
     }
-    // Returns the effective training time ratio: the share of the time since the first start of
-    // training jobs that was trained. Null if no training job ran.
+    // Returns the effective training time ratio (docs/reference.md): the time in which the jobs
+    // have trained, divided by the time from a job's first start to its end. Both times are sums
+    // over the training jobs. Null if no training job ran.
     Json ettr() const {
         const auto& time = hours(gpu_ms, "elapsed") > 0 ? gpu_ms : slot_ms;
         const double elapsed = hours(time, "elapsed");
@@ -57,8 +58,8 @@ struct Sum {
     }
 };
 
-// Returns the cells of a row: its key, the number of jobs, GPU-hours, slot-hours, and for both
-// units the hours wasted by each cause, and the ETTR.
+// Returns the cells of a row: its key, the number of jobs, the GPU-hours and the slot-hours, then
+// the wasted GPU-hours and slot-hours for each cause in kCauses, then the ETTR.
 std::vector<std::string> cells_of(const std::string& key, const Json& row) {
     const auto hours = [](const Json& of, const char* unit) {
         return fmt::format("{:.2f}", of.value(unit, 0.0));
@@ -126,7 +127,8 @@ std::string report_text(const Json& report, std::size_t width) {
                                    {.title = "GPU-HOURS", .right = true},
                                    {.title = "SLOT-HOURS", .right = true}};
     const bool trains = report["total"].value("ettr", Json()).is_number();
-    // Only one unit has columns for each cause: GPU-hours, or slot-hours if no job has GPUs.
+    // The table shows the wasted hours in one unit only: in GPU-hours, or in slot-hours if no job
+    // used GPUs.
     const bool gpus = report["total"].value("gpu_hours", 0.0) > 0;
     for (const char* name : {"FAILED", "REQUEUED", "CANCELLED"})
         columns.push_back({.title = name, .right = true, .drops = 2});

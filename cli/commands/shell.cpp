@@ -87,11 +87,12 @@ Error how_it_ended(const Json& job) {
             "rollctl show " + id};
 }
 
-// Cancels the job, whose terminal has ended with `error`. If somebody else has cancelled the job,
-// for example before its programs started, returns that as the error.
+// Cancels the job, because its terminal has ended with `error`. Returns `error`. Exception: if
+// somebody else has cancelled the job, for example before its programs started, returns
+// how_it_ended().
 Error cancel_after(Daemon& daemon, std::uint64_t id, Error error) {
     constexpr const char* kReason = "its terminal is gone";
-    // Without rolld there is no end to wait for.
+    // If rolld does not answer, do not wait for the end of the job.
     if (!daemon.ask(protocol::CancelArgs{{.selector = std::to_string(id)}, kReason})) return error;
     JobWatch watch(daemon, id);
     for (const auto until = std::chrono::steady_clock::now() + kEndPatience;

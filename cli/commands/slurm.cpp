@@ -12,7 +12,8 @@
 namespace roll::cli {
 namespace {
 
-// The texts for --help of the commands without a table of options
+// Texts of --help. sbatch has no text here, because help_text() makes its text from the table of
+// its options.
 struct SlurmHelp {
     std::string_view name;
     const char* text;

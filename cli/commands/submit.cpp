@@ -32,7 +32,7 @@ std::string draw_key() {
 
 namespace {
 
-// Notes that say how the jobs were read
+// Sentences that tell the user how rollctl has read the job files
 using Notes = std::vector<std::string>;
 
 // Submits the jobs. A retry sends the same key again, so that rolld queues each job only once.
@@ -281,8 +281,9 @@ Result<int> run_open(const Context& context, const SubmitOptions& options,
     return submit_specs(context, options, specs);
 }
 
-// Fails with InvalidArgument if the job has a checkpoint of a later step than the last step of the
-// job that resumes it.
+// Fails with InvalidArgument if train.steps is less than the step of the newest checkpoint of
+// `job`. train.steps comes from `document`, the job file of the job that resumes `job`, or from
+// `sets`, the values of --set.
 static Result<void> check_steps(const Json& job, Json document,
                                 const std::vector<std::string>& sets) {
     for (const std::string& assignment : sets) ROLL_TRY_VOID(set_key(document, assignment));
@@ -315,8 +316,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["hold"] = false;
     for (const char* key : {"begin", "deadline", "array", "sweep", "cron"}) document.erase(key);
     document["after"] = Json::array();
-    // The new job writes to a new directory, next to the directory of the job that the new job
-    // continues.
+    // The new job writes to a new directory, next to the output directory of the resumed job.
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr auto kCheckpointPoll = std::chrono::seconds(5);
 
-// Returns the checkpoint that the attempt `token` saved for request number `asked` or for a later
-// request; nullptr if there is none yet.
+// Returns the checkpoint that answers request number `asked` to the attempt `token`. A checkpoint
+// that answers a later request also answers this one. Returns nullptr if there is none yet.
 const Json* answering(const Json& checkpoints, const std::string& token, std::uint64_t asked) {
     for (const Json& one : checkpoints) {
         if (field_text(one, "token") == token && one.value("asked", std::uint64_t{0}) >= asked)
@@ -28,7 +28,8 @@ const Json* answering(const Json& checkpoints, const std::string& token, std::ui
     return nullptr;
 }
 
-// Returns the request of the attempt `token` with this number if it is answered, else nullptr.
+// Returns request number `number` to the attempt `token`; nullptr if the request does not exist or
+// is not answered yet.
 const Json* answered(const Json& attempts, const std::string& token, std::uint64_t number) {
     for (const Json& attempt : attempts) {
         if (field_text(attempt, "token") != token || !attempt.contains("requests")) continue;

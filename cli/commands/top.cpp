@@ -143,7 +143,8 @@ void make_ascii(std::vector<top::Line>& lines) {
     }
 }
 
-// Shows the view until the user quits or a signal arrives. Returns the signal, or 0.
+// Shows the view until the user quits or a signal arrives. `woken` is an eventfd that becomes
+// readable when the reader has new data. Returns the signal, or 0.
 int show(const Screen& screen, top::Reader& reader, int woken) {
     const bool utf8 = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
     top::Ui ui;
@@ -203,7 +204,8 @@ Result<int> run_top(const Context& context) {
     const top::Canvas canvas{kPlainWidth, kPlainHeight, true, wall_clock_now(), false};
     auto lines = top::draw(data, {}, canvas);
     lines.pop_back();  // remove the line that lists the keys
-    // Keep one of the empty lines that fill a screen between the list and the events.
+    // Replace consecutive empty lines by one. They only fill the screen between the list and the
+    // events.
     const auto repeats = std::unique(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
         return top::text_of(a).empty() && top::text_of(b).empty();
     });

@@ -10,8 +10,8 @@
 namespace roll::cli {
 namespace {
 
-// Returns the number in use and its limit as "3/16", or "3" if there is no limit. `key` is a field
-// of the row and of the row's `limits`.
+// Returns the amount in use and its limit as "3/16", or only the amount, "3", if there is no limit.
+// The amount is row[key], and the limit is row["limits"][key].
 std::string of_limit(const Json& row, const std::string& key) {
     const std::string limit = field_text(row.value("limits", Json::object()), key);
     const std::string now = field_text(row, key);

@@ -27,8 +27,9 @@ struct ReportOptions {
 void add_report_options(CLI::App& command, ReportOptions& options);
 Result<int> run_report(const Context& context, const ReportOptions& options);
 
-// Adds up the pages of a report. Each page counts different jobs. Returns {rows, total} with hours
-// in place of milliseconds. `by` is the name of the rows' key.
+// Adds up the pages of a report. Each page counts different jobs. Returns {rows, total}, with all
+// times in hours instead of milliseconds. `by` is the key by which the rows are grouped, such as
+// "user".
 Json report_of(const std::vector<Json>& pages, const std::string& by);
 
 // Formats a report as a table.

@@ -30,8 +30,8 @@ bool has_state(const Json& job, const std::string& name);
 // Returns the reason why a queued job waits, in Slurm's terms, such as "Dependency".
 std::string slurm_reason(const Json& job, Time now);
 
-// Returns the names of the job's nodes. Removes the suffix that makes the node name of a pilot
-// unique.
+// Returns the names of the job's nodes, separated by commas. The node name of a worker in a Slurm
+// allocation ends with ".a" and a number, which make the name unique. Removes this suffix.
 std::string slurm_nodes(const Json& job);
 std::string slurm_node(const std::string& node);
 

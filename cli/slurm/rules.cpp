@@ -184,9 +184,9 @@ void Translation::read_sizes() {
     read_switches(nodes);
 }
 
-// Reads the memory of a node. If several of the options below are given, the first in the list
-// applies. In Slurm, 0 means the whole memory of the node. Roll cannot express this value, so the
-// job then has no limit.
+// Sets resources.memory from --mem, --mem-per-cpu or --mem-per-gpu. If several of these options are
+// given, the first of them in this order applies. In Slurm, 0 means the whole memory of the node.
+// Roll has no such value, so the job then has no memory limit.
 void Translation::read_memory() {
     const std::int64_t slots = resources()["slots_per_node"];
     const std::int64_t gpus = resources().value("gpus_per_node", 0);
@@ -380,7 +380,8 @@ std::string set_values(const OrderedJson& paths, const Json& document) {
     return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// Writes a line for each option that says how it was read, and a problem for each refused option.
+// Appends to `reading_.read` a line for each option, which says how Roll has read the option.
+// Appends to `reading_.problems` a problem for each refused option.
 void Translation::describe() {
     for (const SbatchOption& option : order_) {
         const OrderedJson& entry = sbatch_entry(option.name);

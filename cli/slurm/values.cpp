@@ -183,8 +183,8 @@ std::optional<seconds> slurm_duration(const std::string& text) {
     }
     const auto parts = numbers(clock, ':');
     if (!parts || parts->size() > 3) return std::nullopt;
-    // The first number after a number of days is in hours. A single number without days is in
-    // minutes.
+    // In the forms D-H, D-H:M, D-H:M:S and H:M:S, the first number after the days is in hours. In
+    // the forms M and M:S, it is in minutes.
     std::int64_t unit = dash != std::string::npos || parts->size() == 3 ? 3600 : 60;
     for (const int part : *parts) {
         total += part * unit;

@@ -57,7 +57,7 @@ double memory_between(const Json& node, double from, double to) {
 }
 
 // Returns the curve of the job's memory, which is the sum over its nodes. The curves of nodes may
-// have different intervals; the result has the longest one.
+// have different intervals between samples. The result has the longest of these intervals.
 Titled memory_curve(const Json& job) {
     constexpr double kMebibytesAGibibyte = 1024;
     double every = 0, end = 0, now = 0, most = 0;
@@ -83,8 +83,8 @@ Titled memory_curve(const Json& job) {
             points};
 }
 
-// Returns a line with the memory of each node, if the job runs on several nodes. All curves have
-// the same scale.
+// If the job runs on several nodes, returns a title and one line with a memory curve for each node.
+// All curves have the same scale.
 std::vector<std::string> nodes_memory(const Json& job, bool utf8) {
     const Json nodes = job.value("memory", Json::array());
     if (nodes.size() < 2) return {};

@@ -71,9 +71,9 @@ Result<void> Reading::read_events(int wait_ms) {
     return {};
 }
 
-// Reads the running jobs, then all jobs that have not ended and, if wanted, the newest finished
-// jobs. A job or array may be in several replies. Its row comes from the last one, because only
-// that reply counts all tasks of an array.
+// Requests the running jobs, then all jobs that have not ended and, if wanted, the newest finished
+// jobs. If a job or an array is in several replies, the row of the last reply is used. For an
+// array, only this row counts all tasks.
 Result<void> Reading::read_jobs(const Wanted& wanted) {
     std::vector<protocol::JobsArgs> requests = {{.state = "running"}, {}};
     if (wanted.finished) requests.push_back({.all = true, .reverse = true});

@@ -28,7 +28,8 @@ std::string sort_key(const Json& job, Sort sort) {
     return (state == "running" ? "0" : state == "queued" ? "1" : "2") + state;
 }
 
-// Returns the memory at the newest sample, and a curve of the samples that begins at 0.
+// Returns the newest memory sample as text, followed by a curve of all samples. The scale of the
+// curve begins at 0.
 std::string memory_text(const std::vector<double>& samples, bool utf8) {
     if (samples.empty()) return "";
     const double most = *std::ranges::max_element(samples);

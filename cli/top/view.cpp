@@ -11,7 +11,7 @@
 namespace roll::cli::top {
 namespace {
 
-constexpr std::size_t kAround = 3;       // number of lines at the top and the bottom
+constexpr std::size_t kAround = 3;       // lines above and below the body
 constexpr std::size_t kEventsShare = 5;  // events take one fifth of the screen
 constexpr std::size_t kEventsFrom = 20;  // a screen with fewer lines shows no events
 
@@ -199,7 +199,7 @@ std::size_t body_rows(const Canvas& canvas) {
 }
 
 std::size_t list_rows(const Canvas& canvas, const Ui& ui) {
-    // the title of the table, and the events
+    // Rows of the body that are not rows of the list: one for the table's titles, and the events.
     const std::size_t others = 1 + event_rows(canvas, ui);
     return body_rows(canvas) - std::min(body_rows(canvas), others);
 }

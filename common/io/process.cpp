@@ -78,8 +78,9 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
     ::_exit(127);
 }
 
-// Resets the handlers of all signals up to SIGSYS, and the signal mask. The real-time signals after
-// SIGSYS need no reset, because Roll neither handles nor ignores them.
+// Restores the default actions of all signals up to SIGSYS, and unblocks all signals. Real-time
+// signals have numbers above SIGSYS. They need no reset, because Roll neither handles nor ignores
+// them.
 void reset_signals() {
     for (int signal = 1; signal <= SIGSYS; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;

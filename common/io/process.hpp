@@ -21,8 +21,9 @@ struct Spawn {
     std::vector<std::string> arguments;
     std::vector<std::string> environment;  // the whole environment as "NAME=value"
     std::string directory{};  // working directory; empty: the caller's working directory
-    // Pairs: a descriptor of the caller, and the number that it gets in the child. The child gets
-    // no other descriptors, except that standard streams without a pair become /dev/null.
+    // Descriptors of the child. Each pair has a descriptor of the caller and the number that this
+    // descriptor gets in the child. The child gets no other descriptors of the caller. A standard
+    // stream without a pair becomes /dev/null.
     std::vector<std::pair<int, int>> descriptors{};
     std::optional<pid_t> group{};  // process group to join; 0 creates a new one
     bool new_session = false;

@@ -46,9 +46,9 @@ class StateDirectory {
     // Creates the directory and its key directories with mode 0700.
     Result<void> make() const;
 
-    // Returns rolld's default endpoint: ROOT/rolld.sock if a Unix socket's path may be that long,
-    // else $XDG_RUNTIME_DIR/roll/HASH.sock, else /tmp/roll-UID/HASH.sock. Creates the directory
-    // roll or roll-UID.
+    // Returns rolld's default endpoint: ROOT/rolld.sock. If this path is too long for a Unix
+    // socket, returns $XDG_RUNTIME_DIR/roll/HASH.sock, or /tmp/roll-UID/HASH.sock if this variable
+    // is not set. Creates the directory roll or roll-UID.
     Result<std::string> default_endpoint() const;
 
     // Returns the path of the socket for clients on this machine (local_stream.hpp). This socket is

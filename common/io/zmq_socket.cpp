@@ -16,8 +16,9 @@ constexpr int kLingerMs = 1000;
 constexpr int kBacklog = 4096;
 // maximum number of frames of a message; all messages of Roll have fewer
 constexpr int kFramesMax = 8;
-// ZMQ_ZAP_ENFORCE_DOMAIN: if no authenticator runs, reject peers instead of accepting them without
-// a check. libzmq has this option since 4.3.1, but zmq.h defines its name for drafts only.
+// The option ZMQ_ZAP_ENFORCE_DOMAIN: if no authenticator runs, libzmq rejects peers instead of
+// accepting them without a check. libzmq has this option since 4.3.1, but zmq.h defines the
+// constant only if ZMQ_BUILD_DRAFT_API is defined.
 constexpr int kZapEnforceDomain = 93;
 
 int type_of(ZmqType type) {
@@ -88,9 +89,9 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_ZAP_DOMAIN, domain);
     set(kZapEnforceDomain, 1);
     set(ZMQ_BACKLOG, kBacklog);
-    // Let the kernel close the connection of a vanished peer after 30 s. libzmq's own heartbeats
-    // would be slow: with them, each message on one connection makes libzmq walk the timers of all
-    // connections.
+    // The kernel closes the connection of a vanished peer after 30 s. libzmq's own heartbeats would
+    // be slow: with them, libzmq searches the timers of all connections for each message on any
+    // connection.
     set(ZMQ_TCP_KEEPALIVE, 1);
     set(ZMQ_TCP_KEEPALIVE_IDLE, 10);
     set(ZMQ_TCP_KEEPALIVE_INTVL, 5);

@@ -25,8 +25,8 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 
-// A visitor that reads each field. A field that may be left out keeps its value if it is missing
-// or null.
+// A visitor that reads each field. If an optional field is missing or null, its member keeps its
+// value.
 class FieldReader {
   public:
     FieldReader(const Json& json, const char* op) : reader_(json, op) {}

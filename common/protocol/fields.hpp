@@ -29,8 +29,8 @@ Json to_json(const WrittenCheckpoint& checkpoint);
 Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::string& path);
 
 Json to_json(const TrainingRequest& request);
-// Reads the fields of a request from an object that may have other fields. Returns nullopt if only
-// a newer release knows the kind.
+// Reads the fields of a training request from an object. Ignores the other fields of this object.
+// Returns nullopt if this release does not know the kind of the request.
 Result<std::optional<TrainingRequest>> read_training_request(JsonReader& r);
 
 Json to_json(const RequestAnswer& answer);

@@ -1,6 +1,6 @@
-// The operations on the files of jobs, for clients and nodes that do not see the volume of the
-// jobs: `job_file` reads logs and metrics; `pieces_missing` and `piece_put` send the inputs that
-// the key `files` of a job file names (common/spec/staged_files.hpp).
+// The operations on the files of jobs, for clients and nodes that cannot access the jobs' file
+// system. `job_file` reads logs and metrics. `pieces_missing` and `piece_put` send the input files
+// that the key `files` of a job file names (common/spec/staged_files.hpp).
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,8 @@ struct PiecePutReply {
     std::string piece{};
 };
 
-// The message and the hint if the files of a job have more bytes than rolld accepts
+// files_too_large() returns the message of the error if the files of a job have more bytes than
+// rolld accepts. kFilesTooLargeHint is the hint of this error.
 std::string files_too_large(const std::string& name, std::uint64_t bytes, std::uint64_t most);
 inline constexpr const char* kFilesTooLargeHint =
     "put large inputs on a volume that the nodes see; the operator may raise `rolld --job-files`";

@@ -13,7 +13,8 @@ namespace roll::protocol {
 struct OperationInfo {
     const Operation* operation;
     std::vector<FieldInfo> (*arguments)();
-    std::vector<FieldInfo> (*reply)();        // empty if the reply is built as JSON
+    // Returns the fields of the reply; an empty list if the reply is built as JSON.
+    std::vector<FieldInfo> (*reply)();
     Result<void> (*check)(const Json& json);  // fails if `json` is not valid as arguments
 };
 

@@ -1,4 +1,5 @@
-// The orders of rolld to a roll-worker: what to start, to stop and to pass on to an attempt.
+// The orders of rolld to a roll-worker: start or stop an attempt, save a checkpoint now, or pass a
+// request on to a running training.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +35,13 @@ struct StartOrder {
     std::int64_t hang_after_seconds = 0;
     // Secrets for the environment of the job's programs. They are never written to a file or log.
     std::map<std::string, std::string> secrets{};
-    std::int64_t memory = 0;           // limit of the attempt on this node in bytes; 0: none
-    int cpus = 0;                      // CPUs that the attempt may use on this node; 0: no limit
-    int tasks_per_node = 0;            // processes of a gang on each node; 0: not a gang
-    std::vector<std::string> hosts{};  // names of a gang's nodes, by node rank
+    std::int64_t memory = 0;  // limit of the attempt on this node in bytes; 0: none
+    int cpus = 0;             // CPUs that the attempt may use on this node; 0: no limit
+    // Processes on each node if the job is a gang (docs/gangs.md); 0: the job is not a gang.
+    int tasks_per_node = 0;
+    std::vector<std::string> hosts{};  // names of the nodes of a gang, by node rank
     std::int64_t stop_step = 0;        // step at which a request ends the training; 0: no request
-    bool files = false;     // the worker fetches the files that the document names before the start
+    bool files = false;  // the document names files, which the worker must fetch before the start
     std::string refused{};  // reason why the worker must fail the attempt at once; empty: none
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };

@@ -20,7 +20,7 @@ struct PieceRequest {
     friend bool operator==(const PieceRequest&, const PieceRequest&) = default;
 };
 
-// From rolld to a worker.
+// From rolld to a worker: the answer to a PieceRequest.
 struct Piece {
     std::string piece{};    // SHA-256 of the bytes
     std::string trouble{};  // why rolld cannot send the piece; empty: it sends the piece

@@ -19,13 +19,13 @@ enum class Phase { Starting, Running, Stopping, Ended };
 struct RunningAttempt {
     AttemptKey attempt;
     Phase phase = Phase::Starting;
-    Outcome outcome = Outcome::Done;  // used if the attempt has ended
+    Outcome outcome = Outcome::Done;  // valid only if the attempt has ended
     int exit_code = 0;
     std::string reason;
     std::vector<int> matched{};  // indices of the patterns in retry.on_log that the log matched
     std::vector<WrittenCheckpoint> checkpoints{};  // written but not yet recorded by rolld
     std::string exported{};                // directory of an export that rolld has not recorded yet
-    std::vector<RequestAnswer> answers{};  // of requests; not yet recorded by rolld
+    std::vector<RequestAnswer> answers{};  // answers to requests; not yet recorded by rolld
     std::string progress{};                // newest progress report, as JSON for people
     Usage usage{};  // resources that the ended attempt used on this worker; all zero if unknown
 };

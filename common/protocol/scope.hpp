@@ -8,8 +8,8 @@
 
 namespace roll::protocol {
 
-// Returns the scope for an operation's access. The scope `operate` allows everything that the
-// token's user may do.
+// Returns the name of the scope that a token needs for operations with this access. The scope
+// `operate` allows everything that the token's user may do.
 constexpr const char* scope_of_access(Access access) {
     return access == Access::Read ? "read" : access == Access::Submit ? "submit" : "operate";
 }

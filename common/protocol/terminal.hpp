@@ -1,11 +1,12 @@
-// The messages about terminals in jobs (`rollctl shell`) between rolld and a roll-worker with the
-// feature `shell`. They use the connection of the heartbeats, but begin with kTerminalMark, so that
-// neither side takes them for a heartbeat or an answer. A release without terminals ignores them.
+// The messages between rolld and a roll-worker about terminals in jobs (`rollctl shell`). A worker
+// needs the feature `shell` for them. The messages use the same connection as heartbeats and
+// answers. They begin with kTerminalMark, so that neither side takes them for a heartbeat or an
+// answer. A release without terminals ignores these messages.
 //
-// Each side sends data only while the receiver has room: a worker sends output up to
-// TerminalOrder::limit, and a client sends input up to kTerminalWindow bytes ahead of
+// No side sends more data than the receiver can buffer. A worker sends output only up to the
+// position TerminalOrder::limit. A client sends input only up to kTerminalWindow bytes beyond
 // TerminalNews::taken. Each message with data has the position of the data in its stream. A gap
-// between positions means that a message was lost, and ends the terminal.
+// between positions means that a message was lost. The terminal then ends.
 #pragma once
 
 #include <chrono>
@@ -23,29 +24,33 @@ namespace roll::protocol {
 constexpr std::string_view kTerminalMark = "terminal ";
 // Maximum number of bytes of each stream that are held between the program and the client
 constexpr std::size_t kTerminalWindow = 64 << 10;
-// Maximum time between two signs of life of a client. rolld passes them on to the worker. If none
-// arrives for this time, the worker ends the terminal's processes.
+// Maximum time between two messages which show that a client still exists. rolld passes these
+// messages on to the worker. If the worker gets none for this time, it ends the terminal's
+// processes.
 constexpr std::chrono::seconds kTerminalPatience{30};
 
 inline bool is_about_terminal(std::string_view frame) { return frame.starts_with(kTerminalMark); }
 
 // Starts a program in a running attempt.
 struct TerminalStart {
-    int program = 0;  // index, on the worker, of the program whose environment is used
+    // Index of one of the programs of the attempt on this worker. The new program gets the
+    // environment of that program.
+    int program = 0;
     std::vector<std::string> command{};  // empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes
     std::string term{};     // value of TERM; empty: not set
-    bool owns = false;      // the attempt ends when the program ends, with the program's status
+    bool owns = false;      // when the program ends, the attempt ends with the program's status
     friend bool operator==(const TerminalStart&, const TerminalStart&) = default;
 };
 
-// From rolld to a worker. Each order is also a sign of life of the client.
+// From rolld to a worker. Each order also shows that the client still exists.
 struct TerminalOrder {
     std::uint64_t terminal = 0;
     AttemptKey attempt{};
     std::optional<TerminalStart> start{};
-    std::uint64_t limit =
-        0;                 // number of output bytes that the worker may have sent since the start
+    // maximum number of output bytes that the worker may send, counted from the start of the
+    // program
+    std::uint64_t limit = 0;
     std::uint64_t at = 0;  // position of `input` in the stream
     std::string input{};
     bool end_of_input = false;

@@ -70,7 +70,8 @@ static Result<void> set_phase(const std::string& phase, const std::string& outco
 }
 
 static Result<Usage> read_usage(const Json& json, const std::string& path) {
-    // limit of each time, about a thousand years; keeps sums over an attempt's members in range
+    // Maximum value of each time: about a thousand years. Sums over the workers of an attempt then
+    // do not overflow.
     constexpr std::int64_t kMillisMax = std::int64_t{1} << 45;
     JsonReader r(json, path);
     Usage usage;
@@ -362,8 +363,9 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
-// Requires that `before` is a valid heartbeat, so it has the key "sequence". If the text
-// `"sequence":` occurs only once in it, this text must be the key, not a part of a string.
+// Requires that `before` is a valid heartbeat, so it has the key "sequence". If `before` contains
+// the text `"sequence":` exactly once, this text is the key. If there are several such texts, one
+// of them may be part of a string, so the result is nullopt.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

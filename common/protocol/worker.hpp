@@ -2,9 +2,10 @@
 // Every heartbeat lists all attempts that the worker runs. Every answer lists all attempts that the
 // worker should run. Lost or repeated messages therefore do no harm.
 //
-// The worker sends a heartbeat every second and at once after a change; rolld answers each one. An
-// attempt stays in `running` until an answer no longer names it. The worker reports a checkpoint or
-// export until an answer's `recorded` lists it. docs/leases.md has the rules of leases.
+// The worker sends a heartbeat every second, and at once after a change. rolld answers each
+// heartbeat. The worker lists an attempt in Heartbeat::running until an answer does not list the
+// attempt any more. The worker reports a checkpoint or an export until Answer::recorded lists it.
+// docs/leases.md has the rules of leases.
 #pragma once
 
 #include <cstdint>
@@ -47,11 +48,12 @@ struct Heartbeat {
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     std::string limits{};  // how the worker enforces the limits of jobs, for people
-    // means to end all processes of an attempt: "cgroup", "namespace" or "marks"
+    // How the worker finds and ends all processes of an attempt: by a "cgroup", by a PID
+    // "namespace" or by "marks" (worker/agent/process/wall.hpp).
     std::string wall{};
-    // Identifies the run directory and its host; empty if unknown. A roll-worker ends the processes
-    // that an earlier one with the same `home` left, so it may take the earlier one's place at
-    // once.
+    // Identifies the worker's run directory and host; empty if unknown. A new roll-worker ends the
+    // processes that an earlier roll-worker with the same `home` has left. The new one may
+    // therefore replace the earlier one at once.
     std::string home{};
     std::string process{};  // host and process id of the worker, for people
     std::optional<PilotNote> pilot{};
@@ -63,9 +65,12 @@ struct Answer {
     int version = kVersion;  // the worker's protocol version
     std::uint64_t incarnation = 0;
     std::uint64_t sequence = 0;  // sequence number of the heartbeat that this message answers
-    std::int64_t counted = 0;    // worker's silence in ticks when heartbeat `sequence` arrived
-    std::uint64_t counter = 0;   // value of the beacon's counter at which `counted` was 0
-    std::string beacon{};        // path of the beacon file; empty: no beacon
+    // Silence of the worker that rolld had counted when heartbeat `sequence` arrived, in ticks of
+    // the beacon's counter (docs/leases.md).
+    std::int64_t counted = 0;
+    // Value of the beacon's counter when the worker last renewed its lease; `counted` was 0 then.
+    std::uint64_t counter = 0;
+    std::string beacon{};  // path of the beacon file; empty: no beacon
     // if not empty: why rolld does not accept the worker; the answer then has no orders
     std::string refused{};
     // with `refused`: the reason may pass, so the worker keeps sending heartbeats

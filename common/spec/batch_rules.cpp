@@ -18,8 +18,8 @@ std::optional<std::int64_t> integer(const Json& document, const char* pointer) {
     return value > 0 ? std::optional(value) : std::nullopt;
 }
 
-// Checks the batch sizes of train.batch_size_schedule, and that no key is set that cannot be
-// combined with it.
+// Checks the batch sizes in train.batch_size_schedule. Adds a problem for each other key that
+// cannot be combined with train.batch_size_schedule.
 void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
                           std::vector<Problem>& problems) {
     const Json::json_pointer at("/train/batch_size_schedule");
@@ -50,8 +50,8 @@ void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
             "steps have the same size");
 }
 
-// Checks that the result of a step stays the same up to rounding if its samples are grouped in
-// another way.
+// Checks that the result of a step stays the same up to rounding if train.balance or
+// train.microbatch_limit groups the samples of the step in another way.
 void check_grouping(const Json& document, std::vector<Problem>& problems) {
     const Json train = document.value("train", Json());
     if (!train.is_object()) return;
@@ -76,7 +76,8 @@ void check_grouping(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
-// Checks that a pipeline has a schedule for every number of micro-batches that splitting may give.
+// Checks that a pipeline has a schedule for every possible number of micro-batches. This number
+// varies between steps if train.microbatch_limit splits micro-batches.
 void check_splitting(const Json& document, std::vector<Problem>& problems) {
     const Json train = document.value("train", Json());
     const Json parallel = document.value("parallel", Json());

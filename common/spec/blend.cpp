@@ -65,7 +65,8 @@ void check_megatron(const Json& document, std::vector<Problem>& problems) {
                                                       seed.dump(), kMost)});
 }
 
-// Checks how documents become rows.
+// Checks data.packing and data.truncate, which determine how documents are packed into sequences
+// and how long documents are cut.
 void check_rows(const Json& document, std::vector<Problem>& problems) {
     const Json given = at(document, "/objective"), packing = at(document, "/data/packing"),
                truncate = at(document, "/data/truncate");

@@ -25,12 +25,15 @@ struct ValidFiles {
 // GPTDataset and BlendedDataset.
 enum class SampleOrder { Roll, Megatron };
 
-// How the documents of objective sft become rows. InOrder: consecutive whole documents. BestFit:
-// whole documents from anywhere in the file. Wrapped: rows are cut anywhere, so all are full.
+// How documents of objective sft are packed into rows. A row is a training sequence. InOrder: a row
+// has consecutive whole documents. BestFit: a row has whole documents from anywhere in the file.
+// Wrapped: the joined documents are cut into full rows at any token.
 enum class Packing { InOrder, BestFit, Wrapped };
 
-// Rule for a document, or a prompt with its answer, that is longer than a row
-// (worker/train/data/corpus/row_rules.hpp). Error: the job fails.
+// The part of a document that is left out if the document is longer than a row
+// (worker/train/data/corpus/row_rules.hpp). End, Start: the end or the start of the document.
+// Prompt: the start of its prompt. Split: nothing, because the rest goes into further rows. Drop:
+// the whole document. Error: such a document fails the job.
 enum class Truncation { End, Start, Prompt, Split, Drop, Error };
 
 const char* name_of(Packing packing);
@@ -64,10 +67,10 @@ struct DataSpec {
     TrainOn train_on = TrainOn::Assistant;
     // Names of keys and roles that differ from the default names (worker/chat/conversation.hpp)
     std::map<std::string, std::string> columns, tags;
-    bool completions = false;  // lines are prompts with completions (objective sft)
-    bool pairs = false;        // lines are pairs of completions; `completions` is then true
-    // true if each line is a completion with a label, or a pair of completions, which becomes two
-    // completions with labels; `completions` is then true
+    bool completions = false;  // each line has a prompt and completions (objective sft)
+    bool pairs = false;        // each line has a pair of completions; implies `completions`
+    // Each line has a completion with a label, or a pair of completions, from which two completions
+    // with labels are made. Implies `completions`.
     bool labels = false;
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text

@@ -15,7 +15,7 @@ constexpr const char* kBatch = "sbatch";         // for jobs with the key sbatch
 constexpr const char* kContainer = "container";  // for jobs with the key container
 constexpr const char* kFiles = "files";          // for jobs with the key files
 constexpr const char* kShell = "shell";          // for `rollctl shell`; no job needs it
-// Values of a training job that an earlier trainer would ignore.
+// Features for values in training jobs. A trainer of an older release would ignore these values.
 constexpr const char* kTorchDist = "torch_dist";    // for checkpoint.format torch_dist
 constexpr const char* kLongRows = "long_rows";      // for data.truncate and data.packing wrapped
 constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and train.lora.exclude

@@ -25,7 +25,7 @@ struct ListenAddress {
     bool is_loopback = false;  // true: only this machine can reach the address
 };
 
-// Parses ADDRESS:PORT. Fails with InvalidArgument, and with the message "is ...; allowed: ...".
+// Parses ADDRESS:PORT. Fails with InvalidArgument. The message has the form "is ...; allowed: ...".
 Result<ListenAddress> parse_listen(const std::string& text);
 
 // Reads the section, which has passed the schema's check.

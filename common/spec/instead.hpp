@@ -1,4 +1,4 @@
-// Tells the user how to replace a file whose type a key does not allow.
+// Advice for the user about a file whose type is not allowed for a key of the job file.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace roll::spec {
 
-// Returns the advice in the key's x-instead for files with this ending; nullopt if there is
-// none.
+// Returns the advice for files with the same filename extension as `file`; nullopt if there is
+// none. The advice is in the field x-instead of the key's schema.
 std::optional<std::string> instead_of(const OrderedJson& schema, const std::string& file);
 
 }  // namespace roll::spec

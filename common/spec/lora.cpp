@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kPatternMax = 256;  // longest regular expression
 
-// Returns true if the text is the last part of a linear layer's name, and no pattern.
+// Returns true if the text is the last part of a linear layer's name, such as "q_proj", and
+// contains no dot.
 bool is_module_name(const std::string& text) {
     return text.find('.') == std::string::npos && place_of(text).has_value();
 }
@@ -62,7 +63,8 @@ bool is_target(const std::vector<std::string>& targets, std::string_view name) {
            std::ranges::find(targets, name) != targets.end();
 }
 
-// Returns true if the targets are one regular expression, as in PEFT: a text that is no name.
+// Returns true if the targets are one regular expression, as PEFT allows. They are then a single
+// text that is neither the last part of a linear layer's name nor "all-linear".
 bool targets_match(const Json& lora) {
     const Json targets = lora.value("targets", Json());
     return targets.is_string() && targets != kAllLinear &&
@@ -93,7 +95,8 @@ void check_values(const Json& lora, const std::vector<std::string>& targets,
         const Json pattern = object_of(lora, key);
         for (const auto& [name, value] : pattern.items()) {
             const std::string path = fmt::format("train.lora.{}.{}", key, name);
-            // A key may be a longer or shorter end of the name that a target has.
+            // Compare only the places, because the key may have more or fewer leading name parts
+            // than the target.
             const auto is_of = [&](const std::string& target) {
                 return place_of(target) == place_of(name);
             };
@@ -181,7 +184,8 @@ std::vector<std::pair<std::string, double>> values_of(const Json& patterns) {
     return values;
 }
 
-// Returns the patterns of train.lora; nullopt if names of modules suffice.
+// Returns the patterns of train.lora. Returns nullopt if the job chooses all modules by the last
+// parts of their names, so that no patterns are needed.
 std::optional<LoraPatterns> patterns_of(const Json& json, const std::vector<std::string>& targets) {
     const Json ranks = object_of(json, "rank_pattern"), alphas = object_of(json, "alpha_pattern"),
                layers = json.value("layers", Json());

@@ -59,13 +59,18 @@ inline constexpr const char* kAllLinear = "all-linear";
 // The keys of train.lora that choose modules by their full HuggingFace names, such as
 // model.layers.0.self_attn.q_proj, as in PEFT.
 struct LoraPatterns {
-    // The end of a module's name, after a dot, or the whole name. If `targets_match`, `targets` is
-    // one regular expression for the whole name.
+    // Names of modules. Each is a full name, or the end of a full name after a dot: "q_proj" stands
+    // for all modules whose names end with ".q_proj". If `targets_match`, `targets` is one regular
+    // expression instead, which must match the whole name. `exclude_matches` says the same about
+    // `exclude`.
     std::vector<std::string> targets = {}, exclude = {};
     bool targets_match = false, exclude_matches = false;
-    std::vector<std::int64_t> layers = {};         // numbers of the layers; empty: all layers
-    std::vector<std::string> layers_pattern = {};  // names of the list of layers; empty: any name
-    // values for the modules whose names end, after a dot, with a match of the regular expression
+    std::vector<std::int64_t> layers = {};  // numbers of the layers; empty: all layers
+    // Name parts before the number of a layer, such as "layers"; empty: any name.
+    std::vector<std::string> layers_pattern = {};
+    // Ranks and alphas of single modules. Each pair has a regular expression and a value. The
+    // value applies to modules for which the full name, or its end after a dot, matches the regular
+    // expression.
     std::vector<std::pair<std::string, double>> ranks = {}, alphas = {};
 
     bool all_linear() const { return targets == std::vector<std::string>{kAllLinear}; }
@@ -76,9 +81,9 @@ struct LoraSpec {
     std::int64_t r = 8;
     double alpha = 8;
     bool rslora = false;  // if true, scale is alpha / sqrt(r) instead of alpha / r
-    // Adapted layers, ordered by layer, then by LoraPlace; empty: no LoRA. If `patterns` is set,
-    // these modules are all that can be chosen, until resolve_lora() chooses from a model's
-    // modules.
+    // The adapted layers, ordered by layer, then by LoraPlace; empty: no LoRA. If `patterns` is
+    // set, this list has all layers that the patterns may select. resolve_lora() then replaces it
+    // by the layers that they do select in a model.
     std::vector<LoraModule> modules;
     std::optional<LoraPatterns> patterns = {};
     double dropout = 0;   // probability that an element of the input of A is dropped
@@ -93,7 +98,8 @@ struct LoraSpec {
     friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
 };
 
-// Returns the place that the last part of a module's name has; nullopt if it has none.
+// Returns the LoraPlace that the last part of a module's name stands for, such as Q for "q_proj";
+// nullopt if it stands for none.
 std::optional<LoraPlace> place_of(std::string_view module);
 
 const char* name_of(LoraPlace place);
@@ -108,9 +114,9 @@ LoraSpec lora_spec(const Json& json);
 // the schema's checker reports them.
 std::vector<Problem> lora_problems(const Json& document);
 
-// Returns the settings with the modules of a model that `patterns` chooses. Does nothing if
-// `patterns` is not set. `names` are the full HuggingFace names of the model's modules.
-// Fails if a pattern matches no module, or if two patterns give a module different values.
+// Returns `lora` with the modules of a model that `patterns` selects. Returns `lora` unchanged if
+// `patterns` is not set. `names` are the full HuggingFace names of the model's modules. Fails if a
+// pattern matches no module, or if two patterns give a module different values.
 tl::expected<LoraSpec, Problem> resolve_lora(const LoraSpec& lora,
                                              const std::vector<std::string>& names);
 

@@ -42,7 +42,8 @@ bool ends_with_part(const std::string& name, const std::string& end) {
     return name == end || name.ends_with("." + end);
 }
 
-// Returns true if a list of names, or one regular expression for the whole name, fits the name.
+// Returns true if `name` fits one of `patterns`. If `matches` is true, a pattern is a regular
+// expression for the whole name. Otherwise a pattern is the whole name, or its end after a dot.
 bool fits(const std::string& name, const std::vector<std::string>& patterns, bool matches) {
     return std::ranges::any_of(patterns, [&](const std::string& pattern) {
         return matches ? std::regex_match(name, std::regex(pattern))

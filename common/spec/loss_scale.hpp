@@ -15,8 +15,10 @@ struct LossScaleSpec {
     double initial = 65536;
     int growth_interval = 1000;  // consecutive steps without overflow after which the scale doubles
     double backoff = 0.5;        // factor by which overflows change the scale
-    int hysteresis = 2;  // overflows since the last growth lower the scale from this number on
-    double min = 1;      // the scale is never lowered below this value
+    // After the start of the job and after each growth of the scale, the first `hysteresis` - 1
+    // overflows do not change the scale. Each later overflow lowers it.
+    int hysteresis = 2;
+    double min = 1;  // the scale is never lowered below this value
 };
 
 // Reads train.loss_scale, whose types the schema's checker has accepted. `json` may be null.

@@ -12,15 +12,19 @@
 
 namespace roll::spec {
 
-// How rotary frequencies are scaled for texts longer than original_positions. Linear divides all
-// frequencies by `factor`. Wavelength divides frequencies with fewer than low_factor rotations in
-// original_positions. Wavelength keeps frequencies with more than high_factor rotations, and
-// interpolates the other frequencies. Yarn is like Wavelength, but interpolates by the index of a
-// frequency. If `whole` is set, the first interpolated index is rounded down, and the last one is
-// rounded up. Yarn also multiplies queries and keys by `attention_factor`. Long divides each
-// frequency by its own factor. The factors are `short_factors` in sequences of up to
-// original_positions, and `long_factors` in longer sequences. Long also multiplies queries and keys
-// by `attention_factor`.
+// How the frequencies of rotary embeddings are scaled for texts longer than original_positions:
+//
+// - Linear divides all frequencies by `factor`.
+// - Wavelength counts the rotations that a frequency makes in original_positions positions. It
+//   divides a frequency with fewer than low_factor rotations by `factor`, and does not change a
+//   frequency with more than high_factor rotations. It interpolates between these two cases for all
+//   other frequencies.
+// - Yarn is like Wavelength, but interpolates linearly in the index of the frequency. If `whole` is
+//   set, the first interpolated index is rounded down, and the last one is rounded up. Yarn also
+//   multiplies queries and keys by `attention_factor`.
+// - Long divides each frequency by its own factor. The factors are `short_factors` in sequences of
+//   up to original_positions, and `long_factors` in longer sequences. Long also multiplies queries
+//   and keys by `attention_factor`.
 struct RopeScaling {
     enum class Kind { Plain, Linear, Wavelength, Yarn, Long };
     Kind kind = Kind::Plain;

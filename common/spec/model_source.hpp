@@ -12,8 +12,8 @@ namespace roll::spec {
 // dropouts in that model's config.
 Json dropouts_of(const Json& model);
 
-// Returns a problem for each key of `model` that cannot be combined with model.from, and for each
-// key that needs model.from if this is missing.
+// Returns a problem for each key of `model` that cannot be combined with model.from. If model.from
+// is not set, also returns a problem for each key that needs model.from.
 std::vector<Problem> model_source_problems(const Json& document);
 
 }  // namespace roll::spec

@@ -84,9 +84,9 @@ struct OptimizerSpec {
     double beta1 = 0.9;
     double beta2 = 0.95;
     double eps = 1e-8;
-    // Pairs of a name pattern and a flag: whether parameters with such a name decay. The
-    // first matching pattern decides. Parameters without a match decay if they have 2
-    // dimensions.
+    // Pairs of a name pattern and a flag. The first pair whose pattern matches the name of a
+    // parameter decides whether the weight decay applies to this parameter. If no pattern matches,
+    // the weight decay applies to parameters with 2 dimensions.
     std::vector<std::pair<std::string, bool>> decays;
     OptimizerKind kind = OptimizerKind::AdamW;
     double momentum = 0;    // momentum of SGD and Muon

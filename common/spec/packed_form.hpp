@@ -1,13 +1,20 @@
-// The form of a weight [rows, columns] that a LoRA job packs into few bits, as bitsandbytes does.
+// The form of a weight matrix [rows, columns] that a LoRA job packs into few bits, as bitsandbytes
+// does.
 //
-// Nf4: 4 bits per weight, and a scale for each block of 64 consecutive weights of a row; a row's
-// last block may be shorter. A weight is a number of the table NF4 (arXiv 2305.14314) times the
-// scale, which is the block's largest absolute value. Scales may be packed, too, in 8 bits
-// each: a number of bitsandbytes' dynamic map, times a second scale shared by 256 scales, plus an
-// offset. Int8: 8 bits per weight, and a scale for each row.
+// Int8: 8 bits per weight, and one scale per row.
 //
-// Each row has bytes of its own, its scales before its weights, so a row can move to another rank.
-// A form may describe only some columns of a row; their blocks are the blocks of the whole row.
+// Nf4: 4 bits per weight, and one scale per block. A block has 64 consecutive weights of a row; the
+// last block of a row may be shorter. The 4 bits select a number of the table NF4 (arXiv
+// 2305.14314). The weight is this number times the scale of its block. The scale is the largest
+// absolute value in the block.
+//
+// The scales of Nf4 may be packed, too: 8 bits per scale. The 8 bits select a number of
+// bitsandbytes' dynamic map. The scale is this number times a second scale, plus an offset. Each
+// group of 256 scales shares one second scale.
+//
+// The bytes of a row are its scales, followed by its weights. Rows share no bytes, so a row can
+// move to another rank. A PackedForm may describe only some columns of the rows. Its blocks are
+// then still the blocks of the whole rows.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +37,13 @@ struct PackedForm {
     std::int64_t blocks() const {
         return (first_column + columns + kPackedBlock - 1) / kPackedBlock - first_block();
     }
-    // Returns the largest number of second scales that one row may need. A row may begin within a
-    // group of 256 scales, which share a second scale.
+    // Returns the largest number of second scales that one row may need. The first scale of a row
+    // may be anywhere in its group of 256 scales, so the row may share its first and its last group
+    // with other rows.
     std::int64_t scale_groups() const { return (blocks() + 2 * kPackedScales - 2) / kPackedScales; }
-    // Returns the number of bytes before a row's weights. They are the scales. If scales are
-    // packed, they are the offset, the first scale's place in its group of 256, the second scales
-    // and the packed scales.
+    // Returns the number of bytes of a row's scales, which come before the row's weights. If the
+    // scales are packed, these bytes contain the offset, the position of the first scale in its
+    // group of 256, the second scales and the packed scales.
     std::int64_t scale_bytes() const {
         if (base == LoraBase::Int8) return 4;
         return packs_scales ? 8 + 4 * scale_groups() + blocks() : 4 * blocks();

@@ -39,14 +39,16 @@ void fill_tokenize(Json& document) {
     resources["gpus_per_node"] = 0;
 }
 
-// Gives a command job no retries of app failures unless the job file sets a limit.
+// Sets retry.app, the number of retries after failures of the program itself, to 0 for a command
+// job. A value in the job file has precedence.
 void fill_tries(Json& document) {
     if (document.value("kind", Json()) != "command") return;
     if (!document.contains("retry")) document["retry"] = Json::object();
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
 }
 
-// Gives a gang without GPUs one slot for each of its processes unless the job file sets the slots.
+// Sets slots_per_node of a gang (a command with tasks_per_node) without GPUs to the number of its
+// processes on each node. A value in the job file has precedence.
 void fill_slots(Json& document) {
     const Json resources = document.value("resources", Json());
     if (!resources.is_object() || resources.contains("slots_per_node")) return;
@@ -65,8 +67,8 @@ void fill_optimizer(Json& document) {
         optimizer["beta2"] = kLionBeta2;
 }
 
-// Turns off the no_progress limit if the job saves only at its end, because an attempt of such a
-// job never leaves a checkpoint behind when it fails.
+// Sets retry.no_progress to 0, which means no limit, if the job saves a checkpoint only at its end.
+// A failed attempt of such a job never leaves a checkpoint. A value in the job file has precedence.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
     const Json retry = document.value("retry", Json::object());
@@ -81,8 +83,9 @@ bool exports_adapter(const Json& document) {
            document["export"].value("merge", Json()) != true;
 }
 
-// Runs a batch script as a gang with one process per node, so that the script learns the names of
-// the job's nodes. On the script's node, Roll starts only the script.
+// Makes a batch script a gang with one process on each node, so that the script learns the names of
+// the job's nodes. A value of tasks_per_node in the job file has precedence. On the first node,
+// Roll starts only the script.
 void fill_batch(Json& document) {
     if (!document.contains("sbatch")) return;
     if (!document.contains("resources")) document["resources"] = Json::object();
@@ -269,8 +272,9 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     return needs;
 }
 
-// Checks that no key needs programs of the node inside the container, and that the paths of the
-// job's directories can be bound.
+// Checks a job that runs in a container. The keys `modules` and `sbatch` are refused, because they
+// need programs of the node, which the container does not have. The paths `output` and `workdir`
+// must have no characters that prevent binding them into the container.
 std::vector<Problem> check_container(const Json& document) {
     std::vector<Problem> problems;
     for (const char* key : {"modules", "sbatch"})
@@ -413,8 +417,8 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
         return parsed;
     }
     parsed.problems = undeliverable(*json);
-    // Skip the other checks of a too large document, because their messages could quote megabytes
-    // of it.
+    // If the document is too large, skip the other checks, because their messages could quote
+    // megabytes of the document.
     if (!parsed.ok()) return parsed;
     if (json->is_object() && json->contains("sweep")) return parse_sweep(*json, base_directory);
     const OrderedJson& schema = job_schema();
