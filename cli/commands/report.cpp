@@ -141,8 +141,8 @@ std::string report_text(const Json& report, std::size_t width) {
     return table(columns, rows, false, width) +
            fmt::format("FAILED, REQUEUED and CANCELLED are wasted {}-hours\n",
                        gpus ? "GPU" : "slot") +
-           (trains ? "ETTR is the effective training time ratio: the time that was trained and not "
-                     "repeated, divided by the time since the first start\n"
+           (trains ? "ETTR (effective training time ratio) is the training time whose results were "
+                     "kept, divided by the time since the job's first start\n"
                    : "");
 }
 

@@ -90,7 +90,7 @@ Error how_it_ended(const Json& job) {
 // Cancels the job, whose terminal has ended with `error`. If somebody else has cancelled the job,
 // for example before its programs started, returns that as the error.
 Error cancel_after(Daemon& daemon, std::uint64_t id, Error error) {
-    constexpr const char* kReason = "its terminal is gone";
+    constexpr const char* kReason = "the terminal of this interactive job ended";
     // Without rolld there is no end to wait for.
     if (!daemon.ask(protocol::CancelArgs{{.selector = std::to_string(id)}, kReason})) return error;
     JobWatch watch(daemon, id);
@@ -147,8 +147,8 @@ Result<int> run_interactive(const Context& context, Daemon& daemon, const ShellO
 
 void add_shell_options(CLI::App& command, ShellOptions& options) {
     command.add_option("JOB", options.selector,
-                       "Id (7), `last` or a name [a new interactive job, with the options of "
-                       "`submit`]");
+                       "Id (7), `last` or a name. Without JOB, starts a new interactive job, which "
+                       "takes the options of `submit`");
     CLI::Option* rank =
         command.add_option("--rank", options.rank, "Rank whose node and environment are used [0]");
     command.add_option("--node", options.node, "Node of the job: name, or number from 0")

@@ -353,7 +353,7 @@ void Translation::read_export_file() {
         const std::size_t equals = word.find('=');
         if (word.empty()) continue;
         if (equals == std::string::npos || equals == 0)
-            return refuse(*option, "a file with NAME=VALUE entries that end with a zero byte");
+            return refuse(*option, "a file with NAME=VALUE entries, each followed by a zero byte");
         reading_.document["env"][word.substr(0, equals)] = word.substr(equals + 1);
     }
 }

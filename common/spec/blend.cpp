@@ -82,13 +82,16 @@ void check_rows(const Json& document, std::vector<Problem>& problems) {
         refuse("packing", packing, "`in_order`" + with);
     if (truncate.is_null() || truncate == "end") return;
     if (!packs && !is_preference(objective))
-        refuse("truncate", truncate, "`end`" + with + ", which cuts no document");
+        refuse("truncate", truncate,
+               "`end`" + with + ", because this objective truncates no document");
     else if (packs && packing == "wrapped")
-        refuse("truncate", truncate, "`end` with data.packing wrapped, which cuts no document");
+        refuse("truncate", truncate,
+               "`end` with data.packing wrapped, because this packing truncates no document");
     else if (truncate == "split" && !packs)
         refuse("truncate", truncate, "`end`, `start`, `prompt`, `drop` or `error`" + with);
     else if (truncate == "prompt" && at(document, "/data/train_on") == "all")
-        refuse("truncate", truncate, "another rule with data.train_on all, which has no prompts");
+        refuse("truncate", truncate,
+               "another value with data.train_on all, because documents then have no prompts");
 }
 
 }  // namespace

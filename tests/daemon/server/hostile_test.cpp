@@ -50,7 +50,7 @@ TEST(Hostile, ASubmissionThatCannotBeReadIsRefused) {
     worker.until([](const auto&) { return true; });
     io::Client client = daemon.client();
     const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
-    EXPECT_NE(refusal(client, submission("a", "x")).find("not JSON"), std::string::npos);
+    EXPECT_NE(refusal(client, submission("a", "x")).find("invalid JSON"), std::string::npos);
     EXPECT_NE(refusal(client, submission("b", deep)).find("nests deeper"), std::string::npos);
     Json args = submission("c", "{}");
     args["spec"]["variants"] = {args["spec"]["resources"]};
