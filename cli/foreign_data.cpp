@@ -205,7 +205,7 @@ void read_data(const Config& config) {
         train.push_back(*named);
         if (const std::string problem = unreadable(*named); !problem.empty())
             config.refuse("dataset_name",
-                          problem + "; give a local file, or dataset with dataset_dir");
+                          problem + "; name a local file, or set `dataset` and `dataset_dir`");
     }
     for (std::string& path : train) path = config.absolute(path);
     std::vector<std::string> valid = config.names("validation_file");

@@ -405,7 +405,8 @@ int run(int argc, char** argv) {
                    "refuses such jobs [16MiB]");
     app.add_option("--keep-ended", options.keep_ended,
                    "At each start, remove jobs that ended longer ago than this, e.g. 90d [never]");
-    auto* house = app.add_option_group("house", "Actions instead of serving");
+    auto* house =
+        app.add_option_group("house", "Actions after which rolld ends; rolld does not serve");
     house->add_flag("--check", options.check, "Look for damage in the ledger");
     house->add_option("--backup", options.backup,
                       "Copy the ledger to DIR; works while rolld is running");

@@ -79,8 +79,8 @@ void add_metrics_options(CLI::App& command, MetricsOptions& options) {
     command.add_flag("-f,--follow", options.follow, "Keep printing until the job ends");
     command.add_flag("--plot", options.plot, "Plot a curve in the terminal");
     command.add_option("--key", options.key,
-                       "Show only this number of the metrics, such as lr [with --plot: loss]");
-    command.add_flag("--phases", options.phases, "Print where the steps' time went");
+                       "Metric to show or plot, such as lr [all metrics; with --plot: loss]");
+    command.add_flag("--phases", options.phases, "Print how long each phase of a step takes");
     command.add_flag("--remote", options.remote,
                      "Read through rolld, not from this machine's disks");
 }

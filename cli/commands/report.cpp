@@ -149,7 +149,7 @@ std::string report_text(const Json& report, std::size_t width) {
 void add_report_options(CLI::App& command, ReportOptions& options) {
     command
         .add_option("--by", options.by,
-                    "What a row of the report sums up: user, account, kind or week [user]")
+                    "Group the rows of the report by user, account, kind or week [user]")
         ->check(CLI::IsMember({"user", "account", "kind", "week"}));
     command.add_option("--since", options.since,
                        "Count only usage since this time: 7d, or 2026-11-22T08:00:00Z");

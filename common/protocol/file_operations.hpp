@@ -63,7 +63,8 @@ struct PiecePutReply {
 // The message and the hint if the files of a job have more bytes than rolld accepts
 std::string files_too_large(const std::string& name, std::uint64_t bytes, std::uint64_t most);
 inline constexpr const char* kFilesTooLargeHint =
-    "put large inputs on a volume that the nodes see; the operator may raise `rolld --job-files`";
+    "put large inputs on a volume that all nodes mount, or ask the operator to raise `rolld "
+    "--job-files`";
 
 // Returns a file's bytes as text for JSON. If the bytes are not UTF-8, sets `latin1` and makes each
 // byte the character with the same code.

@@ -41,9 +41,10 @@ void check_curriculum(const Json& curriculum, std::size_t files, std::vector<Pro
         const auto begin = step.get<std::int64_t>();
         if (i == 0 ? begin != 0 : begin <= before)
             problems.push_back(
-                {path + ".step", fmt::format("is {}; allowed: {}", begin,
-                                             i == 0 ? "0, because the first phase begins training"
-                                                    : fmt::format("more than {}", before))});
+                {path + ".step",
+                 fmt::format("is {}; allowed: {}", begin,
+                             i == 0 ? "0, because training begins with the first phase"
+                                    : fmt::format("more than {}", before))});
         before = begin;
     }
 }
@@ -131,7 +132,7 @@ std::vector<Problem> blend_problems(const Json& document) {
                                        "test",
                                        split.size())});
     if (split.is_array() && !split.empty() && split[0] == 0)
-        problems.push_back({"data.split", "gives 0 to training; allowed: more than 0"});
+        problems.push_back({"data.split", "gives training the share 0; allowed: more than 0"});
     return problems;
 }
 

@@ -109,9 +109,9 @@ Result<void> check_files(const Context& context, const Json& document,
                 return fail(ErrorCode::InvalidArgument,
                             "a trial of the sweep sets files; give `files` to the whole job");
     if (files.size() > spec::kFilesMax)
-        return fail(
-            ErrorCode::InvalidArgument,
-            fmt::format("files has {} files; allowed: at most {}", files.size(), spec::kFilesMax));
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("`files` lists {} files; allowed: at most {}", files.size(),
+                                spec::kFilesMax));
     for (const spec::StagedFile& file : files) {
         if (const std::string why = spec::wrong_file_name(file.name); !why.empty())
             return fail(ErrorCode::InvalidArgument, "the name of a file " + why);

@@ -185,8 +185,8 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
     EXPECT_EQ(problem({{"weights", {0, 0}}}),
               "data.weights has no weight above 0; allowed: at least one");
     EXPECT_EQ(problem(phases(1, 2)),
-              "data.curriculum[0].step is 1; allowed: 0, because the first "
-              "phase begins training");
+              "data.curriculum[0].step is 1; allowed: 0, because training "
+              "begins with the first phase");
     EXPECT_EQ(problem(phases(0, 0)), "data.curriculum[1].step is 0; allowed: more than 0");
     EXPECT_EQ(problem({{"weights", {1, 2}}}, {{"epochs", 2}, {"steps", nullptr}}),
               "train.epochs is 2, but with data.weights training makes no whole passes over the "
@@ -198,7 +198,7 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
               "data.truncate is start; allowed: `end` with objective \"pretrain\", which cuts no "
               "document");
     EXPECT_EQ(problem({{"order", "megatron"}, {"split", {0, 1, 0}}}),
-              "data.split gives 0 to training; allowed: more than 0");
+              "data.split gives training the share 0; allowed: more than 0");
     EXPECT_EQ(problem({{"order", "megatron"}}, {{"seed", 4294967296}}),
               "train.seed is 4294967296; allowed with data.order megatron: at most 4294967295");
     Json json = smallest();

@@ -98,7 +98,7 @@ TEST(Hostile, FilesThatNoJobCanHaveAreRefused) {
     says(file("x", 3, "abc"), "files of x is malformed");
     Json many = Json::array();
     for (int i = 0; i <= 1000; ++i) many.push_back(file("x" + std::to_string(i), 3, pieces)[0]);
-    says(many, "files has 1001 files; allowed: at most 1000");
+    says(many, "`files` lists 1001 files; allowed: at most 1000");
     Json sum = file("x", std::numeric_limits<std::uint64_t>::max(), pieces);
     sum.push_back(file("y", 4, pieces)[0]);  // the sum of the sizes overflows to 3
     says(sum, "file x is said to have");
