@@ -379,7 +379,7 @@ class Parser {
                                  [this] { return run_plan(context_, word_, plan_, submit_.job); });
         add_plan_options(*plan, plan_);
         add_job_options(*plan, submit_.job);
-        CLI::App* prove = command("prove", "Check that a layout computes the same as one rank",
+        CLI::App* prove = command("prove", "Compare a job's parallel layout with a run on one rank",
                                   [this] { return run_prove(context_, word_, submit_.job); });
         add_job_options(*prove, submit_.job);
         for (CLI::App* sub : {plan, prove}) sub->add_option("FILE", word_)->required();
@@ -396,8 +396,7 @@ class Parser {
         pass("diff", "Compare two checkpoints: A B", "roll-convert");
         pass("rename", "Copy a checkpoint, renaming tensors: SRC DST OLD=NEW ...", "roll-convert");
         pass("remove", "Copy a checkpoint without some tensors: SRC DST NAME ...", "roll-convert");
-        pass("families", "List model families, or check a family file: [check FILE]",
-             "roll-convert");
+        pass("families", "List model families; `check FILE` checks a family file", "roll-convert");
         pass("eval", "Evaluate a model: DIR [--task FILE] ... [--data FILE] ...", "roll-rank");
         pass("generate", "Generate text with a model: DIR \"prompt\" ...", "roll-rank");
     }

@@ -49,7 +49,7 @@ Result<std::vector<int>> log_ranks(const Json& job, const std::string& text) {
     const auto asked = spec::array_indices(text);
     if (text != "all" && !asked)
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("--rank {}; allowed: ranks such as 0 or 0,2-3, or all", text));
+                    fmt::format("--rank is {}; allowed: ranks such as 0 or 0,2-3, or all", text));
     const bool shared = spec.is_object() && spec.value("log_files", "rank") == "node";
     std::set<int> ranks;
     const auto add = [&](int rank) { ranks.insert(shared ? rank - rank % each : rank); };

@@ -53,8 +53,8 @@ std::string export_text(Daemon& daemon, const Json& job) {
     const Json convert = exporting->value(Json::json_pointer("/spec/convert"), Json());
     const std::string where = field_text(convert, "target");
     if (field_text(*exporting, "state") == "done") return where;
-    return fmt::format("{} (job {} writes this directory; to wait: rollctl wait {})", where,
-                       follows.dump(), follows.dump());
+    return fmt::format("{} (job {} has not finished this export; to wait for it: rollctl wait {})",
+                       where, follows.dump(), follows.dump());
 }
 
 // Prints the results of a finished job: its losses and its export.

@@ -149,8 +149,9 @@ std::vector<std::string> describe(const Foreign& foreign, const Json& document) 
     for (const ForeignKey& one : foreign.honoured) {
         if (is_refused(one)) continue;
         const std::string values = values_of(one.sets, document);
-        lines.push_back(fmt::format("  {}: {}", one.key,
-                                    values.empty() ? "read together with other keys" : values));
+        lines.push_back(
+            fmt::format("  {}: {}", one.key,
+                        values.empty() ? "Roll reads this key together with other keys" : values));
     }
     for (const ForeignKey& one : foreign.defaults)
         lines.push_back(fmt::format("  {} (default): {}", one.key, values_of(one.sets, document)));

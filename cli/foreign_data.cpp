@@ -67,15 +67,17 @@ void read_conversations(const Config& config, const std::string& key, const std:
     // Maps each `formatting` of a data set to its default columns.
     const OrderedJson& known = foreign_table()["formatting"];
     if (!known.contains(formatting))
-        return config.refuse(key, fmt::format("names {}, whose formatting is {}; supported: {}",
-                                              name, formatting, keys_of(known)));
+        return config.refuse(
+            key, fmt::format("names the data set {}, whose formatting is {}; supported: {}", name,
+                             formatting, keys_of(known)));
     Json columns = given_names(set.value("columns", Json::object()), "");
     for (const auto& [column, usual] : known[formatting].items())
         if (!columns.contains(column)) columns[column] = Json(usual);
     for (const char* const other : {"images", "videos", "audios"}) {
         if (!columns.contains(other)) continue;
-        config.refuse(key, fmt::format("names {}, which has the column {}; Roll trains on texts",
-                                       name, other));
+        config.refuse(
+            key, fmt::format("names {}, which has the column {}; Roll supports only texts", name,
+                             other));
         columns.erase(other);
     }
     for (const char* const answer : {"chosen", "rejected", "kto_tag"}) columns.erase(answer);
@@ -204,7 +206,7 @@ void read_data(const Config& config) {
         train.push_back(*named);
         if (const std::string problem = unreadable(*named); !problem.empty())
             config.refuse("dataset_name",
-                          problem + "; give a local file, or dataset with dataset_dir");
+                          problem + "; name a local file, or set `dataset` and `dataset_dir`");
     }
     for (std::string& path : train) path = config.absolute(path);
     std::vector<std::string> valid = config.names("validation_file");
@@ -225,8 +227,9 @@ void read_data(const Config& config) {
         config.set_default("cutoff_len", "train.seq_length", 2048);
     const auto share = config.number("val_size");
     if (share && *share >= 1)
-        config.refuse("val_size", fmt::format("is {}, a number of samples; allowed: a fraction "
-                                              "below 1, or files with eval_dataset",
+        config.refuse("val_size", fmt::format("is {}, which is a number of samples; set a "
+                                              "fraction below 1, or name validation files with "
+                                              "eval_dataset",
                                               *share));
     if (!valid.empty())
         config.set("data.valid", Json{{"eval", valid}});

@@ -69,8 +69,8 @@ void walk(const Pipeline& pipeline, const std::string& path, const Json& value) 
         for (const auto& [key, inner] : value.items()) walk(pipeline, path + "." + key, inner);
     } else if (is_variable(value)) {
         pipeline.foreign.problems.push_back(
-            {path, fmt::format("is {}; write the value, because Roll does not read variables of "
-                               "OmegaConf",
+            {path, fmt::format("is {}; write the value itself, because Roll does not resolve "
+                               "variables of OmegaConf",
                                dump(value))});
     } else if (exact != table.end()) {
         read(pipeline, path, value, *exact);

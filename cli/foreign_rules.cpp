@@ -147,10 +147,9 @@ std::optional<std::int64_t> steps_of(const Config& config, const std::string& ke
         return std::nullopt;
     }
     if (!steps) {
-        config.refuse(key,
-                      fmt::format("is {}, a share of all steps; allowed with num_train_epochs: "
-                                  "a number of steps",
-                                  *value));
+        config.refuse(key, fmt::format("is {}, a fraction of all steps; with num_train_epochs, set "
+                                       "this key to a number of steps",
+                                       *value));
         return std::nullopt;
     }
     return static_cast<std::int64_t>(std::ceil(*value * static_cast<double>(*steps)));
@@ -237,7 +236,8 @@ void read_precision(const Config& config) {
         config.set("train.precision", precision);
     config.set("export.dtype", precision);
     if (config.flag("pure_bf16"))
-        config.foreign.remarks.push_back("pure_bf16: Roll keeps float32 main weights");
+        config.foreign.remarks.push_back(
+            "pure_bf16: the optimizer of Roll also keeps main weights in float32");
 }
 
 void read_saving(const Config& config, std::optional<std::int64_t> steps) {
@@ -284,9 +284,11 @@ void read_best_metric(const Config& config) {
     if (!metric)
         return config.refuse(
             "metric_for_best_model",
-            fmt::format("is {}; supported: loss, eval_loss, eval_SET_loss for the set SET of "
-                        "data.valid, and the rewards/ and logps/ of preference jobs",
-                        *named));
+            fmt::format(
+                "is {}; supported: loss, eval_loss, eval_SET_loss (SET: the name of a set in "
+                "data.valid) and, in preference jobs, metrics that begin with rewards/ or "
+                "logps/",
+                *named));
     const auto set = [&](const char* section) {
         if (named) config.set(std::string("train.") + section + ".metric", *metric);
         if (config.has("greater_is_better"))
@@ -344,7 +346,7 @@ void read_recompute(const Config& config) {
         for (const std::string& name : modules)
             if (name != "core_attn" && name != "mlp")
                 config.foreign.remarks.push_back(
-                    fmt::format("recompute_modules: {} is not recomputed", name));
+                    fmt::format("recompute_modules: Roll does not recompute {}", name));
         if (attention || has("mlp"))
             config.set("parallel.recompute", attention && has("mlp") ? "attention+mlp"
                                              : attention             ? "attention"

@@ -78,8 +78,8 @@ void add_nll(const Config& config, const char* key, double always) {
     if (weight == 0 && always == 0) return;
     config.set("objective.nll_weight", always + weight);
     config.foreign.remarks.push_back(
-        "Roll's likelihood of the chosen answers is the mean over all their tokens in a step; the "
-        "other program first takes the mean of each answer");
+        "Roll averages the log-likelihood of the chosen answers over all their tokens in a step; "
+        "the program that this configuration is for first averages over the tokens of each answer");
 }
 
 // Reads the stage dpo of LLaMA-Factory.
@@ -117,8 +117,9 @@ void read_labelled(const Config& config) {
 void read_scored(const Config& config) {
     set_kind(config, "reward");
     config.foreign.remarks.push_back(
-        "stage rm trains a model for sequence classification with one label, as TRL does; the "
-        "other program stores a value head with a bias beside the language model");
+        "with stage rm, Roll trains a model for sequence classification with one label, as TRL "
+        "does; the program that this configuration is for instead adds a value head with a bias to "
+        "the language model");
 }
 
 // Reads the options of the loss per token. The HuggingFace Trainer has these options in all stages.
@@ -189,7 +190,8 @@ void read_trl_stage(const Config& config) {
         read_trl_preferences(config);
     }
     config.foreign.remarks.push_back(fmt::format(
-        "TRL names the objective on its command line, not in this file; the keys fit objective {}",
+        "TRL takes the objective from its command line, not from this file; Roll chose objective "
+        "{} because of the keys of this file",
         config.objective()));
 }
 

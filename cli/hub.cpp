@@ -111,7 +111,7 @@ void use_data(Json& value, bool whole, const std::string& base, std::vector<std:
             exists(base, name) ? std::vector<std::string>() : cached_files(name, whole);
         for (const std::string& file : found) {
             notes.push_back(
-                fmt::format("data: of the data set {}, Roll reads the file {}", name, file));
+                fmt::format("data: Roll reads the file {} of the data set {}", file, name));
             files.push_back(file);
         }
         if (found.empty()) files.push_back(one);

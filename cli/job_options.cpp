@@ -30,8 +30,8 @@ Result<void> set_key(Json& document, const std::string& assignment) {
         if (place->is_null()) *place = Json::object();
         if (!place->is_object() || key.empty()) {
             return fail(ErrorCode::InvalidArgument,
-                        fmt::format("--set {}: a key on the path {} is empty, or its parent is "
-                                    "not a mapping",
+                        fmt::format("--set {}: each part of the path {} must be the name of a key, "
+                                    "and all parts but the last one must name mappings",
                                     assignment, path));
         }
         place = &(*place)[key];
@@ -87,7 +87,7 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     add_job_options(app, options);
     app.add_flag_callback(
         "--verify-data", [&options] { options.sets.emplace_back("data.verify=true"); },
-        "Read and check all training data before the first step: data.verify");
+        "Read and check all training data before the first step (sets data.verify)");
     app.add_option("--after", options.after,
                    "Start after job ID: ok:ID, any:ID, failed:ID or exported:ID; ID may be `last` "
                    "or a name; repeatable")
@@ -100,7 +100,7 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_option("--cron", options.cron, "Repeat on a schedule, in UTC: '30 3 * * 1-5', @daily");
     app.add_option("--account", options.account, "Account whose quota and fair share the job uses");
     app.add_option("--into", options.into,
-                   "Job group to add the job to (rollctl open): ID, name or `last`");
+                   "Job group for the job: ID, name or `last`; `rollctl open` creates a job group");
     app.add_option("--secret", options.secrets,
                    "Secret to put into the job's environment (rollctl secret); repeatable")
         ->allow_extra_args(false);

@@ -253,7 +253,8 @@ std::vector<std::string> layout_lines(const Json& report) {
     for (const Json& key : report["searched"])
         keys += (keys.empty() ? "" : ", ") + key.get<std::string>();
     lines.push_back(fmt::format(
-        "layout: chose {} for {} ranks from {} layouts ({} simulated); a rank may use {} ({})",
+        "layout: chose {} for {} ranks from {} layouts ({} simulated); memory limit of a rank: {} "
+        "({})",
         keys, report["ranks"].get<int>(), report["legal"].get<int>(),
         report["simulated"].get<int>(), size_text(report["memory_limit"]),
         report["memory_limit_from"].get<std::string>()));
@@ -271,7 +272,8 @@ std::vector<std::string> layout_lines(const Json& report) {
         else
             break;
     lines.emplace_back(
-        "  row 1 is used; time: relative to row 1; memory, sent: largest value of any rank");
+        "  row 1 is used; time is relative to row 1; memory and sent (bytes per step) are the "
+        "largest values of any rank");
     return lines;
 }
 

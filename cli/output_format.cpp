@@ -25,11 +25,12 @@ bool is_known(const std::string& field, const Fields& fields) {
 
 tl::unexpected<Error> no_such_field(const std::string& text, const std::string& field,
                                     const Fields& fields) {
-    return fail(ErrorCode::InvalidArgument,
-                fmt::format("-o {}: {} has no {}{}", text, fields.row, field,
-                            spec::did_you_mean(base_of(field), fields.known)),
-                fmt::format("fields, separated by commas or each in braces: {}",
-                            fmt::join(fields.known, ", ")));
+    return fail(
+        ErrorCode::InvalidArgument,
+        fmt::format("-o {}: {} has no {}{}", text, fields.row, field,
+                    spec::did_you_mean(base_of(field), fields.known)),
+        fmt::format("separate the fields by commas, or put each field in braces; fields: {}",
+                    fmt::join(fields.known, ", ")));
 }
 
 // Parses the text after the colon of a field, such as ">8", ".20" or "^10.4": an alignment, a
@@ -103,7 +104,7 @@ Result<std::map<std::string, std::string>> names_in(const std::string& file, con
                        std::ranges::all_of(list, [](const Json& one) { return one.is_string(); });
     if (!texts) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{}: {} must map names to formats", file, fields.list),
+                    fmt::format("{}: {} is not a mapping from names to formats", file, fields.list),
                     fmt::format("for example {}: {{short: \"{{{}}}\"}}", fields.list,
                                 fields.known.front()));
     }

@@ -190,7 +190,8 @@ class Session {
             ::write(out.to, out.bytes.data(), std::min<std::size_t>(out.bytes.size(), 4096));
         if (n < 0 && errno != EINTR && errno != EAGAIN) {
             ROLL_TRY_VOID(post({.close = true}));
-            return fail(ErrorCode::Failed, "the output cannot be written; the program is ended");
+            return fail(ErrorCode::Failed,
+                        "cannot write the output of the program, so Roll ends the program");
         }
         if (n > 0) out.bytes.erase(0, static_cast<std::size_t>(n));
         if (out.bytes.empty()) output_.pop_front();

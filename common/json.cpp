@@ -42,9 +42,9 @@ Result<Json> parse_json(std::string_view text, int depth_max) {
     try {
         return Json::parse(text);
     } catch (const Json::parse_error& e) {
-        return fail(ErrorCode::Corrupt, "not JSON at byte " + std::to_string(e.byte));
+        return fail(ErrorCode::Corrupt, "invalid JSON at byte " + std::to_string(e.byte));
     } catch (const Json::exception&) {  // thrown if a number is too large, such as 1e999
-        return fail(ErrorCode::Corrupt, "JSON with a number that is out of range");
+        return fail(ErrorCode::Corrupt, "the JSON contains a number that is out of range");
     }
 }
 

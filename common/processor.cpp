@@ -114,16 +114,19 @@ const Processor& processor() {
 
 std::string processor_text(const Processor& processor) {
     std::string text = name_of(processor.vectors);
-    text += processor.takes_mkl() ? "; float32 products by MKL" : "; float32 products by oneDNN";
+    text += processor.takes_mkl() ? "; float32 matrix products: by MKL"
+                                  : "; float32 matrix products: by oneDNN";
     switch (processor.bfloat16()) {
         case Processor::Bfloat16::Widened:
-            text += ", bfloat16 products computed in float32 by ";
+            text += ", bfloat16 matrix products: in float32 by ";
             text += processor.has_blocks() ? "oneDNN" : "MKL";
             break;
         case Processor::Bfloat16::Pairs:
-            text += ", bfloat16 products by the instruction VDPBF16PS";
+            text += ", bfloat16 matrix products: by the instruction VDPBF16PS";
             break;
-        case Processor::Bfloat16::Tiles: text += ", bfloat16 products in tiles, by oneDNN"; break;
+        case Processor::Bfloat16::Tiles:
+            text += ", bfloat16 matrix products: by oneDNN with AMX tiles";
+            break;
     }
     return processor.forced.empty() ? text : text + "; forced by " + processor.forced;
 }

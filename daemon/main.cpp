@@ -214,7 +214,8 @@ Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
     const Time now = wall_clock_now();
     ROLL_TRY(const core::State state, ledger.load());
     ROLL_TRY(const std::size_t jobs, ledger.prune(state, now - kept, now));
-    if (jobs > 0) spdlog::info("forgot {} jobs that ended more than {} ago", jobs, keep);
+    if (jobs > 0)
+        spdlog::info("removed {} jobs that ended more than {} ago from the ledger", jobs, keep);
     return {};
 }
 
@@ -403,8 +404,9 @@ int run(int argc, char** argv) {
                    "Maximum size of all files that a job may send with `files`, e.g. 64MiB; 0 "
                    "refuses such jobs [16MiB]");
     app.add_option("--keep-ended", options.keep_ended,
-                   "At each start forget jobs that ended longer ago than this, e.g. 90d [never]");
-    auto* house = app.add_option_group("house", "Actions instead of serving");
+                   "At each start, remove jobs that ended longer ago than this, e.g. 90d [never]");
+    auto* house =
+        app.add_option_group("house", "Actions after which rolld ends; rolld does not serve");
     house->add_flag("--check", options.check, "Look for damage in the ledger");
     house->add_option("--backup", options.backup,
                       "Copy the ledger to DIR; works while rolld is running");

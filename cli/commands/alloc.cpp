@@ -167,7 +167,8 @@ Result<int> run_alloc_add(const Context& context, const AllocOptions& options) {
         print_json(reply);
     } else {
         print(options.name + "\n");
-        say("  next: rollctl alloc dry-run " + options.name + ", or submit a job");
+        say("  next: submit a job; to see the sbatch command: rollctl alloc dry-run " +
+            options.name);
     }
     return 0;
 }

@@ -40,7 +40,7 @@ Result<int> run_submit_conversion(const Context& context, const std::vector<std:
         return fail(ErrorCode::InvalidArgument, "--part cannot be used with --submit",
                     "use --nodes N to let N nodes write the target together");
     for (const std::string& name : command->ignored)
-        say(fmt::format("--{} has no effect on a conversion", name));
+        say(fmt::format("ignored: --{} has no effect on a conversion", name));
     Json document = Json::parse(spec::document_of(convert::spec_of(command->request)));
     document["name"] = job_name(words.front(), command->request.target);
     SubmitOptions submits = options;

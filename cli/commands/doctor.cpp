@@ -61,7 +61,9 @@ Finding check_keys(const io::StateDirectory& state) {
                 state.is_key_holders() ? "ask the operator of rolld for a new key" : "rollctl up"};
     }
     const std::string whose =
-        state.is_key_holders() ? fmt::format(" (a {} key for another user's rolld)", names[0]) : "";
+        state.is_key_holders()
+            ? fmt::format(" ({} key for a rolld that another user runs)", names[0])
+            : "";
     return {"keys", true, state.keys().string() + whose, ""};
 }
 
@@ -153,13 +155,15 @@ Finding check_walls(const Context& context) {
         weak |= wall == "marks";
         walls += (walls.empty() ? "" : ", ") + field_text(node, "node") + ": " + wall;
     }
-    if (walls.empty()) return {"wall", true, "no worker reports how it isolates jobs (wall)", ""};
+    if (walls.empty())
+        return {"wall", true, "no worker reports how it isolates the processes of its jobs", ""};
     return {"wall", true, walls,
-            weak ? "give roll-worker a cgroup v2 of its own (systemd: Delegate=yes). `marks`: "
-                   "roll-worker recognizes the processes of a job by their environment variables "
-                   "ROLL_*. A process that removed these variables survives if roll-worker and the "
-                   "process that supervises the job (guard) are killed together"
-                 : ""};
+            weak
+                ? "give roll-worker its own cgroup v2 (systemd: Delegate=yes). With `marks`, "
+                  "roll-worker finds the processes of a job by their environment variables ROLL_*. "
+                  "If roll-worker and the job's supervisor process (guard) are killed together, a "
+                  "process without these variables keeps running"
+                : ""};
 }
 
 // Reports how each node's worker enforces the jobs' limits on memory and CPUs.
@@ -177,9 +181,9 @@ Finding check_limits(const Context& context) {
     }
     if (all.empty()) return {"limits", true, "no worker reports how it limits memory and CPUs", ""};
     return {"limits", true, all,
-            weak ? "give roll-worker a cgroup of its own (systemd: Delegate=yes). Without a "
-                   "cgroup, the guard of a job only measures the job's memory at intervals, so a "
-                   "job may use more than resources.memory for up to a second before it is ended"
+            weak ? "give roll-worker its own cgroup (systemd: Delegate=yes). Without a cgroup, the "
+                   "job's supervisor process (guard) measures the job's memory at intervals. A job "
+                   "may exceed resources.memory for up to a second before the guard ends the job"
                  : ""};
 }
 

@@ -37,7 +37,8 @@ std::string missing_key_text(const std::vector<Json>& rows, const std::string& k
     for (const Json& row : rows)
         for (const auto& [name, value] : row.items())
             if (row.contains("step") && name != "step" && value.is_number()) known.insert(name);
-    return fmt::format("the metrics have no {} yet; they have: {}", key, fmt::join(known, ", "));
+    return fmt::format("the metrics do not contain {} yet; they contain: {}", key,
+                       fmt::join(known, ", "));
 }
 
 std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
@@ -46,8 +47,8 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
         points.push_back({row["step"].get<double>(), row[key].get<double>()});
     if (points.empty()) return missing_key_text(rows, key) + "\n";
     const TerminalSize terminal = terminal_size();
-    return fmt::format("{} from step {} to {}: {:.4g} to {:.4g}\n", key, points.front().x,
-                       points.back().x, points.front().y, points.back().y) +
+    return fmt::format("{}: {:.4g} at step {}, {:.4g} at step {}\n", key, points.front().y,
+                       points.front().x, points.back().y, points.back().x) +
            plot(points, std::min(kPlotColumns, terminal.columns - 1),
                 std::min(kPlotRows, terminal.rows - std::min<std::size_t>(terminal.rows, 3)));
 }
@@ -56,7 +57,8 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
 std::string phases_text(const std::vector<Json>& rows) {
     PhaseTimes times;
     for (const Json& row : rows) add_step(times, row);
-    if (times.steps == 0) return "no phases in the metrics yet; the first step does not count\n";
+    if (times.steps == 0)
+        return "the metrics contain no phase times yet; --phases leaves out step 1\n";
     const std::vector<PhaseTime> phases = longest_first(times);
     double all = 0;
     for (const PhaseTime& phase : phases) all += phase.mean;
@@ -78,8 +80,8 @@ void add_metrics_options(CLI::App& command, MetricsOptions& options) {
     command.add_flag("-f,--follow", options.follow, "Keep printing until the job ends");
     command.add_flag("--plot", options.plot, "Plot a curve in the terminal");
     command.add_option("--key", options.key,
-                       "Show only this number of the metrics, such as lr [with --plot: loss]");
-    command.add_flag("--phases", options.phases, "Print where the steps' time went");
+                       "Metric to show or plot, such as lr [all metrics; with --plot: loss]");
+    command.add_flag("--phases", options.phases, "Print how long each phase of a step takes");
     command.add_flag("--remote", options.remote,
                      "Read through rolld, not from this machine's disks");
 }

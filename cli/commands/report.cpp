@@ -143,15 +143,15 @@ std::string report_text(const Json& report, std::size_t width) {
     return table(columns, rows, false, width) +
            fmt::format("FAILED, REQUEUED and CANCELLED are wasted {}-hours\n",
                        gpus ? "GPU" : "slot") +
-           (trains ? "ETTR is the effective training time ratio: the time that was trained and not "
-                     "repeated, divided by the time since the first start\n"
+           (trains ? "ETTR (effective training time ratio) is the training time whose results were "
+                     "kept, divided by the time since the job's first start\n"
                    : "");
 }
 
 void add_report_options(CLI::App& command, ReportOptions& options) {
     command
         .add_option("--by", options.by,
-                    "What a row of the report sums up: user, account, kind or week [user]")
+                    "Group the rows of the report by user, account, kind or week [user]")
         ->check(CLI::IsMember({"user", "account", "kind", "week"}));
     command.add_option("--since", options.since,
                        "Count only usage since this time: 7d, or 2026-11-22T08:00:00Z");

@@ -54,8 +54,9 @@ Result<int> run_resubmit(const Context& context, const std::string& selector, bo
     }
     if (sources.empty())
         return fail(ErrorCode::NotFound,
-                    fmt::format("none of the jobs {} has {}", selector,
-                                failed_only ? "failed" : "finished"),
+                    failed_only
+                        ? fmt::format("none of the jobs {} failed or was cancelled", selector)
+                        : fmt::format("none of the jobs {} has ended", selector),
                     "rollctl jobs -a " + selector);
     return submit_sources(context, options, std::move(sources));
 }

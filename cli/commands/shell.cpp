@@ -91,7 +91,7 @@ Error how_it_ended(const Json& job) {
 // somebody else has cancelled the job, for example before its programs started, returns
 // how_it_ended().
 Error cancel_after(Daemon& daemon, std::uint64_t id, Error error) {
-    constexpr const char* kReason = "its terminal is gone";
+    constexpr const char* kReason = "the terminal of this interactive job ended";
     // If rolld does not answer, do not wait for the end of the job.
     if (!daemon.ask(protocol::CancelArgs{{.selector = std::to_string(id)}, kReason})) return error;
     JobWatch watch(daemon, id);
@@ -148,8 +148,8 @@ Result<int> run_interactive(const Context& context, Daemon& daemon, const ShellO
 
 void add_shell_options(CLI::App& command, ShellOptions& options) {
     command.add_option("JOB", options.selector,
-                       "Id (7), `last` or a name [a new interactive job, with the options of "
-                       "`submit`]");
+                       "Id (7), `last` or a name. Without JOB, starts a new interactive job, which "
+                       "takes the options of `submit`");
     CLI::Option* rank =
         command.add_option("--rank", options.rank, "Rank whose node and environment are used [0]");
     command.add_option("--node", options.node, "Node of the job: name, or number from 0")

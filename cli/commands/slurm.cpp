@@ -92,7 +92,7 @@ Result<int> run_compat_words(const Context& context, std::vector<std::string> wo
     own.json |= std::erase(words, "--json") > 0;
     if (words.size() == 2 && !words[1].starts_with('-')) return run_compat(own, words[1]);
     return fail(ErrorCode::InvalidArgument,
-                "compat needs the directory to which it writes sbatch, squeue, sacct, scancel, "
+                "compat needs a directory in which to write sbatch, squeue, sacct, scancel, "
                 "sinfo and srun",
                 "rollctl compat ~/.local/share/roll/slurm");
 }

@@ -89,7 +89,7 @@ void print_queued(const Context& context, const SubmitOptions& options, const Js
     say(fmt::format("  output  {}", reply.value("output", spec.output)));
     say(fmt::format("  follow  rollctl logs {} -f", id));
     if (spec.kind == spec::JobKind::Train || spec.kind == spec::JobKind::Resume) {
-        say(fmt::format("  curve   rollctl metrics {} --plot", id));
+        say(fmt::format("  plot    rollctl metrics {} --plot", id));
     }
     say(fmt::format("  look    rollctl show {}", id));
     say(fmt::format("  cancel  rollctl cancel {}", id));

@@ -160,9 +160,10 @@ Result<int> show_best(const Context& context, const std::string& selector) {
     } else if (context.parsable) {
         print(field_text(*best, "id") + "\n");
     } else {
-        std::string text = fmt::format("job {}: {} {} at step {}\n", field_text(*best, "id"),
-                                       field_text(sweep, "metric"), number_text((*best)["best"]),
-                                       field_text(*best, "best_step"));
+        std::string text =
+            fmt::format("best trial: job {} with {} {} at step {}\n", field_text(*best, "id"),
+                        field_text(sweep, "metric"), number_text((*best)["best"]),
+                        field_text(*best, "best_step"));
         for (const auto& [path, value] : (*best)["parameters"].items())
             text += fmt::format("  {}: {}\n", path, value_text(value));
         print(text + fmt::format("  output: {}\n", field_text(*best, "output")));

@@ -86,8 +86,9 @@ Result<Json> await_answer(Daemon& daemon, std::uint64_t id, const Json& request,
                         fmt::format("rollctl show {}", id));
         if (std::chrono::steady_clock::now() >= until)
             return fail(ErrorCode::Failed,
-                        fmt::format("job {} did not answer request {} within {} s; it may still "
-                                    "carry it out, unless its worker is of an older release",
+                        fmt::format("job {} did not answer request {} within {} s; the job may "
+                                    "still carry out the request, unless its roll-worker is of an "
+                                    "older release",
                                     id, number, patience.count()),
                         fmt::format("rollctl show {}, or try again with a longer --timeout", id));
     }

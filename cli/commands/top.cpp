@@ -44,7 +44,8 @@ class Screen {
         }
         SCREEN* const screen = newterm(nullptr, stdout, stdin);
         if (screen == nullptr)
-            return fail(ErrorCode::Failed, "cannot take over the terminal " + terminal);
+            return fail(ErrorCode::Failed,
+                        "cannot switch to full-screen mode in the terminal " + terminal);
         return std::unique_ptr<Screen>(new Screen(screen, color));
     }
     ~Screen() {

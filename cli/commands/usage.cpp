@@ -114,8 +114,10 @@ Result<int> run_usage(const Context& context, const UsageOptions& options) {
         listed += job.value("tasks", std::size_t{0});
     if (listed > 0) print(waiting_text(reply, look));
     if (queued > listed)
-        say(fmt::format("and {} more: rollctl jobs --state queued --user {}", queued - listed,
-                        user));
+        say(fmt::format(
+            "{} more queued jobs are not shown; to list all: rollctl jobs --state queued "
+            "--user {}",
+            queued - listed, user));
     return 0;
 }
 

@@ -348,12 +348,12 @@ void Translation::read_export_file() {
     const SbatchOption* const option = find("export-file");
     if (option == nullptr) return;
     const auto text = read_regular_file(option->value);
-    if (!text) return refuse(*option, "a readable file, but " + text.error().message);
+    if (!text) return refuse(*option, "a file that rollctl can read, but " + text.error().message);
     for (const std::string& word : split_at(*text, '\0')) {
         const std::size_t equals = word.find('=');
         if (word.empty()) continue;
         if (equals == std::string::npos || equals == 0)
-            return refuse(*option, "a file with NAME=VALUE entries that end with a zero byte");
+            return refuse(*option, "a file with NAME=VALUE entries, each followed by a zero byte");
         reading_.document["env"][word.substr(0, equals)] = word.substr(equals + 1);
     }
 }

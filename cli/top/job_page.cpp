@@ -38,8 +38,8 @@ struct Titled {
 
 Titled by_step(const std::string& what, const std::vector<Point>& points) {
     if (points.empty()) return {};
-    return {fmt::format("{} from step {:.6g} to {:.6g}: {:.4g} to {:.4g}", what, points.front().x,
-                        points.back().x, points.front().y, points.back().y),
+    return {fmt::format("{}: {:.4g} at step {:.6g}, {:.4g} at step {:.6g}", what, points.front().y,
+                        points.front().x, points.back().y, points.back().x),
             points};
 }
 
@@ -77,7 +77,7 @@ Titled memory_curve(const Json& job) {
     }
     const bool large = most >= kMebibytesAGibibyte;
     for (Point& point : points) point.y /= large ? kMebibytesAGibibyte : 1;
-    return {fmt::format("memory in {} over {}: {} now, {} at most", large ? "GiB" : "MiB",
+    return {fmt::format("memory in {} during {}: {} now, {} maximum", large ? "GiB" : "MiB",
                         duration_text(end), spec::size_text(static_cast<std::int64_t>(now)),
                         spec::size_text(static_cast<std::int64_t>(most) << 20)),
             points};

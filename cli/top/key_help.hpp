@@ -12,7 +12,7 @@ struct KeyHelp {
 };
 inline constexpr std::array kKeyHelp = {
     KeyHelp{"Up Down j k", "select a row; scroll a job, a log or this help"},
-    KeyHelp{"PgUp PgDn Home End g G", "move by a screen; to the first or last row"},
+    KeyHelp{"PgUp PgDn Home End g G", "move by a screen; move to the first or last row"},
     KeyHelp{"1 2 3, Tab", "show jobs, nodes or allocations; show the next page"},
     KeyHelp{"Enter", "open the job: attempts; curves of loss, speed and memory"},
     KeyHelp{"l", "follow the job's log"},

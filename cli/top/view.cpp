@@ -83,8 +83,9 @@ Line footing(const Data& data, const Ui& ui) {
     if (!ui.message.empty()) return {{ui.message, Style::Title}};
     if (ui.help) return {{"Esc back  Q quit", Style::Dim}};
     if (ui.log)
-        return {{ui.log_top ? "G end  PgUp PgDn scroll  [ ] rank  Left Right shift  Esc back"
-                            : "following  PgUp scroll  [ ] rank  Left Right shift  Esc back",
+        return {{ui.log_top
+                     ? "G end  PgUp PgDn scroll  [ ] rank  Left Right scroll sideways  Esc back"
+                     : "following  PgUp scroll  [ ] rank  Left Right scroll sideways  Esc back",
                  Style::Dim}};
     if (ui.job) return {{"l log  c cancel  PgUp PgDn scroll  ? help  Esc back", Style::Dim}};
     if (ui.page == Page::Jobs)

@@ -27,7 +27,7 @@ Json to_json(const AttemptKey& key) {
 Result<Token> read_token(const Json& json, const std::string& path) {
     const auto* text = json.get_ptr<const std::string*>();
     const auto token = text == nullptr ? std::nullopt : parse_token(*text);
-    if (!token) return fail(ErrorCode::Corrupt, path + ": needs a token like \"3-1\"");
+    if (!token) return fail(ErrorCode::Corrupt, path + ": is not an attempt token such as \"3-1\"");
     return *token;
 }
 

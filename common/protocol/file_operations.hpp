@@ -15,7 +15,7 @@ namespace roll::protocol {
 struct JobFileArgs {
     static constexpr Operation kOperation{"job_file", Access::Read, Answering::Later,
                                           "roll.job_file/1",
-                                          "Reads a piece of a job's log or metrics."};
+                                          "Reads a range of bytes of a job's log or metrics."};
     std::uint64_t id = 0;
     std::string file{};  // one of kLogFile and kMetricsFile
     std::uint64_t rank = 0;
@@ -38,9 +38,10 @@ struct JobFileReply {
 };
 
 struct PiecesMissingArgs {
-    static constexpr Operation kOperation{"pieces_missing", Access::Submit, Answering::AtOnce,
-                                          "roll.pieces_missing/1",
-                                          "Tells which pieces of a job's files rolld lacks."};
+    static constexpr Operation kOperation{
+        "pieces_missing", Access::Submit, Answering::AtOnce, "roll.pieces_missing/1",
+        "Tells which pieces (blocks of bytes) of a job's files rolld "
+        "does not have."};
     std::vector<std::string> pieces{};
 };
 struct PiecesMissingReply {
@@ -49,10 +50,10 @@ struct PiecesMissingReply {
 };
 
 struct PiecePutArgs {
-    static constexpr Operation kOperation{"piece_put", Access::Submit, Answering::AtOnce,
-                                          "roll.piece_put/1",
-                                          "Stores a piece of a job's files before the job is "
-                                          "submitted."};
+    static constexpr Operation kOperation{
+        "piece_put", Access::Submit, Answering::AtOnce, "roll.piece_put/1",
+        "Stores a piece (block of bytes) of a job's files before the job is "
+        "submitted."};
     std::string data{};
 };
 struct PiecePutReply {
@@ -63,7 +64,8 @@ struct PiecePutReply {
 // rolld accepts. kFilesTooLargeHint is the hint of this error.
 std::string files_too_large(const std::string& name, std::uint64_t bytes, std::uint64_t most);
 inline constexpr const char* kFilesTooLargeHint =
-    "put large inputs on a volume that the nodes see; the operator may raise `rolld --job-files`";
+    "put large inputs on a volume that all nodes mount, or ask the operator to raise `rolld "
+    "--job-files`";
 
 // Returns a file's bytes as text for JSON. If the bytes are not UTF-8, sets `latin1` and makes each
 // byte the character with the same code.
@@ -88,7 +90,7 @@ template <class V> void fields(V& v, JobFileReply& r) {
     v("size", r.size, "size of the file in bytes");
     v("written", r.written, "time of the last change of the file, in ms since 1970");
     v("text", r.text, "the bytes of the file");
-    v("latin1", r.latin1, "true if the bytes are not UTF-8: each character of the text stands for one byte");
+    v("latin1", r.latin1, "true: the bytes are not UTF-8, so `text` is Latin-1 with one character per byte");
 }
 template <class V> void fields(V& v, PiecesMissingArgs& a) {
     v.needs("pieces", a.pieces, "SHA-256 of each piece, in lower-case hex digits");
@@ -101,7 +103,7 @@ template <class V> void fields(V& v, PiecePutArgs& a) {
     v.needs("data", a.data, "the bytes in base64; 1 to 262144 bytes");
 }
 template <class V> void fields(V& v, PiecePutReply& r) {
-    v("piece", r.piece, "SHA-256 of the bytes, for `files` of a job file");
+    v("piece", r.piece, "SHA-256 of the piece; list it in `pieces` of a file in the job's `files`");
 }
 // clang-format on
 

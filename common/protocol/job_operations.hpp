@@ -57,9 +57,9 @@ struct ChangedReply {  // the reply of close, hold, release, requeue and update
     JobNumbers over{};
 };
 struct ProgressArgs {
-    static constexpr Operation kOperation{
-        "progress", Access::Change, Answering::Later, "roll.progress/1",
-        "Waits for the end of an unfinished change of many jobs."};
+    static constexpr Operation kOperation{"progress", Access::Change, Answering::Later,
+                                          "roll.progress/1",
+                                          "Waits until a change of many jobs has ended."};
     std::uint64_t ticket = 0;
     int wait_ms = 0;
 };
@@ -110,8 +110,14 @@ template <class V> void fields(V& v, UpdateArgs& a) {
     v("first", a.first, "set a priority above that of all other queued jobs");
     v("begin", a.begin, "earliest start, in ms since 1970");
 }
-template <class V> void fields(V& v, CancelReply& r) { v("cancelled", r.cancelled, "jobs"); v("over", r.over, "jobs that had ended"); }
-template <class V> void fields(V& v, ChangedReply& r) { v("jobs", r.jobs, "changed jobs"); v("over", r.over, "jobs that had ended"); }
+template <class V> void fields(V& v, CancelReply& r) {
+    v("cancelled", r.cancelled, "cancelled jobs");
+    v("over", r.over, "selected jobs that had already ended");
+}
+template <class V> void fields(V& v, ChangedReply& r) {
+    v("jobs", r.jobs, "changed jobs");
+    v("over", r.over, "selected jobs that had already ended");
+}
 template <class V> void fields(V& v, ProgressArgs& a) {
     v.needs("ticket", a.ticket, "`ticket` of the reply that reported the progress");
     v("wait_ms", a.wait_ms, "reply with the progress if the change takes longer than this many ms");
@@ -122,7 +128,7 @@ template <class V> void fields(V& v, ProgressReply& r) {
 template <class V> void fields(V& v, CheckpointArgs& a) { v.needs("id", a.id, "number of the job"); }
 template <class V> void fields(V& v, CheckpointReply& r) {
     v("id", r.id, "number of the job");
-    v("token", r.token, "the running attempt; null if the job does not run");
+    v("token", r.token, "token of the running attempt; null if the job does not run");
     v("asked", r.asked, "number of the request within the attempt");
 }
 template <class V> void fields(V& v, TellArgs& a) {
@@ -132,7 +138,7 @@ template <class V> void fields(V& v, TellArgs& a) {
 }
 template <class V> void fields(V& v, TellReply& r) {
     v("id", r.id, "number of the job");
-    v("token", r.token, "the attempt that gets the request");
+    v("token", r.token, "token of the attempt that gets the request");
     v("number", r.number, "number of the request within the attempt");
 }
 // clang-format on

@@ -15,10 +15,11 @@ std::string piece_frame(const Json& json, std::string_view bytes = {}) {
 // Returns the JSON of a message, and sets `bytes` to the bytes after the JSON.
 Result<Json> head_of(std::string_view frame, std::string_view& bytes) {
     if (!is_about_piece(frame))
-        return fail(ErrorCode::Corrupt, "piece: is not a message about a piece");
+        return fail(ErrorCode::Corrupt, "piece: the message does not begin with the word piece");
     frame.remove_prefix(kPieceMark.size());
     const std::size_t end = frame.find('\n');
-    if (end == frame.npos) return fail(ErrorCode::Corrupt, "piece: has no end of its head");
+    if (end == frame.npos)
+        return fail(ErrorCode::Corrupt, "piece: no newline after the JSON of the message");
     bytes = frame.substr(end + 1);
     return parse_json(frame.substr(0, end));
 }

@@ -56,13 +56,13 @@ struct ShellReadArgs {
 template <class V> void fields(V& v, ShellOpenArgs& a) {
     v.needs("id", a.id, "number of the job");
     v("rank", a.rank, "the program runs on the node and with the environment of this rank [0]");
-    v("node", a.node, "name of the node, or its rank");
+    v("node", a.node, "name of the node, or its index among the job's nodes, from 0");
     v("command", a.command, "program and arguments; default: a shell");
     v("terminal", a.terminal, "whether the program gets a terminal");
     v("term", a.term, "value of TERM");
     v("rows", a.rows, "height of the terminal");
     v("columns", a.columns, "width of the terminal");
-    v("owns", a.owns, "end the job when the program ends, with the program's exit status");
+    v("owns", a.owns, "true: when the program ends, the job also ends, with the program's exit status");
 }
 template <class V> void fields(V& v, ShellOpenReply& r) {
     v("terminal", r.terminal, "number of the terminal"); v("node", r.node, "name of the node");
@@ -71,7 +71,7 @@ template <class V> void fields(V& v, ShellWriteArgs& a) {
     v.needs("terminal", a.terminal, "number of the terminal");
     v("at", a.at, "position of `data` in the input, in bytes");
     v("data", a.data, "input, in base64");
-    v("end", a.end, "whether the input ends");
+    v("end", a.end, "true: the input ends after `data`");
     v("rows", a.rows, "new height");
     v("columns", a.columns, "new width");
     v("close", a.close, "whether to end the program");

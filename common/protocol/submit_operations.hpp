@@ -42,10 +42,10 @@ struct ForecastArgs {
 template <class V> void fields(V& v, SubmitArgs& a) {
     v.needs("key", a.key, "idempotency key, 1 to 256 bytes; the same key returns the same job");
     v("user", a.user, "owner of the job; only the operator may name another user");
-    v("spec", a.spec, "the job as rollctl sends it");
+    v("spec", a.spec, "specification of the job, as rollctl computes it from a job file");
     v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
     v("base", a.base, "absolute path of the directory to which relative paths in `job` are relative");
-    v("strict", a.strict, "refuse a job that nothing could ever run");
+    v("strict", a.strict, "reject a job that neither a worker nor an allocation can ever run");
 }
 template <class V> void fields(V& v, SubmitReply& r) {
     v("id", r.id, "number of the job, or of the first job");
@@ -58,7 +58,7 @@ template <class V> void fields(V& v, SubmitReply& r) {
 template <class V> void fields(V& v, ForecastArgs& a) {
     v("key", a.key, "not used");
     v("user", a.user, "owner of the job");
-    v("spec", a.spec, "the job as rollctl sends it");
+    v("spec", a.spec, "specification of the job, as rollctl computes it from a job file");
     v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
     v("base", a.base, "absolute path of the directory to which relative paths in `job` are relative");
 }

@@ -95,7 +95,7 @@ template <class V> void fields(V& v, JobsArgs& a) {
     v("all", a.all, "also list jobs that have ended");
     v("state", a.state, "queued, running, done, failed or cancelled");
     v("user", a.user, "list only this user's jobs");
-    v("kind", a.kind, "list only jobs of this kind, for example train; a job group's kind is open");
+    v("kind", a.kind, "list only jobs of this kind, for example `train`, or `open` for job groups");
     v("from", a.from, "list jobs from this number on");
     v("limit", a.limit, "largest number of jobs in the reply, at most 10000");
     v("fields", a.fields, "fields to return for each job; default: all fields");
@@ -112,7 +112,7 @@ template <class V> void fields(V& v, EventsArgs& a) {
     v("id", a.id, "list only events of this job");
     v("limit", a.limit, "largest number of events in the reply, at most 10000");
     v("wait_ms", a.wait_ms, "longest wait for an event, in ms, at most 60000");
-    v("newest", a.newest, "list only events among this many newest ones");
+    v("newest", a.newest, "list only events that are among this many newest events of the ledger");
 }
 template <class V> void fields(V& v, NodesArgs& a) { v("limit", a.limit, "largest number of nodes in the reply"); }
 template <class V> void fields(V&, TotalsArgs&) {}
@@ -125,17 +125,18 @@ template <class V> void fields(V& v, ReportArgs& a) {
 template <class V> void fields(V&, VersionArgs&) {}
 template <class V> void fields(V& v, VersionReply& r) {
     v("version", r.version, "version of rolld");
-    v("incarnation", r.incarnation, "number of rolld's starts with this ledger");
-    v("pid", r.pid, "process number of rolld");
+    v("incarnation", r.incarnation, "number of times that rolld has started with this ledger");
+    v("pid", r.pid, "process id of rolld");
     v("uid", r.uid, "id of the Unix user of rolld");
     v("started_at", r.started_at, "start of rolld");
     v("turns", r.turns, "{count, p99_ms, longest_ms} of the iterations of rolld's main loop");
     v("commits", r.commits, "{count, p99_ms, longest_ms} of the writes to the ledger");
-    v("dispatches", r.dispatches, "{count, seconds, buckets: [{le, count}]}: time from when a job could run until its start order");
-    v("fenced", r.fenced, "answers that told a worker to kill an attempt that is not current");
+    v("dispatches", r.dispatches,
+      "{count, seconds, buckets: [{le, count}]}: histogram of the times from the moment a job could run until its start order");
+    v("fenced", r.fenced, "number of orders to a worker to kill an attempt that is not its job's current attempt");
 }
 template <class V> void fields(V&, ShutdownArgs&) {}
-template <class V> void fields(V& v, ShutdownReply& r) { v("pid", r.pid, "process number of rolld"); }
+template <class V> void fields(V& v, ShutdownReply& r) { v("pid", r.pid, "process id of rolld"); }
 // clang-format on
 
 }  // namespace roll::protocol

@@ -34,8 +34,8 @@ void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
     const auto largest = std::ranges::max_element(*phases, {}, &BatchPhase::size)->size;
     if (global && *global != largest)
         refuse(
-            fmt::format("has batches of up to {} samples; set train.global_batch_size, which is "
-                        "{}, to that number",
+            fmt::format("has batches of up to {0} samples, but train.global_batch_size is {1}; set "
+                        "train.global_batch_size to {0}",
                         largest, *global));
     for (const BatchPhase& phase : *phases)
         if (micro && dp && phase.size % (*micro * *dp) != 0)
@@ -86,8 +86,8 @@ void check_splitting(const Json& document, std::vector<Problem>& problems) {
     const auto refuse = [&](const std::string& key, const std::string& remedy) {
         problems.push_back({"train.microbatch_limit",
                             "cannot be used with parallel." + key +
-                                " and pp > 1, because a step whose micro-batches are split may "
-                                "then have no schedule; " +
+                                " and pp > 1, because there may be no schedule for a step in "
+                                "which micro-batches are split; " +
                                 remedy});
     };
     if (parallel.value("activation_limit", Json("0")) != "0")

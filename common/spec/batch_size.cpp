@@ -52,10 +52,11 @@ std::int64_t end_of(const BatchSizes& sizes, std::size_t phase) {
 
 Result<std::vector<BatchPhase>> parse_batch_schedule(std::string_view text) {
     const auto refuse = [&](const std::string& why) {
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("\"{}\" {}; allowed: pairs TOKENS:SIZE with ascending tokens, the "
-                                "first 0, such as \"0:768 250B:1536\"",
-                                text, why));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("\"{}\" {}; allowed: pairs TOKENS:SIZE, where TOKENS begins at 0 and "
+                        "increases, such as \"0:768 250B:1536\"",
+                        text, why));
     };
     std::vector<BatchPhase> phases;
     for (std::string_view rest = text; !rest.empty();) {

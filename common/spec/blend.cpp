@@ -41,9 +41,10 @@ void check_curriculum(const Json& curriculum, std::size_t files, std::vector<Pro
         const auto begin = step.get<std::int64_t>();
         if (i == 0 ? begin != 0 : begin <= before)
             problems.push_back(
-                {path + ".step", fmt::format("is {}; allowed: {}", begin,
-                                             i == 0 ? "0, because the first phase begins training"
-                                                    : fmt::format("more than {}", before))});
+                {path + ".step",
+                 fmt::format("is {}; allowed: {}", begin,
+                             i == 0 ? "0, because training begins with the first phase"
+                                    : fmt::format("more than {}", before))});
         before = begin;
     }
 }
@@ -83,13 +84,16 @@ void check_rows(const Json& document, std::vector<Problem>& problems) {
         refuse("packing", packing, "`in_order`" + with);
     if (truncate.is_null() || truncate == "end") return;
     if (!packs && !is_preference(objective))
-        refuse("truncate", truncate, "`end`" + with + ", which cuts no document");
+        refuse("truncate", truncate,
+               "`end`" + with + ", because this objective truncates no document");
     else if (packs && packing == "wrapped")
-        refuse("truncate", truncate, "`end` with data.packing wrapped, which cuts no document");
+        refuse("truncate", truncate,
+               "`end` with data.packing wrapped, because this packing truncates no document");
     else if (truncate == "split" && !packs)
         refuse("truncate", truncate, "`end`, `start`, `prompt`, `drop` or `error`" + with);
     else if (truncate == "prompt" && at(document, "/data/train_on") == "all")
-        refuse("truncate", truncate, "another rule with data.train_on all, which has no prompts");
+        refuse("truncate", truncate,
+               "another value with data.train_on all, because documents then have no prompts");
 }
 
 }  // namespace
@@ -129,7 +133,7 @@ std::vector<Problem> blend_problems(const Json& document) {
                                        "test",
                                        split.size())});
     if (split.is_array() && !split.empty() && split[0] == 0)
-        problems.push_back({"data.split", "gives 0 to training; allowed: more than 0"});
+        problems.push_back({"data.split", "gives training the share 0; allowed: more than 0"});
     return problems;
 }
 

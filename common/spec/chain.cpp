@@ -114,7 +114,10 @@ std::vector<Problem> check_chain(const JobSpec& first) {
         const JobSpec& spec = first.then[i];
         const std::string path = fmt::format("then[{}]", i);
         if (spec.array || !spec.then.empty())
-            problems.push_back({path, "has its own `array` or `then`; remove them"});
+            problems.push_back(
+                {path,
+                 "has its own `array` or `then`, which a later job of a chain cannot have; "
+                 "remove these keys"});
         if (!spec.account.empty() && spec.account != first.account)
             problems.push_back({path, "has a different account than the first job of the chain"});
         check_references(spec, before, path, problems);

@@ -30,13 +30,14 @@ std::vector<Problem> checkpoint_format_problems(const Json& document) {
         refuse("the adapter of train.lora", "remove train.lora");
     if (const Json frozen = given_at(document, "/model/freeze");
         frozen.is_array() && !frozen.empty())
-        refuse("a part of the optimizer state only, as with model.freeze", "remove model.freeze");
+        refuse("the optimizer state of only some weights, as in a job with model.freeze",
+               "remove model.freeze");
     const Json objective = given_at(document, "/objective");
     if (objective == "reward" || given_at(document, "/objective/kind") == "reward")
-        refuse("the output layer of a reward model", "another objective");
+        refuse("the output layer of a reward model", "choose another objective");
     const Json kept = given_at(document, "/checkpoint/keep_optimizer");
     if (kept.is_number_integer() && kept != 0)
-        refuse("weights without the optimizer state, as checkpoint.keep_optimizer needs",
+        refuse("weights without their optimizer state, as in a job with checkpoint.keep_optimizer",
                "set keep_optimizer to 0");
     return problems;
 }

@@ -84,9 +84,10 @@ std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>
 
 std::string reason_text(const Halving& halving, const Stop& stop) {
     return fmt::format(
-        "stopped by halving at step {}: {} {:.6g} is in place {}, but only the best {} {}",
+        "stopped by halving at step {}: {} {:.6g} puts the trial in place {}, but only the best {} "
+        "{}",
         stop.rung, halving.metric, stop.value, stop.rank, stop.keep,
-        stop.keep == 1 ? "goes on" : "go on");
+        stop.keep == 1 ? "trial continues" : "trials continue");
 }
 
 }  // namespace roll::spec

@@ -84,8 +84,8 @@ double number_or(const Json& json, std::string_view key, double otherwise) {
 void check_pattern(const std::string& path, const std::string& pattern,
                    std::vector<Problem>& problems) {
     if (!is_regular(pattern))
-        problems.push_back({path, fmt::format("has {}, which is not a regular expression of at "
-                                              "most {} characters without `{{`",
+        problems.push_back({path, fmt::format("has {}; allowed: a regular expression of at "
+                                              "most {} characters, without `{{`",
                                               pattern, kPatternMax)});
 }
 
@@ -261,8 +261,8 @@ std::vector<Problem> lora_problems(const Json& document) {
     if (lora.value("double_quantization", Json()) == true && lora.value("base", Json()) != "nf4")
         problems.push_back(
             {"train.lora.double_quantization",
-             "is true, but only the scales of base nf4 can be quantized; allowed: false, or set "
-             "train.lora.base to nf4"});
+             "is true, but train.lora.base is not nf4, and only nf4 has scales that can be "
+             "quantized; allowed: false, or set train.lora.base to nf4"});
     const Json model = object_of(document, "model");
     if (!model.contains("from"))
         problems.push_back(

@@ -119,16 +119,17 @@ std::optional<Problem> unused_pattern(const LoraPatterns& patterns,
                            fmt::format("has {}; allowed: 0 to {}", layer, linear.back().layer)};
     if (chosen.empty())
         return Problem{"train.lora.targets",
-                       "leaves no linear layer of this model, because of train.lora.exclude or "
-                       "train.lora.layers_pattern; change one of these keys"};
+                       "selects no linear layer of this model, because train.lora.exclude or "
+                       "train.lora.layers_pattern excludes all layers; change one of these keys"};
     for (const auto& [key, values] : {std::pair("train.lora.rank_pattern", &patterns.ranks),
                                       std::pair("train.lora.alpha_pattern", &patterns.alphas)})
         for (const auto& [pattern, value] : *values)
             if (std::ranges::none_of(
                     chosen, [&](const Linear& one) { return has_value(pattern, one.name); }))
-                return Problem{key, fmt::format("has {}, which matches no module with LoRA; these "
-                                                "have names like {}",
-                                                pattern, chosen.front().name)};
+                return Problem{key,
+                               fmt::format("has {}, which matches no module with LoRA; modules "
+                                           "with LoRA have names like {}",
+                                           pattern, chosen.front().name)};
     return std::nullopt;
 }
 

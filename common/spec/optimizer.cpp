@@ -63,8 +63,8 @@ void check_group(const Json& group, const std::string& path, std::vector<Problem
     const std::vector<std::string> globs = globs_of(match.get<std::string>());
     if (std::ranges::find(globs, "") != globs.end())
         problems.push_back({path + ".match",
-                            fmt::format("is {}, which has an empty pattern; allowed: patterns over "
-                                        "native names, separated by |",
+                            fmt::format("is {}, which has an empty pattern; allowed: patterns for "
+                                        "the native names of parameters, separated by |",
                                         match.dump())});
 }
 

@@ -231,8 +231,9 @@ std::vector<Problem> check_log_names(const Json& document) {
         if (!name.is_string()) continue;
         const auto& text = name.get_ref<const std::string&>();
         if (const auto unknown = unknown_specifier(text))
-            problems.push_back({key, fmt::format("is {}, and {} is no specifier; allowed: {}",
-                                                 dump(name), *unknown, kLogNameSpecifiers)});
+            problems.push_back(
+                {key, fmt::format("is {}, which has the unknown specifier {}; allowed: {}",
+                                  dump(name), *unknown, kLogNameSpecifiers)});
         // As in Slurm, the jobs of a batch script's array may share a file.
         if (document.contains("array") && !document.contains("sbatch") &&
             !has_specifier(text, "aJj"))

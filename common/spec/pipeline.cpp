@@ -87,10 +87,11 @@ std::string nearest_microbatches(std::int64_t microbatches, std::int64_t group, 
                                      : std::to_string(m));
                 break;
             }
-    std::string text = "the nearest numbers that work are " + joined(found);
+    std::string text = "the nearest valid numbers of micro-batches are " + joined(found);
     for (std::int64_t other = pp; other <= microbatches; ++other)
         if (groups_fit(microbatches, other, pp))
-            return text + fmt::format("; parallel.group {} works with {}", other, microbatches);
+            return text + fmt::format("; with {} micro-batches, parallel.group {} is valid",
+                                      microbatches, other);
     return text;
 }
 
@@ -146,7 +147,7 @@ std::optional<Problem> undivided_layers(const ParallelSpec& p, std::int64_t laye
     const std::vector<std::string> nearest = nearest_layouts(layers, p);
     return Problem{"parallel.pp",
                    fmt::format("{}, which does not divide the {} layers of the model "
-                               "(num_hidden_layers); the nearest that work: {}",
+                               "(num_hidden_layers); the nearest valid settings: {}",
                                layout_text(p), layers, joined(nearest))};
 }
 
@@ -174,9 +175,10 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
     if (has_groups(p) && sizes.microbatches &&
         (is_free ? *sizes.microbatches < p.pp : !groups_fit(*sizes.microbatches, group, p.pp)))
         refuse("parallel.vpp",
-               fmt::format("is {}, so micro-batches are interleaved in groups of {}; with {} "
+               fmt::format("is {}, so the schedule takes micro-batches in groups of {}. With {} "
                            "micro-batches for each replica (global_batch_size / micro_batch_size / "
-                           "dp), the last group would be smaller than pp {}; {}; or set vpp to 1",
+                           "dp), the last group has fewer micro-batches than pp {}; {}; or set vpp "
+                           "to 1",
                            p.vpp, group, *sizes.microbatches, p.pp,
                            nearest_microbatches(*sizes.microbatches, group, p.pp, sizes.rows)));
     if (sizes.layers)

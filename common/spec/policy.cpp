@@ -53,7 +53,8 @@ void check_parents(const Policy& policy, std::vector<Problem>& problems) {
         for (std::size_t steps = 0; !at.empty(); ++steps) {
             const auto parent = policy.accounts.find(at);
             if (parent == policy.accounts.end()) {
-                problems.push_back({path, fmt::format("leads to {}, which is not an account", at)});
+                problems.push_back(
+                    {path, fmt::format("leads to the account {}, which does not exist", at)});
                 break;
             }
             if (steps > policy.accounts.size()) {

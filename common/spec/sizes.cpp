@@ -188,8 +188,8 @@ void check_recompute(const Json& document, std::vector<Problem>& problems) {
     const bool is_block = parallel.value("recompute_method", Json()) == "block";
     if (is_block && kind == "full" && !parallel.contains("recompute_layers"))
         refuse("recompute_layers",
-               "is missing; with recompute_method `block`, set it to the number of layers of each "
-               "chunk that are recomputed");
+               "is missing; with recompute_method `block`, set it to the number of layers that are "
+               "recomputed in each chunk");
     if (kind == "auto" && parallel.value("memory_limit", Json("0")) == "0")
         refuse(
             "memory_limit",
@@ -306,18 +306,21 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
         const std::int64_t most = *horizon - warmup.value_or(0);
         const std::int64_t falling = positive(optimizer, "/wsd_decay_steps").value_or(0);
         if (falling < 1 || falling > most)
-            refuse("wsd_decay_steps", falling,
-                   fmt::format(
-                       "1 to {} with schedule wsd, because {} {} leaves that many steps after the "
-                       "warm-up",
-                       most, horizon_name, *horizon));
+            refuse(
+                "wsd_decay_steps", falling,
+                fmt::format(
+                    "1 to {} with schedule wsd, which is the number of steps between the warm-up "
+                    "and {} {}",
+                    most, horizon_name, *horizon));
     }
     const auto end = real(optimizer, "/weight_decay_end");
     const bool moves = optimizer.value("weight_decay_schedule", Json("constant")) != "constant";
     if (end && decay && (moves ? *end < *decay : *end != *decay))
         refuse("weight_decay_end", *end,
-               fmt::format("{} weight_decay {} with this weight_decay_schedule",
-                           moves ? "at least" : "exactly", *decay));
+               moves ? fmt::format("at least weight_decay, which is {}", *decay)
+                     : fmt::format("weight_decay, which is {}, because weight_decay_schedule is "
+                                   "constant",
+                                   *decay));
 }
 
 bool holds_nothing_out(const Json& document) {

@@ -58,7 +58,10 @@ std::vector<Problem> check_files(const Json& document) {
     const Json files = document.value("files", Json::array());
     const std::string workdir = document.value("workdir", "");
     if (workdir.starts_with(kFilesDirectory) && files.empty())
-        problems.push_back({"workdir", fmt::format("is {}, but the job has no `files`", workdir)});
+        problems.push_back(
+            {"workdir",
+             fmt::format("is {}, but the job has no `files`, so this directory does not exist",
+                         workdir)});
     for (const char* key : {"stdout", "stderr"})
         if (workdir.starts_with(kFilesDirectory) && document.contains(key) &&
             !document[key].get<std::string>().starts_with('/'))
@@ -71,8 +74,8 @@ std::vector<Problem> check_files(const Json& document) {
     for (std::size_t i = 0; i < files.size(); ++i) {
         const std::string key = fmt::format("files[{}]", i);
         if (files[i].is_string()) {
-            problems.push_back({key, fmt::format("is the path {}; rollctl replaces paths by the "
-                                                 "files' pieces, and other clients send {{name, "
+            problems.push_back({key, fmt::format("is the path {}; only job files for rollctl may "
+                                                 "contain paths, and other clients send {{name, "
                                                  "bytes, pieces}} (docs/web.md)",
                                                  files[i].get<std::string>())});
             continue;
@@ -87,8 +90,8 @@ std::vector<Problem> check_files(const Json& document) {
                                                            "give each file its own name",
                                                            name)});
         if (bytes > pieces * kPieceBytes || (bytes == 0) != (pieces == 0))
-            problems.push_back({key + ".bytes", fmt::format("is {} with {} pieces; a piece has 1 "
-                                                            "to {} bytes",
+            problems.push_back({key + ".bytes", fmt::format("is {}, which cannot be the size of {} "
+                                                            "pieces with 1 to {} bytes each",
                                                             bytes, pieces, kPieceBytes)});
     }
     for (const std::string& name : names) {

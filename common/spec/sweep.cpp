@@ -145,8 +145,9 @@ std::optional<Problem> set_parameters(Json& document, const Json& parameters) {
             const std::size_t dot = rest.find('.');
             const std::string name(rest.substr(0, dot));
             if (name.empty() || !(at->is_object() || at->is_null()))
-                return Problem{"sweep", fmt::format("has the key {}, whose path is empty or leads "
-                                                    "through a value that is not a mapping",
+                return Problem{"sweep", fmt::format("has the key {}; no part of this path may be "
+                                                    "empty, and all parts but the last one must "
+                                                    "name mappings",
                                                     path)};
             at = &(*at)[name];
             if (dot == std::string_view::npos) break;
@@ -165,7 +166,8 @@ ParsedJob parse_sweep(const Json& document, const std::string& base_directory) {
     parsed.problems = check_section(sweep);
     for (const char* key : {"array", "cron"}) {
         if (plain.contains(key))
-            parsed.problems.push_back({key, "cannot be used with sweep, which is an array"});
+            parsed.problems.push_back(
+                {key, "cannot be used with `sweep`, because a sweep is an array of jobs"});
     }
     if (!parsed.ok()) return parsed;
     Json trials = draw_trials(sweep, parsed.problems);

@@ -123,7 +123,7 @@ Result<void> learn_completions(const TrainSpec& spec, const std::string& objecti
     data.labels = prefers && spec.preference.is_unpaired();
     data.pairs = prefers && !data.labels;
     std::string lines =
-        fmt::format("{} and {} or with conversations", data.prompt_field, data.completion_field);
+        fmt::format("{} and {}, or with conversations", data.prompt_field, data.completion_field);
     if (data.pairs) lines = "chosen and rejected";
     if (data.labels)
         lines = fmt::format("{} and {}, or chosen and rejected", data.completion_field,
@@ -135,7 +135,7 @@ Result<void> learn_completions(const TrainSpec& spec, const std::string& objecti
         if (!path.ends_with(".jsonl") && !path.ends_with(".json") && !path.ends_with(".parquet"))
             return fail(ErrorCode::InvalidArgument,
                         "objective " + objective + " needs .jsonl, .json or .parquet files with " +
-                            "the fields " + lines + ", but " + path + " is of another kind");
+                            "the fields " + lines + ", but " + path + " is a file of another type");
     data.completions = true;
     if (data.packing != Packing::Wrapped) data.documents_apart = true;
     return {};
@@ -222,12 +222,15 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
                     "parallel.collective_timeout is 0s; give 1s or more");
     const auto schedule = reader.get_or<std::string>("schedule", "auto");
     const int others = parallel.tp * parallel.pp * parallel.cp;
-    if (others < 1) return fail(ErrorCode::InvalidArgument, "parallel: an axis is less than 1");
+    if (others < 1)
+        return fail(ErrorCode::InvalidArgument, "parallel: tp, pp and cp must be at least 1");
     parallel.dp = reader.get_or("dp", ranks / others);
     ROLL_TRY_VOID(reader.finish_lenient());
     if (parallel.dp < 1) {
         return fail(ErrorCode::InvalidArgument,
-                    "parallel: the mesh needs more ranks than the job has");
+                    fmt::format("parallel.dp is {}; allowed: at least 1. The job has {} ranks, and "
+                                "tp x pp x cp is {}",
+                                parallel.dp, ranks, others));
     }
     const auto known = schedule_named(schedule);
     if (!known)
@@ -455,7 +458,7 @@ Result<TrainSpec> train_spec(std::string_view document) {
     ROLL_TRY_VOID(reader.finish_lenient());
     if (kind != "train" && kind != "resume")
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the document is of kind {}, not train or resume", kind));
+                    fmt::format("the kind of the job is {}; allowed: train or resume", kind));
     ROLL_TRY(spec.model, read_model(reader.raw("model")));
     ROLL_TRY(spec.data, read_data(reader.raw("data")));
     ROLL_TRY_VOID(read_objective(json, spec));

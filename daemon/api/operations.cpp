@@ -61,7 +61,7 @@ Result<void> owns(const Context& context, const Caller& who, const std::vector<J
 Result<void> needs_key(const Caller& who, const char* what, const char* command) {
     if (!who.by_token) return {};
     return fail(ErrorCode::Refused, fmt::format("a token cannot {}", what),
-                fmt::format("run {} as the user", command));
+                fmt::format("run `{}` with your own key instead of a token", command));
 }
 
 }  // namespace roll::api

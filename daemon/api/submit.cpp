@@ -109,9 +109,9 @@ Result<void> check_files(const Context& context, const Json& document,
                 return fail(ErrorCode::InvalidArgument,
                             "a trial of the sweep sets files; give `files` to the whole job");
     if (files.size() > spec::kFilesMax)
-        return fail(
-            ErrorCode::InvalidArgument,
-            fmt::format("files has {} files; allowed: at most {}", files.size(), spec::kFilesMax));
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("`files` lists {} files; allowed: at most {}", files.size(),
+                                spec::kFilesMax));
     for (const spec::StagedFile& file : files) {
         if (const std::string why = spec::wrong_file_name(file.name); !why.empty())
             return fail(ErrorCode::InvalidArgument, "the name of a file " + why);
@@ -141,10 +141,11 @@ Result<std::vector<std::string>> own_pieces(const Context& context, const spec::
                     protocol::kFilesTooLargeHint);
     if (const auto missing = context.pieces.missing(pieces, std::chrono::steady_clock::now());
         !missing.empty())
-        return fail(ErrorCode::Refused,
-                    fmt::format("rolld lacks {} of the {} pieces of the files of {}",
-                                missing.size(), pieces.size(), spec.name),
-                    "submit the job again with rollctl, which sends the files");
+        return fail(
+            ErrorCode::Refused,
+            fmt::format("rolld lacks {} of the {} pieces (blocks of bytes) of the files of job {}",
+                        missing.size(), pieces.size(), spec.name),
+            "submit the job again with rollctl, which sends the files");
     ROLL_TRY_VOID(check_files(context, document, files));
     return pieces;
 }
@@ -171,9 +172,10 @@ Result<std::vector<std::string>> pieces_of(const Context& context, const spec::J
 Result<Plan> submit(const Context& context, const Caller& who, const protocol::SubmitArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));
     if (submit.key.empty() || submit.key.size() > protocol::kKeyBytesMax) {
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the key of a submit has {} bytes; allowed: 1 to {}",
-                                submit.key.size(), protocol::kKeyBytesMax));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("the idempotency key of the submission has {} bytes; allowed: 1 to {}",
+                        submit.key.size(), protocol::kKeyBytesMax));
     }
     if (args.strict) ROLL_TRY_VOID(query::refuse_never(context.state, submit, context.now));
     const std::string user = submit.user, key = submit.key;

@@ -20,7 +20,7 @@ std::optional<Refusal> refusal_of(const core::State& state, const Sessions& sess
     if (home.empty() && heard) home = session->second.last.home;
     if (home.empty() || home == heartbeat.home) return std::nullopt;
     const std::string other =
-        heard ? session->second.last.process : "not heard since rolld's start";
+        heard ? session->second.last.process : "no heartbeat since the start of rolld";
     if (heard && now - session->second.heard_at <= two_missed_beats(session->second))
         return Refusal{
             fmt::format("node {} already runs a roll-worker ({}); start this roll-worker "

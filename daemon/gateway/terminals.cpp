@@ -65,9 +65,10 @@ Result<std::uint64_t> Terminals::write(const std::string& user,
     auto input = from_base64(args.data);
     if (!input) return fail(ErrorCode::InvalidArgument, "the input is not base64");
     if (!input->empty() && args.at != terminal->written)
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the input begins at byte {}; allowed: {}, its end so far", args.at,
-                                terminal->written));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("`at` is {}; allowed: {}, the number of input bytes received so far",
+                        args.at, terminal->written));
     if (terminal->written + input->size() > terminal->taken + protocol::kTerminalWindow)
         return fail(
             ErrorCode::Refused,
@@ -98,9 +99,9 @@ Result<void> Terminals::read(const std::string& user, const protocol::ShellReadA
     for (; read < terminal->chunks.size() && begin < args.from; ++read)
         begin += terminal->chunks[read].bytes.size();
     if (begin != args.from)
-        return fail(
-            ErrorCode::InvalidArgument,
-            fmt::format("`from` is {}; allowed: the end of the output received so far", args.from));
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("`from` is {}; allowed: the number of output bytes received so far",
+                                args.from));
     terminal->chunks.erase(terminal->chunks.begin(),
                            terminal->chunks.begin() + static_cast<std::ptrdiff_t>(read));
     terminal->begin = begin;

@@ -18,7 +18,7 @@ constexpr auto kLook = std::chrono::seconds(1);
 
 tl::unexpected<Error> unusable(const std::filesystem::path& file, const char* why) {
     return fail(ErrorCode::InvalidArgument, fmt::format("{} {}", file.string(), why),
-                "http.tls in rolld.yaml names files in PEM");
+                "set http.tls in rolld.yaml to files in PEM format");
 }
 
 Result<void> check_time(const std::filesystem::path& file, const ssl::context& context) {
@@ -47,7 +47,8 @@ Result<std::shared_ptr<ssl::context>> make_context(const std::filesystem::path& 
     if (error) return unusable(certificate, "has no certificate that OpenSSL can read");
     context->use_private_key(buffer(secret), ssl::context::pem, error);
     if (error)
-        return unusable(key, "has no key that OpenSSL can read, or the key of another certificate");
+        return unusable(
+            key, "has no key that OpenSSL can read, or its key does not belong to the certificate");
     ROLL_TRY_VOID(check_time(certificate, *context));
     return context;
 }

@@ -80,9 +80,10 @@ void add_jobs(Exposition& out, const Json& totals) {
     out.single("roll_jobs_held", "gauge", "Queued jobs that a user holds.", field(jobs, "held"));
     out.single("roll_jobs_submitted_total", "counter", "Jobs submitted since the ledger was made.",
                field(totals, "submitted"));
-    out.single("roll_queue_longest_wait_seconds", "gauge",
-               "Time for which the longest waiting job has lacked only capacity.",
-               field(totals, "longest_wait_seconds"));
+    out.single(
+        "roll_queue_longest_wait_seconds", "gauge",
+        "Longest time for which a queued job has been ready and has waited only for resources.",
+        field(totals, "longest_wait_seconds"));
 }
 
 void add_users(Exposition& out, const Json& users) {
@@ -126,7 +127,8 @@ void add_machines(Exposition& out, const Json& totals) {
 }
 
 void add_daemon(Exposition& out, const Json& version) {
-    out.single("roll_incarnation", "gauge", "Number of rolld's starts with this ledger.",
+    out.single("roll_incarnation", "gauge",
+               "Number of times that rolld has started with this ledger.",
                field(version, "incarnation"));
     const Json turns = field(version, "turns"), commits = field(version, "commits");
     out.single("roll_turns_total", "counter", "Iterations of rolld's main loop since its start.",
@@ -146,10 +148,10 @@ void add_daemon(Exposition& out, const Json& version) {
     out.single("roll_commit_longest_seconds", "gauge", "Longest commit to the ledger.",
                seconds(field(commits, "longest_ms")));
     out.histogram("roll_dispatch_seconds",
-                  "Time from when a job could run until rolld sent its start order.",
+                  "Time from the moment a job could run until rolld sent its start order.",
                   field(version, "dispatches"));
     out.single("roll_fenced_total", "counter",
-               "Answers that told a worker to kill an attempt that is not current.",
+               "Orders to a worker to kill an attempt that is not its job's current attempt.",
                field(version, "fenced"));
 }
 

@@ -30,7 +30,8 @@ Reply answer_to_watcher(Site& site, const Request& request) {
     try {
         return site.answer(request);
     } catch (const std::exception& e) {
-        spdlog::error("internal error at watched {}: {}", request.target, e.what());
+        spdlog::error("internal error in the answer to {} for a stream: {}", request.target,
+                      e.what());
         return error_reply({ErrorCode::Failed, "internal error; roll-web's log has the details"});
     }
 }

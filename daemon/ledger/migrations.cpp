@@ -20,8 +20,8 @@ Result<void> migrate(sqlite3* database, const std::string& name) {
     const int known = static_cast<int>(std::size(kMigrations));
     if (version > known) {
         return fail(ErrorCode::Refused,
-                    fmt::format("{} is of format {}, this rolld knows formats up to {}", name,
-                                version, known),
+                    fmt::format("{} has format {}, but this rolld supports formats only up to {}",
+                                name, version, known),
                     "start the newer rolld, or restore a backup of the older format");
     }
     for (; version < known; ++version) {

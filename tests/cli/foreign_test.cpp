@@ -165,9 +165,10 @@ TEST_F(ForeignFile, EpochsCountWithoutSteps) {
     EXPECT_EQ(problems(changed), "num_train_epochs is 0; allowed: more than 0\n");
     changed.erase("num_train_epochs");
     changed["save_steps"] = 0.5;
-    EXPECT_EQ(problems(changed),
-              "save_steps is 0.5, a share of all steps; allowed with num_train_epochs: a number of "
-              "steps\n");
+    EXPECT_EQ(
+        problems(changed),
+        "save_steps is 0.5, a fraction of all steps; with num_train_epochs, set this key to a "
+        "number of steps\n");
 }
 
 TEST_F(ForeignFile, EachProblemIsNamed) {
@@ -186,7 +187,7 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
         {"dataset_dir", R"("nowhere")", "nowhere/dataset_info.json"},
         {"max_samples", "2", "is 2, but "},
         {"max_samples", R"("few")", R"(is "few"; allowed: a number)"},
-        {"val_size", "100", "is 100, a number of samples"},
+        {"val_size", "100", "is 100, which is a number of samples"},
         {"per_device_train_batch_size", "0", "is 0; allowed: a positive integer"},
         {"gradient_accumulation_steps", "1.5", "is 1.5; allowed: a positive integer"},
         {"lr_scheduler_type", R"("polynomial")", "is polynomial; supported: linear"},
@@ -314,7 +315,7 @@ TEST_F(ForeignFile, ATemplateMakesConversationsOfEachForm) {
               "all data sets must have the same columns and tags\n");
     changed["dataset"] = "pictures";
     EXPECT_EQ(problems(changed),
-              "dataset names pictures, which has the column images; Roll trains on texts\n");
+              "dataset names pictures, which has the column images; Roll supports only texts\n");
 }
 
 TEST_F(ForeignFile, TheLastTurnAloneOrAllTokensAreLearned) {

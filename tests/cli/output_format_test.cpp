@@ -55,8 +55,8 @@ TEST(OutputFormat, RefusesWhatARowDoesNotHaveInOneSentence) {
     ASSERT_FALSE(unknown);
     EXPECT_EQ(unknown.error().code, ErrorCode::InvalidArgument);
     EXPECT_EQ(unknown.error().message, "-o id,stat: a job has no stat; did you mean `state`?");
-    EXPECT_TRUE(
-        unknown.error().hint.starts_with("fields, separated by commas or each in braces: id"));
+    EXPECT_TRUE(unknown.error().hint.starts_with(
+        "separate the fields by commas, or put each field in braces; fields: id"));
     EXPECT_EQ(shown("{id} {stat}"), "-o {id} {stat}: a job has no stat; did you mean `state`?");
     EXPECT_EQ(shown("{id"), "-o {id: unmatched brace");
     EXPECT_EQ(shown("{id} }"), "-o {id} }: unmatched brace");
@@ -78,7 +78,7 @@ TEST(OutputFormat, NamesAreInAFileOfTheUsers) {
     EXPECT_EQ(shown("none", file), "-o none: a job has no none");
     EXPECT_NE(format_help(job_fields(), file)->find("\nshort: {id} {state}\n"), std::string::npos);
     EXPECT_EQ(parse_format("short", node_fields(), file).error().message,
-              file + ": nodes must map names to formats");
+              file + ": nodes is not a mapping from names to formats");
     std::filesystem::remove(file);
 }
 

@@ -407,9 +407,10 @@ TEST_F(Rollctl, DoctorNamesTheProcessorsPath) {
     };
     const Json forced = processor("default-other");
     EXPECT_EQ(forced["good"], true);
-    EXPECT_EQ(forced["detail"],
-              "default; float32 products by MKL, bfloat16 products computed in float32 by MKL; "
-              "forced by ROLL_PROCESSOR=default-other");
+    EXPECT_EQ(
+        forced["detail"],
+        "default; float32 matrix products: by MKL, bfloat16 matrix products: in float32 by MKL; "
+        "forced by ROLL_PROCESSOR=default-other");
     for (const std::string wrong : {"sse", "default-", "default-amd", "-intel"}) {
         const Json refused = processor(wrong);
         EXPECT_EQ(refused["good"], false) << refused;

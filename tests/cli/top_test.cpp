@@ -115,12 +115,12 @@ TEST(TopView, TheNodesPageShowsNodes) {
 TEST(TopView, AJobHasItsCurvesOverTheWholeRun) {
     const Ui ui{.job = 7};
     const std::string narrow = shown(with_open_job(), ui, canvas(80, 50));
-    EXPECT_NE(narrow.find("\nloss from step 1 to 120: 5.958 to 1\n"), std::string::npos) << narrow;
-    EXPECT_NE(narrow.find("\ntokens/s from step 1 to 120: 1001 to 1120\n"), std::string::npos);
+    EXPECT_NE(narrow.find("\nloss: 5.958 at step 1, 1 at step 120\n"), std::string::npos) << narrow;
+    EXPECT_NE(narrow.find("\ntokens/s: 1001 at step 1, 1120 at step 120\n"), std::string::npos);
     EXPECT_NE(narrow.find("        1  1-1    running  1m 05s  n1\n"), std::string::npos);
     EXPECT_NE(narrow.find("\n  time of a step  backward 60 %, forward 40 %\n"), std::string::npos);
     const std::string wide = shown(with_open_job(), ui, canvas(200, 60));
-    const std::size_t loss = wide.find("loss from"), speed = wide.find("tokens/s from");
+    const std::size_t loss = wide.find("loss: "), speed = wide.find("tokens/s: ");
     EXPECT_EQ(wide.substr(loss, speed - loss).find('\n'), std::string::npos) << "side by side";
     EXPECT_NE(shown(some(), ui, canvas(80, 24)).find("reading the job ..."), std::string::npos);
 }
@@ -135,7 +135,7 @@ TEST(TopView, AJobHasItsMemoryAndThatOfEachNode) {
         {"node": "node-2", "bytes": 536870912, "every_s": 4, "mebibytes": [1024, 512]}])");
     for (const std::size_t width : {80, 100, 200}) {
         const std::string text = shown(data, {.job = 7}, canvas(width, 60));
-        const std::size_t at = text.find("\nmemory in GiB over 8s: 1.5 GiB now, 3 GiB at most\n");
+        const std::size_t at = text.find("\nmemory in GiB during 8s: 1.5 GiB now, 3 GiB maximum\n");
         ASSERT_NE(at, std::string::npos) << text;
         EXPECT_NE(text.find("\n        3 |*", at), std::string::npos) << text;
         EXPECT_NE(text.find("\n      1.5 |", at), std::string::npos) << text;

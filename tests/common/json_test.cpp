@@ -26,7 +26,7 @@ TEST(JsonReader, RefusesUnknownFieldsUnlessLenient) {
 TEST(ParseJson, RefusesANumberOutOfRange) {
     const auto parsed = parse_json(R"({"x": 1e999})");
     ASSERT_FALSE(parsed);
-    EXPECT_EQ(parsed.error().message, "JSON with a number that is out of range");
+    EXPECT_EQ(parsed.error().message, "the JSON contains a number that is out of range");
 }
 
 TEST(ParseJson, RefusesDeepNesting) {

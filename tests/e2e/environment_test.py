@@ -57,8 +57,8 @@ class Environment(RollTest):
                 (['--key', ''], '--key is empty'),
                 (['--export', 'some'], 'export_env is "some"; allowed: default, all or none'),
                 (['--workdir', 'nowhere'], f'workdir is {self.work}/nowhere, which does not exist'),
-                (['--output', 'a-%z'], 'stdout is "a-%z", and %z is no specifier; allowed: %% %A %a'),
-                (['--error', '5%'], 'stderr is "5%", and % is no specifier'),
+                (['--output', 'a-%z'], 'stdout is "a-%z", which has the unknown specifier %z; allowed: %% %A %a'),
+                (['--error', '5%'], 'stderr is "5%", which has the unknown specifier %;'),
                 (['--array', '0-3', '--output', '%x.log'],
                  'stdout is "%x.log", the same file for all jobs of the array; add %a or %j')):
             done = self.ctl('submit', *words, '--', 'true', check=False)

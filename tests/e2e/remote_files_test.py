@@ -47,7 +47,8 @@ class RemoteFiles(RollTest):
                             (('logs', job, '--remote', '--attempt', 7), 'has no attempt 7; it has had 1 attempt\n'),
                             (('logs', job, '--remote', '--rank', 5), 'there is no log /'),
                             (('metrics', waits, '--remote'), 'has written no metrics'),
-                            (('metrics', job, '--key', 'nope'), 'the metrics have no nope yet; they have: loss')):
+                            (('metrics', job, '--key', 'nope'),
+                             'the metrics do not contain nope yet; they contain: loss')):
             refused = self.ctl(*words, check=False)
             self.assertEqual(refused.returncode, 3, refused.stderr)
             self.assertIn(says, refused.stderr)

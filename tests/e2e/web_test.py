@@ -310,7 +310,7 @@ class Web(RollTest):
         authority = Authority(os.path.join(self.top, 'ca'))
         good, old, = authority.sign('good', 'IP:127.0.0.1'), authority.sign('old', 'IP:127.0.0.1', -1)
         for certificate, key, status, says in (
-                (good[0], old[1], 2, 'or the key of another certificate'),
+                (good[0], old[1], 2, 'or its key does not belong to the certificate'),
                 (old[0], old[1], 2, 'is a certificate that has expired'),
                 (good[1], good[1], 2, 'has no certificate that OpenSSL can read'),
                 ('/no', good[1], 3, '/no'),

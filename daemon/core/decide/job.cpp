@@ -140,8 +140,8 @@ Result<Events> on(const State& s, const AskTraining& in, Time) {
     const auto waits = [](const MadeRequest& made) { return !made.answer.has_value(); };
     if (std::ranges::count_if(requests, waits) >= kWaitingMost)
         return fail(ErrorCode::Refused,
-                    "job " + number + " has " + std::to_string(kWaitingMost) +
-                        " requests that it has not answered yet, the most that may wait",
+                    "job " + number + " has not answered " + std::to_string(kWaitingMost) +
+                        " requests yet; wait until the job answers one of these requests",
                     "rollctl show " + number);
     return Events{TrainingAsked{
         {in.job, job->attempt->token}, {next_number(requests), in.kind, in.value}, in.by}};

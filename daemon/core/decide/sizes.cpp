@@ -92,11 +92,12 @@ Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs) {
                                      : spec.document.size();
     const std::size_t each = document + spec.export_document.size();
     if (each * jobs <= kBytesMax) return {};
-    return fail(ErrorCode::InvalidArgument,
-                fmt::format("array: {} tasks that each hold a document of {} bytes are more than "
-                            "256 MiB",
-                            jobs, each),
-                "put a large script into a file, or make fewer tasks");
+    return fail(
+        ErrorCode::InvalidArgument,
+        fmt::format("array: the job documents of {} tasks have {} bytes each, which is more "
+                    "than 256 MiB in total",
+                    jobs, each),
+        "put a large script into a file, or make fewer tasks");
 }
 
 }  // namespace roll::core

@@ -62,7 +62,7 @@ TEST(BatchRules, RefuseSizesThatDoNotDivideAndCombinationsThatChangeTheResult) {
                         "2 = 4"),
               std::string::npos);
     EXPECT_NE(first(batch_job(R"({"global_batch_size": 16, "batch_size_schedule": "0:4 1K:8"})"))
-                  .find("set train.global_batch_size, which is 16, to that number"),
+                  .find("but train.global_batch_size is 16; set train.global_batch_size to 8"),
               std::string::npos);
     EXPECT_NE(
         first(batch_job(R"({"balance": true, "normalize": "microbatch"})")).find("train.balance"),

@@ -37,19 +37,19 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
          "train.lora.rank_pattern.wq is not one of the targets; allowed: a name in "
          "train.lora.targets, or a regular expression"},
         {"/train/lora/rank_pattern/layers.(0", 4,
-         "train.lora.rank_pattern has layers.(0, which is not a regular expression of at most 256 "
-         "characters without `{`"},
+         "train.lora.rank_pattern has layers.(0; allowed: a regular expression of at most 256 "
+         "characters, without `{`"},
         {"/train/lora/rank_pattern/(q_proj{300}){300}", 4,
-         "train.lora.rank_pattern has (q_proj{300}){300}, which is not a regular expression of at "
-         "most 256 characters without `{`"},
+         "train.lora.rank_pattern has (q_proj{300}){300}; allowed: a regular expression of at "
+         "most 256 characters, without `{`"},
         {"/train/lora/layers_pattern", "layers",
          "train.lora.layers_pattern needs train.lora.layers"},
         {"/train/lora/modules_to_save", "norm",
          "train.lora.modules_to_save has norm, which cannot be trained in full together with LoRA; "
          "allowed: embed_tokens, lm_head"},
         {"/train/lora/double_quantization", true,
-         "train.lora.double_quantization is true, but only the scales of base nf4 can be "
-         "quantized; allowed: false, or set train.lora.base to nf4"},
+         "train.lora.double_quantization is true, but train.lora.base is not nf4, and only nf4 has "
+         "scales that can be quantized; allowed: false, or set train.lora.base to nf4"},
         {"/model/from", Json(),
          "train.lora needs a trained model; set model.from to a model's directory"},
         {"/model/vocab_size", 300,
@@ -135,11 +135,12 @@ TEST(LoraSpec, APatternThatMatchesNothingIsRefused) {
         "linear layers have names like model.layers.0.self_attn.q_proj");
     EXPECT_EQ(message({{"layers", {0, 3}}}), "train.lora.layers has 3; allowed: 0 to 2");
     EXPECT_EQ(message({{"exclude", ".*"}}),
-              "train.lora.targets leaves no linear layer of this model, because of "
-              "train.lora.exclude or train.lora.layers_pattern; change one of these keys");
+              "train.lora.targets selects no linear layer of this model, because "
+              "train.lora.exclude or train.lora.layers_pattern excludes all layers; change one of "
+              "these keys");
     EXPECT_EQ(message({{"layers", 1}, {"rank_pattern", {{"layers.0.*", 4}}}}),
-              "train.lora.rank_pattern has layers.0.*, which matches no module with LoRA; these "
-              "have names like model.layers.1.self_attn.q_proj");
+              "train.lora.rank_pattern has layers.0.*, which matches no module with LoRA; "
+              "modules with LoRA have names like model.layers.1.self_attn.q_proj");
     EXPECT_EQ(message({{"alpha_pattern", {{".*q_proj", 4}, {".*[qk]_proj", 5}}}}),
               "train.lora.alpha_pattern has .*[qk]_proj and .*q_proj, which both match "
               "model.layers.0.self_attn.q_proj and give different values; change one of them so "

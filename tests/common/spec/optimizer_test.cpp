@@ -51,7 +51,7 @@ TEST(OptimizerSpec, RefusesWhatAKindDoesNotHave) {
          "train.optimizer.groups[0].lr_scale cannot be used with lr; remove one of these two keys"},
         {{{"groups", {{{"match", "a||b"}, {"lr", 1}}}}},
          "train.optimizer.groups[0].match is \"a||b\", which has an empty pattern; allowed: "
-         "patterns over native names, separated by |"}};
+         "patterns for the native names of parameters, separated by |"}};
     for (const auto& [optimizer, expected] : cases) {
         const auto problems = optimizer_problems({{"train", {{"optimizer", optimizer}}}});
         ASSERT_EQ(problems.size(), 1U) << optimizer.dump();

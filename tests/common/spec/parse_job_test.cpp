@@ -232,7 +232,7 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
         {"/parallel",
          {{"pp", 2}, {"vpp", 2}},
          "parallel.pp is 2, vpp 2, which does not divide the 2 layers of the model "
-         "(num_hidden_layers); the nearest that work: pp 2 with vpp 1\n"},
+         "(num_hidden_layers); the nearest valid settings: pp 2 with vpp 1\n"},
         {"/train/global_batch_size", 6,
          "train.global_batch_size is 6; allowed: a multiple of micro_batch_size 2 x dp 2 = 4, such "
          "as 4 or 8\n"},
@@ -258,8 +258,8 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
          "train.optimizer.warmup_steps is 6; allowed: at most decay_steps 5\n"},
         {"/train/optimizer",
          {{"schedule", "wsd"}, {"warmup_steps", 4}, {"wsd_decay_steps", 7}},
-         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6 with schedule wsd, because "
-         "train.steps 10 leaves that many steps after the warm-up\n"},
+         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6 with schedule wsd, which is the "
+         "number of steps between the warm-up and train.steps 10\n"},
         {"/train/early_stop",
          {{"patience", 3}},
          "train.early_stop.patience is 3, but train.valid_every is 0, so nothing is validated "
@@ -273,8 +273,8 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
          "checkpoint.every\n"},
         {"/train/optimizer",
          {{"weight_decay_end", 0.2}},
-         "train.optimizer.weight_decay_end is 0.2; allowed: exactly weight_decay 0.1 with this "
-         "weight_decay_schedule\n"},
+         "train.optimizer.weight_decay_end is 0.2; allowed: weight_decay, which is 0.1, because "
+         "weight_decay_schedule is constant\n"},
     };
     for (const auto& [pointer, value, expected] : cases) {
         Json json = train_file();

@@ -28,19 +28,20 @@ TEST(Pipeline, AcceptsStagesThatDivideLayersAndMicrobatches) {
 TEST(Pipeline, RefusesWhatDoesNotDivideWithTheNumbers) {
     EXPECT_EQ(problems({.pp = 4}, {.layers = 30}),
               "parallel.pp is 4, vpp 1, which does not divide the 30 layers of the model "
-              "(num_hidden_layers); the nearest that work: pp 3 with vpp 1, pp 5 with vpp 1, "
+              "(num_hidden_layers); the nearest valid settings: pp 3 with vpp 1, pp 5 with vpp 1, "
               "account_for_embedding and account_for_loss or pp 4 with first_layers 7 and "
               "last_layers 7\n");
-    EXPECT_EQ(problems({.pp = 4, .vpp = 2}, {.layers = 12}),
-              "parallel.pp is 4, vpp 2, which does not divide the 12 layers of the model "
-              "(num_hidden_layers); the nearest that work: pp 4 with vpp 1, pp 3 with vpp 2 or pp "
-              "6 with vpp 2\n");
+    EXPECT_EQ(
+        problems({.pp = 4, .vpp = 2}, {.layers = 12}),
+        "parallel.pp is 4, vpp 2, which does not divide the 12 layers of the model "
+        "(num_hidden_layers); the nearest valid settings: pp 4 with vpp 1, pp 3 with vpp 2 or pp "
+        "6 with vpp 2\n");
     const ParallelSpec uneven{.pp = 4, .first_layers = 7, .last_layers = 7};
     EXPECT_EQ(problems(uneven, {.layers = 30}), "");
     EXPECT_EQ(
         problems(uneven, {.layers = 31}),
         "parallel.pp is 4, vpp 1, first_layers 7, last_layers 7, which does not divide the 31 "
-        "layers of the model (num_hidden_layers); the nearest that work: pp 1 with vpp 1, pp "
+        "layers of the model (num_hidden_layers); the nearest valid settings: pp 1 with vpp 1, pp "
         "31 with vpp 1, account_for_loss or pp 4 with first_layers 8 and last_layers 7\n");
     const ParallelSpec ends{
         .pp = 16, .vpp = 8, .account_for_embedding = true, .account_for_loss = true};
@@ -75,18 +76,21 @@ TEST(Pipeline, TheNearestLayoutsDivideTheLayers) {
 
 TEST(Pipeline, RefusesAnIncompleteGroupOfMicrobatchesWithTheNearest) {
     const ParallelSpec p{.pp = 4, .vpp = 2, .schedule = Schedule::Interleaved};
-    EXPECT_EQ(
-        problems(p, {.microbatches = 10, .rows = 6}),
-        "parallel.vpp is 2, so micro-batches are interleaved in groups of 4; with 10 micro-batches "
-        "for each replica (global_batch_size / micro_batch_size / dp), the last group would be "
-        "smaller than pp 4; the nearest numbers that work are 8 (global_batch_size 48) "
-        "or 12 (global_batch_size 72); parallel.group 5 works with 10; or set vpp to 1\n");
+    EXPECT_EQ(problems(p, {.microbatches = 10, .rows = 6}),
+              "parallel.vpp is 2, so the schedule takes micro-batches in groups of 4. With 10 "
+              "micro-batches "
+              "for each replica (global_batch_size / micro_batch_size / dp), the last group has "
+              "fewer micro-batches than pp 4; the nearest valid numbers of micro-batches are 8 "
+              "(global_batch_size 48) or 12 (global_batch_size 72); with 10 micro-batches, "
+              "parallel.group 5 is valid; or set vpp to 1\n");
     EXPECT_EQ(problems({.pp = 4, .vpp = 2}, {.microbatches = 10}), "");
     EXPECT_EQ(
         problems({.pp = 4, .vpp = 2}, {.microbatches = 3}),
-        "parallel.vpp is 2, so micro-batches are interleaved in groups of 4; with 3 micro-batches "
-        "for each replica (global_batch_size / micro_batch_size / dp), the last group would be "
-        "smaller than pp 4; the nearest numbers that work are 4; or set vpp to 1\n");
+        "parallel.vpp is 2, so the schedule takes micro-batches in groups of 4. With 3 "
+        "micro-batches "
+        "for each replica (global_batch_size / micro_batch_size / dp), the last group has "
+        "fewer micro-batches than pp 4; the nearest valid numbers of micro-batches are 4; or set "
+        "vpp to 1\n");
     EXPECT_EQ(problems({.pp = 2, .vpp = 3, .schedule = Schedule::Gpipe}, {.microbatches = 3}), "");
 }
 

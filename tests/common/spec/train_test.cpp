@@ -82,7 +82,7 @@ TEST(TrainSpec, KeysOfRecomputationThatDoNotFitItsKindAreRefused) {
          "only with recompute `full`"},
         {{{"recompute", "full"}, {"recompute_method", "block"}},
          "parallel.recompute_layers is missing; with recompute_method `block`, set it to the "
-         "number of layers of each chunk that are recomputed"},
+         "number of layers that are recomputed in each chunk"},
         {{{"recompute", "auto"}},
          "parallel.memory_limit is 0; with recompute `auto`, set it to the memory that a rank may "
          "use, such as 3GiB"}};
@@ -123,10 +123,9 @@ TEST(TrainSpec, LearnsCompletionsOfLines) {
     Json json = smallest();
     json["objective"] = "sft";
     json["data"] = {{"train", {"/a.jsonl"}}, {"prompt_field", "q"}, {"valid", {{"b", "/b.txt"}}}};
-    EXPECT_EQ(
-        train_spec(json.dump()).error().message,
-        "objective sft needs .jsonl, .json or .parquet files with the fields q and completion "
-        "or with conversations, but /b.txt is of another kind");
+    EXPECT_EQ(train_spec(json.dump()).error().message,
+              "objective sft needs .jsonl, .json or .parquet files with the fields q and "
+              "completion, or with conversations, but /b.txt is a file of another type");
     json["data"].erase("valid");
     const auto spec = train_spec(json.dump());
     ASSERT_TRUE(spec) << spec.error().message;
@@ -186,8 +185,8 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
     EXPECT_EQ(problem({{"weights", {0, 0}}}),
               "data.weights has no weight above 0; allowed: at least one");
     EXPECT_EQ(problem(phases(1, 2)),
-              "data.curriculum[0].step is 1; allowed: 0, because the first "
-              "phase begins training");
+              "data.curriculum[0].step is 1; allowed: 0, because training "
+              "begins with the first phase");
     EXPECT_EQ(problem(phases(0, 0)), "data.curriculum[1].step is 0; allowed: more than 0");
     EXPECT_EQ(problem({{"weights", {1, 2}}}, {{"epochs", 2}, {"steps", nullptr}}),
               "train.epochs is 2, but with data.weights training makes no whole passes over the "
@@ -199,7 +198,7 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
               "data.truncate is start; allowed: `end` with objective \"pretrain\", which cuts no "
               "document");
     EXPECT_EQ(problem({{"order", "megatron"}, {"split", {0, 1, 0}}}),
-              "data.split gives 0 to training; allowed: more than 0");
+              "data.split gives training the share 0; allowed: more than 0");
     EXPECT_EQ(problem({{"order", "megatron"}}, {{"seed", 4294967296}}),
               "train.seed is 4294967296; allowed with data.order megatron: at most 4294967295");
     Json json = smallest();
@@ -225,12 +224,13 @@ TEST(TrainSpec, TruncationFitsTheRows) {
     };
     EXPECT_EQ(problem("sft", {{"packing", "wrapped"}}), "");
     EXPECT_EQ(problem("sft", {{"packing", "best_fit"}, {"truncate", "split"}}), "");
-    EXPECT_EQ(problem("sft", {{"packing", "wrapped"}, {"truncate", "drop"}}),
-              "data.truncate is drop; allowed: `end` with data.packing wrapped, which cuts no "
-              "document");
+    EXPECT_EQ(
+        problem("sft", {{"packing", "wrapped"}, {"truncate", "drop"}}),
+        "data.truncate is drop; allowed: `end` with data.packing wrapped, because this packing "
+        "truncates no document");
     EXPECT_EQ(problem("sft", {{"train_on", "all"}, {"truncate", "prompt"}}),
-              "data.truncate is prompt; allowed: another rule with data.train_on all, which has no "
-              "prompts");
+              "data.truncate is prompt; allowed: another value with data.train_on all, because "
+              "documents then have no prompts");
     EXPECT_EQ(problem("orpo", {{"truncate", "drop"}}), "");
     EXPECT_EQ(problem("orpo", {{"truncate", "split"}}),
               "data.truncate is split; allowed: `end`, `start`, `prompt`, `drop` or `error` with "
@@ -305,7 +305,7 @@ TEST(TrainSpec, ReadsAnObjectiveAsANameOrAsAMapping) {
     json["objective"] = "orpo";
     EXPECT_EQ(train_spec(json.dump()).error().message,
               "objective orpo needs .jsonl, .json or .parquet files with the fields chosen and "
-              "rejected, but /text.txt is of another kind");
+              "rejected, but /text.txt is a file of another type");
 }
 
 TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {

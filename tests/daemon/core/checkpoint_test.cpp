@@ -111,7 +111,8 @@ TEST_F(AskedFor, TheOldestAnsweredRequestsAreForgottenAndTooManyMayNotWait) {
     EXPECT_FALSE(attempt(id).requests.front().answer) << "it still waits";
     for (int i = 0; i < 15; ++i) desk.tell(AskTraining{id, RequestKind::Evaluate});
     EXPECT_EQ(desk.refusal(AskTraining{id, RequestKind::Evaluate}).message,
-              "job 1 has 16 requests that it has not answered yet, the most that may wait");
+              "job 1 has not answered 16 requests yet; wait until the job answers one of these "
+              "requests");
 }
 
 TEST_F(AskedFor, ARequestIsRefusedInOneSentence) {

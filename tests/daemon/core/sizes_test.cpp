@@ -38,8 +38,10 @@ TEST(Sizes, OfAllTasksOfAnArrayTogether) {
     spec.output = "/o-{id}";
     spec.document = std::string(1u << 20, ' ');
     spec.array = spec::Array{"0-256"};
-    EXPECT_EQ(refusal(spec),
-              "array: 257 tasks that each hold a document of 1048576 bytes are more than 256 MiB");
+    EXPECT_EQ(
+        refusal(spec),
+        "array: the job documents of 257 tasks have 1048576 bytes each, which is more than 256 "
+        "MiB in total");
     spec.array = spec::Array{"0-3"};
     Desk desk;
     desk.submit(spec);

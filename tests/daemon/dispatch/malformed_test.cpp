@@ -151,7 +151,7 @@ TEST(Malformed, ADocumentThatRolldRelysOnIsRefusedInOneSentence) {
     };
     EXPECT_EQ(refusal("{}"), "none");
     EXPECT_EQ(refusal("[]"), "the job's document is not a JSON object");
-    EXPECT_EQ(refusal("{"), "the job's document: not JSON at byte 2");
+    EXPECT_EQ(refusal("{"), "the job's document: invalid JSON at byte 2");
     EXPECT_EQ(refusal(std::string(91, '[')),
               "the job's document: JSON nests deeper than 90 levels");
     spec.variants = {spec.resources};

@@ -86,7 +86,7 @@ TEST_F(Rivals, ARestartedWorkerAndOneInPlaceOfASilentIdleOneAreTaken) {
 
 TEST_F(Rivals, AWorkerKeepsItsNodeOverARestartOfRolldForItsLease) {
     restart();
-    EXPECT_NE(refusal("s2", "dir2@host2").find("(not heard since rolld's start)"),
+    EXPECT_NE(refusal("s2", "dir2@host2").find("(no heartbeat since the start of rolld)"),
               std::string::npos);
     EXPECT_TRUE(keeps_asking);
     EXPECT_EQ(refusal("s2", "dir1@host1"), "") << "restarted together with rolld";

@@ -50,7 +50,7 @@ TEST(Hostile, ASubmissionThatCannotBeReadIsRefused) {
     worker.until([](const auto&) { return true; });
     io::Client client = daemon.client();
     const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
-    EXPECT_NE(refusal(client, submission("a", "x")).find("not JSON"), std::string::npos);
+    EXPECT_NE(refusal(client, submission("a", "x")).find("invalid JSON"), std::string::npos);
     EXPECT_NE(refusal(client, submission("b", deep)).find("nests deeper"), std::string::npos);
     Json args = submission("c", "{}");
     args["spec"]["variants"] = {args["spec"]["resources"]};
@@ -98,7 +98,7 @@ TEST(Hostile, FilesThatNoJobCanHaveAreRefused) {
     says(file("x", 3, "abc"), "files of x is malformed");
     Json many = Json::array();
     for (int i = 0; i <= 1000; ++i) many.push_back(file("x" + std::to_string(i), 3, pieces)[0]);
-    says(many, "files has 1001 files; allowed: at most 1000");
+    says(many, "`files` lists 1001 files; allowed: at most 1000");
     Json sum = file("x", std::numeric_limits<std::uint64_t>::max(), pieces);
     sum.push_back(file("y", 4, pieces)[0]);  // the sum of the sizes overflows to 3
     says(sum, "file x is said to have");

@@ -115,8 +115,10 @@ TEST_F(Sweeps, TheWatchNamesTrialsThatCannotBeTheBest) {
     io.run_for(5s);
     ASSERT_EQ(stopped.size(), 1u);
     EXPECT_EQ(stopped[0].job, JobId{7});
-    EXPECT_EQ(stopped[0].reason,
-              "stopped by halving at step 10: loss 3 is in place 2, but only the best 1 goes on");
+    EXPECT_EQ(
+        stopped[0].reason,
+        "stopped by halving at step 10: loss 3 puts the trial in place 2, but only the best 1 "
+        "trial continues");
 }
 
 TEST_F(Sweeps, TheWatchForgetsASweepThatHasEnded) {

@@ -141,7 +141,8 @@ class Pipeline(RankCase):
     def test_what_does_not_divide_is_refused(self):
         self.refused(self.staged(1, model__num_hidden_layers=3), 2, 'the 3 layers of the model')
         self.refused(self.staged(1, vpp=2, schedule='interleaved', train__global_batch_size=6), 2,
-                     'would be smaller than pp 2; the nearest numbers that work are 2 (global_batch_size 4) or 4')
+                     'has fewer micro-batches than pp 2; the nearest valid numbers of micro-batches are '
+                     '2 (global_batch_size 4) or 4')
 
 
 if __name__ == '__main__':

@@ -13,9 +13,9 @@ import unittest
 from ranks import CONVERT, RANK, RankCase
 
 BIN = os.path.dirname(RANK)
-MKL, ONEDNN = 'float32 products by MKL', 'float32 products by oneDNN'
-WIDENED = {'avx2': 'bfloat16 products computed in float32 by oneDNN',
-           'default': 'bfloat16 products computed in float32 by MKL'}
+MKL, ONEDNN = 'float32 matrix products: by MKL', 'float32 matrix products: by oneDNN'
+WIDENED = {'avx2': 'bfloat16 matrix products: in float32 by oneDNN',
+           'default': 'bfloat16 matrix products: in float32 by MKL'}
 PATHS = {
     'EPYC': f'avx2; {ONEDNN}, {WIDENED["avx2"]}',
     'Haswell-noTSX': f'avx2; {MKL}, {WIDENED["avx2"]}',
