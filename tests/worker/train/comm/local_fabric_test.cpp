@@ -113,10 +113,11 @@ TEST(LocalFabric, ADeadlockNamesWhatEachRankWaitsFor) {
     const std::string message = fault(2, [](Communicator& group, int rank) {
         group.wait(group.receive(at::ones({2}), 1 - rank, {Site::Activation, rank}));
     });
-    EXPECT_EQ(message,
-              "no rank can go on; rank 0 waits for group dp: receive of activation, layer 0 (8 "
-              "bytes, Float); rank 1 waits for group dp: receive of activation, layer 1 (8 bytes, "
-              "Float)");
+    EXPECT_EQ(
+        message,
+        "deadlock: every rank waits; rank 0 waits for group dp: receive of activation, layer 0 (8 "
+        "bytes, Float); rank 1 waits for group dp: receive of activation, layer 1 (8 bytes, "
+        "Float)");
 }
 
 // Each rank sends before it receives.
