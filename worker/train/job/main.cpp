@@ -267,7 +267,7 @@ void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
     command
         .add_option("--search", arguments.search,
-                    "Layout key that the search chooses, for example parallel.tp; repeatable")
+                    "Layout key that the search chooses, for example tp; repeatable")
         ->required();
     command.add_option("--dp", arguments.dp, "Data-parallel size, if the job sets it");
     command.add_option("--memory-limit", arguments.memory.bytes,

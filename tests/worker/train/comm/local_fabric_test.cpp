@@ -45,8 +45,8 @@ TEST(LocalFabric, AWriteBeforeTheDeliveryNamesTheTag) {
                         sum.fill_(1);
                         group.wait(ticket);
                     }),
-              "group dp: the output of all-reduce of gradients, bucket 4 was written to before its "
-              "delivery");
+              "group dp: the output of all-reduce of gradients, bucket 4 was changed before the "
+              "transfer was complete");
     EXPECT_EQ(
         fault(2,
               [](Communicator& group, int rank) {
@@ -61,7 +61,7 @@ TEST(LocalFabric, AWriteBeforeTheDeliveryNamesTheTag) {
                   barrier(group);
               }),
         "group dp: the input of send of gradient of an activation, layer 2, micro-batch 5 was "
-        "written to before its delivery");
+        "changed before the transfer was complete");
 }
 
 TEST(LocalFabric, TransfersThatDisagreeAreNamed) {
