@@ -280,8 +280,9 @@ class Parser {
                        "Megatron implementation whose names the norm tensors get")
             ->check(CLI::IsMember({"local", "transformer_engine"}));
         size(sub, "--make-vocab-size-divisible-by", request_.vocab_divisor, "Pad the vocabulary");
-        sub.add_option("--checkpoint-version", request_.megatron_version,
-                       "Version of a Megatron target; 0 to 2 precede Megatron Core [3]")
+        sub.add_option(
+               "--checkpoint-version", request_.megatron_version,
+               "Checkpoint version of a Megatron target; 0 to 2 are older than Megatron Core [3]")
             ->check(CLI::IsMember({0, 1, 2, 3}));
         sub.add_option(
                "--mtp-layer-name", mtp_name_,
