@@ -86,7 +86,8 @@ Result<void> check_config(const Json& config) {
                       "; Roll can merge only LORA");
     for (const char* key : {"lora_bias", "trainable_token_indices", "layer_replication",
                             "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
-        if (is_set(config, key)) return refuse(std::string(key) + " is not merged");
+        if (is_set(config, key))
+            return refuse("Roll cannot merge an adapter with " + std::string(key));
     }
     ROLL_TRY_VOID(check_start(config));
     if (const auto bias = config.find("bias");
