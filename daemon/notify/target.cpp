@@ -126,7 +126,7 @@ Result<Url> parse_url(const std::string& text) {
         url.port = rest.substr(colon + 1);
         rest.resize(colon);
         const auto port = parse_number<std::uint16_t>(url.port);
-        if (!port || *port == 0) return bad("has a port that is not 1 to 65535");
+        if (!port || *port == 0) return bad("has a port outside 1 to 65535");
     }
     if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
     if (rest.empty()) return bad("has no host");

@@ -155,9 +155,10 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int
                         name));
     if (queue.spec.min_percent > 0 && alive < core::most_alive(queue, alive))
         return hold(
-            fmt::format("allocation queue {} requests only allocations that jobs fill to "
-                        "at least {} %; the waiting jobs would fill less",
-                        name, queue.spec.min_percent),
+            fmt::format(
+                "allocation queue {} requests an allocation only if jobs use at least {} % of "
+                "it; the waiting jobs would use less",
+                name, queue.spec.min_percent),
             fmt::format("submit more jobs; or remove the queue (rollctl alloc remove {}) and add "
                         "it again with a lower --min-utilization",
                         name));

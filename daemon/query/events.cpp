@@ -33,8 +33,10 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
     const std::string attempt = attempt_of(body);
     if (kind == "attempt_placed") return attempt + " placed";
     if (kind == "attempt_fenced")
-        return fmt::format("{} is not the job's current attempt and was refused (FENCED) on {}",
-                           attempt, text_of(body, "node"));
+        return fmt::format(
+            "rolld told node {} to kill {}, which is not the job's current attempt "
+            "(FENCED)",
+            text_of(body, "node"), attempt);
     if (kind == "member_up") return attempt + ": its processes on one node have started";
     if (kind == "attempt_started") return attempt + " started";
     if (kind == "attempt_stopping") return with_reason(attempt + " stopping", body);
@@ -56,7 +58,7 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
                            text_of(body, "value") == "0" ? "" : " " + text_of(body, "value"),
                            by_whom(body));
     if (kind == "training_answered")
-        return fmt::format("request {} done at step {}: {}", text_of(body, "number"),
+        return fmt::format("training request {} done at step {}: {}", text_of(body, "number"),
                            text_of(body, "step"), text_of(body, "text"));
     if (kind == "checkpoint_recorded")
         return fmt::format("checkpoint of step {} recorded: {}", text_of(body, "step"),
@@ -107,8 +109,8 @@ std::string describe(const std::string& kind, const Json& body) {
         return fmt::format("secrets were set or removed; number of stored secrets: {}",
                            body.at("names").size());
     if (kind == "use_carried")
-        return "slot and GPU use of user " + text_of(body, "user") +
-               ", including jobs that rolld no longer stores";
+        return "rolld recorded the slot and GPU use of user " + text_of(body, "user") +
+               ", including the use of jobs that rolld no longer stores";
     if (kind == "job_due") return "is due";
     if (kind == "job_begin_changed") return "begin time changed" + by_whom(body);
     if (kind == "job_ended")
@@ -130,7 +132,8 @@ std::string describe(const std::string& kind, const Json& body) {
                    ? "jobs may start again" + by_whom(body)
                    : "no jobs may start" + by_whom(body) + ": " + text_of(body, "why");
     if (kind == "adopting_set")
-        return text_of(body, "adopting") == "true" ? "rolld took over: it starts no jobs for 35 s"
+        return text_of(body, "adopting") == "true" ? "rolld adopts the jobs of an earlier rolld "
+                                                     "and starts no jobs for at least 35 s"
                                                    : "rolld starts jobs again";
     if (kind == "clock_stepped")
         return fmt::format("the system clock jumped by {} ms (negative: backwards)",

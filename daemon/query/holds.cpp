@@ -117,7 +117,7 @@ std::string shortage_text(const core::State& state, const spec::Resources& wante
     int count = both;
     if (both >= needed) {
         count = long_enough;
-        what = "these resources for the whole time of the job";
+        what = "these resources for as long as resources.time";
     } else if (slots >= needed && (!one_part || gpus == 0)) {
         count = gpus;
         what = gpu_text(wanted) == "1 GPU" ? "a GPU" : gpu_text(wanted);
@@ -214,7 +214,7 @@ class Finder {
                 continue;
             }
             add("after", "waits for " + condition_text(after),
-                fmt::format("the job starts by itself when job {} ends as required; to watch: "
+                fmt::format("the job starts by itself when job {} meets this condition; to watch: "
                             "rollctl show {}",
                             after.job.value, after.job.value));
         }
@@ -227,9 +227,10 @@ class Finder {
         add("after",
             fmt::format("waits for {}: {} of the {} jobs of that array have not ended",
                         condition_text(after), core::all_of(state_.index, after)->left, count),
-            fmt::format("the job starts by itself when all jobs of the array end as required; to "
-                        "watch: rollctl jobs {}-{}",
-                        after.job.value, last));
+            fmt::format(
+                "the job starts by itself when all jobs of the array meet this condition; to "
+                "watch: rollctl jobs {}-{}",
+                after.job.value, last));
     }
 
     void times() {
@@ -266,7 +267,7 @@ class Finder {
         const auto name = core::missing_secret(state_.secrets, job_.user, job_.spec);
         if (!name) return;
         add("secret", fmt::format("user {} no longer has a secret {}", job_.user, *name),
-            fmt::format("rollctl secret set {} < FILE, as {}", *name, job_.user));
+            fmt::format("as user {}: rollctl secret set {} < FILE", job_.user, *name));
     }
 
     void limits() {
@@ -319,7 +320,8 @@ class Finder {
         if (state_.adopting) {
             return add("adopting",
                        "rolld took over from another rolld and first adopts the running jobs",
-                       "the job starts by itself after 35 s plus rolld's --volume-patience");
+                       "the job starts by itself after 35 s, plus the seconds of rolld's option "
+                       "--volume-patience");
         }
         if (core::find_places(wanted, known).empty()) return unfit(wanted);
         const std::string need = need_text(wanted);
@@ -353,15 +355,16 @@ class Finder {
         if (!first || first->job == id_) return false;
         const int priority = state_.jobs.at(first->job).spec.priority + 1;
         const std::string until =
-            first->at ? fmt::format("which starts no later than {}", to_iso8601(*first->at))
-                      : "whose start time is unknown, because that job waits for attempts without "
-                        "resources.time";
+            first->at
+                ? fmt::format("which starts no later than {}", to_iso8601(*first->at))
+                : "whose start time is unknown, because it waits for running jobs that do not "
+                  "set resources.time";
         add("reservation",
             fmt::format("free capacity is reserved for job {}, {}", first->job.value, until),
             fmt::format("rollctl update {} priority={} puts this job ahead of that job{}",
                         id_.value, priority,
-                        first->at ? "; the job can start at once if you shorten its resources.time "
-                                    "so that the job ends 30 s before that start time"
+                        first->at ? "; this job can also start at once if its resources.time is so "
+                                    "short that it ends 30 s before that start time"
                                   : ""));
         return true;
     }
@@ -429,8 +432,8 @@ static std::vector<Hold> unheard(const core::State& state, const core::Job& job)
              fmt::format("node {} is not reachable: the job's processes there may run until the "
                          "node has been silent for 35 s",
                          node),
-             fmt::format("the job continues if {0} reconnects by then, else the job restarts; it "
-                         "restarts at once if roll-worker is restarted on {0}",
+             fmt::format("the job continues if {0} reconnects by then; otherwise the job restarts; "
+                         "to restart the job at once, restart roll-worker on {0}",
                          node)});
     }
     return all;

@@ -102,9 +102,8 @@ Result<Store::Secrets> Store::unseal(const std::string& bytes) const {
         bytes_of(text), nullptr, nullptr, bytes_of(cipher), cipher.size(), bytes_of(kMagic),
         kMagic.size(), bytes_of(nonce), bytes_of(std::string_view(key_)));
     if (opened != 0)
-        return damaged(
-            directory_,
-            "cannot be opened: the file was changed, or secrets.key belongs to another file");
+        return damaged(directory_,
+                       "cannot be opened: the file was changed, or secrets.key is not its key");
     const Json list = Json::parse(text, nullptr, false);
     sodium_memzero(text.data(), text.size());
     Secrets secrets;

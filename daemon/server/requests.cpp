@@ -46,7 +46,7 @@ void Server::refuse_large(const Client& client, const io::ZmqMessage& message) {
     const std::string& frame = message.frames[1];
     const Error error = protocol::frame_too_large(frame.size());
     const bool is_worker = client.who.role == Role::Worker;
-    spdlog::warn("refused a message of {} at {}: {}",
+    spdlog::warn("rolld refused a message from {} at {}: {}",
                  is_worker ? "a worker" : "user " + client.who.user,
                  message.address.empty() ? "an unknown address" : message.address, error.message);
     if (!is_worker) reply(client.peer, protocol::request_id(frame), tl::unexpected(error));

@@ -24,9 +24,9 @@ std::string lacks(const protocol::Heartbeat& worker, const spec::JobSpec& spec) 
         if (std::ranges::find(worker.features, feature) != worker.features.end()) continue;
         if (feature == spec::kContainer)
             return fmt::format(
-                "node {} has no container runtime: the PATH of its roll-worker has no podman, "
-                "apptainer or enroot, or the roll-worker is of an older release; install a "
-                "container runtime or this rolld's release there, and restart roll-worker",
+                "node {} reports no container runtime; install podman, apptainer or enroot in the "
+                "PATH of its roll-worker, update a roll-worker that is older than rolld, and "
+                "restart roll-worker",
                 worker.node);
         return older(fmt::format(
             "lacks the feature {} that the job needs; update Roll on the node to rolld's release",

@@ -321,7 +321,7 @@ void Server::turn() {
     }
     if (turned->restless)
         spdlog::error(
-            "internal error: the scheduling rules trigger each other without end; please report "
+            "internal error: the scheduling rules do not reach a stable state; please report "
             "this as a bug");
     answer_requests(*turned);
     for (const api::Answered& one : bulk_.settle(*turned, steady_now()))

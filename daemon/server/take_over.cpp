@@ -22,8 +22,8 @@ std::string rolld_of(const io::Beacon& beacon) {
 // restored from a copy, lacks decisions of the rolld that wrote the beacon.
 tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon) {
     return fail(ErrorCode::Refused,
-                fmt::format("the ledger is older than the beacon file: the ledger knows "
-                            "incarnation {} of rolld, but {} wrote the beacon",
+                fmt::format("the ledger is older than the beacon file: the newest rolld in "
+                            "the ledger is incarnation {}, but the beacon file is from {}",
                             state.incarnation, rolld_of(beacon)),
                 "put the newest ledger back, or restore an older one safely with `rolld --restore "
                 "BACKUP`; if that rolld is dead and this ledger is the newest: rolld --take-over");

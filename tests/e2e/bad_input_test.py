@@ -117,7 +117,7 @@ class BadInput(RollTest):
             file.write(b'{"text": "')
             file.truncate((1 << 30) + (100 << 20))
         for kind in ('train', 'tokenize'):
-            bad(r'huge.jsonl, line 1: is a document of 1124 MiB, longer than 1 GiB', data={'train': ['huge.jsonl']},
+            bad(r'huge.jsonl, line 1: has 1124 MiB; allowed: at most 1 GiB', data={'train': ['huge.jsonl']},
                 kind=kind)
         self.daemon_is_unharmed()
 

@@ -125,7 +125,7 @@ class Pilots(SlurmTest):
             'name': f'j{n}', 'kind': 'command', 'command': ['true'],
             'resources': {'slots_per_node': 1, 'gpus_per_node': 1}})) for n in range(200)]
         self.ctl('submit', files[0])
-        self.assertIn('requests only allocations that jobs fill to at least 100 %', self.show(1)['waiting'])
+        self.assertIn('requests an allocation only if jobs use at least 100 % of it', self.show(1)['waiting'])
         self.assertEqual(self.slurm_jobs(), {})
         self.ctl('submit', *files[1:])
         wait_until(lambda: not self.json('jobs')['jobs'], '200 jobs to end')

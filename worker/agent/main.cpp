@@ -106,21 +106,22 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option(
         "--orphan-after", flags.orphan_after,
         "Seconds without an answer from rolld after which attempts stop (default 0: never)");
-    app.add_option(
-        "--lease", flags.lease,
-        "Seconds of silence from rolld after which attempts stop; must equal the value in rolld");
+    app.add_option("--lease", flags.lease,
+                   "Seconds of silence from rolld after which attempts stop; rolld must have the "
+                   "same --lease");
     app.add_option(
         "--fence", flags.fence,
-        "Seconds after --lease until attempts are killed; must equal the value in rolld");
+        "Seconds after --lease until attempts are killed; rolld must have the same --fence");
     app.add_option("--pilot", flags.pilot,
-                   "Key of the allocation request with which rolld started this pilot");
+                   "Key of the allocation request with which rolld started this roll-worker in a "
+                   "Slurm allocation (as a pilot)");
     app.add_option("--ends-at", flags.ends_at,
                    "End of this pilot's Slurm allocation in Unix seconds")
         ->transform(known_end);
     app.add_option("--handover", flags.handover,
                    "Jobs save a checkpoint and stop this many seconds before --ends-at");
     app.add_option("--check", flags.check,
-                   "Program and arguments that must exit with 0 before each attempt starts here; "
+                   "Command that must end with exit status 0 before each attempt starts here; "
                    "`builtin` checks GPUs, network links and /tmp")
         ->delimiter(' ');
     app.add_flag("--allow-faults", flags.allow_faults,
@@ -147,9 +148,9 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option("--unwanted", flags.unwanted,
                    "Seconds without an answer from rolld after which an idle pilot ends");
     app.add_option("--wall", flags.wall,
-                   "How to find an attempt's processes if the process that supervises the attempt "
-                   "(guard) is killed: cgroup, namespace or marks (environment variables); "
-                   "default: the first of these that the host allows")
+                   "How roll-worker finds an attempt's processes after the attempt's guard (its "
+                   "supervising process) was killed: cgroup, namespace or marks (environment "
+                   "variables); default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
     // Makes this process a reaper. The value is the generation number of its
     // heartbeats, from which rolld knows that they are newer than those of earlier
@@ -271,7 +272,7 @@ io::Descriptor queue_end_signals() {
 Result<Wall> build_wall(const Flags& flags, const std::string& session, const Log& log) {
     ROLL_TRY(Wall wall, Wall::choose(flags.wall, session));
     for (const std::string& why : wall.refused()) log.info("not available: {}", why);
-    log.info("isolation (wall) of attempts: {}", name_of(wall.kind()));
+    log.info("attempts are isolated with --wall {}", name_of(wall.kind()));
     return wall;
 }
 
@@ -308,8 +309,9 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     site.files = (directory.worker() / self.node / "files").string();
     site.address = flags.address.empty() ? address_towards(directory.read_endpoint().value_or(""))
                                          : flags.address;
-    log.info("roll-worker {} with {} slots, {} GPUs and {} {} CPUs", ROLL_VERSION, self.slots,
-             self.gpus, site.cores, site.slot_cpus.empty() ? "shared" : "own");
+    log.info("roll-worker {} has {} slots, {} GPUs and {} CPUs; {}", ROLL_VERSION, self.slots,
+             self.gpus, site.cores,
+             site.slot_cpus.empty() ? "the slots share the CPUs" : "each slot has its own CPUs");
     const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
     auto leftovers = run_directory.end_leftovers(tell);
     remove_containers(site.container_runtimes, run_directory.sessions());

@@ -179,7 +179,7 @@ Result<Value> tools_of(const Value& record, const Names& names, Arena& arena) {
     if (tools.is(Kind::String)) {
         if (tools.size == 0) return none();
         auto read = read_json(tools.text(), arena);
-        if (!read) return bad("has a text in its field tools that " + read.error().message);
+        if (!read) return bad("has the field tools, whose text " + read.error().message);
         tools = *read;
     }
     if (!tools.is(Kind::List) && !tools.is(Kind::None))

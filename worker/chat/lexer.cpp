@@ -256,7 +256,7 @@ class Lexer {
         const unsigned long code = whole ? std::stoul(std::string(hex), nullptr, 16) : 0x110000;
         utf8proc_uint8_t bytes[4];
         if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-            refuse("a string has an escape that is not a character", line_);
+            refuse("a string has an escape sequence that is not a Unicode character", line_);
         const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes);
         result.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(length));
     }

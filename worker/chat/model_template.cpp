@@ -149,9 +149,7 @@ class TurnFinder {
         const std::size_t shared =
             std::min(common_prefix(*prompt, whole_), common_prefix(*prompt, other));
         if (whole_.starts_with(before) && shared > before.size()) return shared;
-        return refused(index,
-                       "the template renders the text before this message differently when later "
-                       "messages follow");
+        return refused(index, "the text before this message changes with the messages after it");
     }
 
     // Like begin_of(), but for the first message. There is no earlier text that a prompt could

@@ -161,7 +161,9 @@ Renderer::Flow Renderer::run_loop(const Statement& statement) {
 // unknown.
 void Renderer::run_generation(const Statement& statement) {
     if (captures_ > 0)
-        refuse("the tag generation inside a macro, a set block or itself is not supported");
+        refuse(
+            "the tag `generation` is not supported inside a macro, a set block or another "
+            "`generation`");
     const std::size_t begin = out_.size();
     const std::size_t outer = std::exchange(scope_begin_, locals_.size());
     ++scopes_;
@@ -180,8 +182,7 @@ void Renderer::assign(const Statement& statement) {
     const Value* const space = find(statement.targets[0]);
     if (space == nullptr || !space->is(Kind::Namespace))
         refuse(syntax_.names[static_cast<std::size_t>(statement.targets[0])] +
-               " is not a namespace, so that its attribute " + statement.attribute +
-               " cannot be set");
+               " is not a namespace; its attribute " + statement.attribute + " cannot be set");
     for (auto& [name, old] : space->space->values)
         if (name == statement.attribute) return void(old = value);
     space->space->values.emplace_back(statement.attribute, value);
@@ -240,7 +241,8 @@ Value Renderer::space(const std::vector<Entry>& entries) {
     Namespace& made = spaces_.emplace_back();
     for (const Entry& entry : entries) {
         if (entry.key.starts_with('_'))
-            refuse("the attribute " + std::string(entry.key) + " of a namespace begins with _");
+            refuse("a namespace cannot have the attribute " + std::string(entry.key) +
+                   ", because it begins with _");
         made.values.emplace_back(entry.key, entry.value);
     }
     Value value;

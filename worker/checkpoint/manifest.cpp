@@ -22,7 +22,9 @@ constexpr const char* kManifestSchema = "roll.checkpoint_manifest/1";
 Result<std::uint64_t> parse_hex(const std::string& text) {
     const auto value = parse_number<std::uint64_t>(text, 16);
     if (!value || text.size() != 16)
-        return fail(ErrorCode::Corrupt, "manifest: not a checksum: " + text.substr(0, 40));
+        return fail(ErrorCode::Corrupt,
+                    "manifest: a checksum must have 16 hexadecimal digits, not \"" +
+                        text.substr(0, 40) + "\"");
     return *value;
 }
 

@@ -26,7 +26,7 @@ Result<StoredParameter> decode_parameter(const Json& json, const std::string& na
     StoredParameter parameter{reader.get<Sizes>("shape"), {}};
     const Json& boxes = reader.raw("boxes");
     ROLL_TRY_VOID(reader.finish());
-    if (!boxes.is_array()) return fail(ErrorCode::Corrupt, name + ": its boxes are not a list");
+    if (!boxes.is_array()) return fail(ErrorCode::Corrupt, name + ": `boxes` must be a list");
     for (const Json& box : boxes) {
         JsonReader one(box, name);
         StoredBox stored{one.get<std::string>("file"), one.get<Sizes>("begin"),
@@ -34,7 +34,10 @@ Result<StoredParameter> decode_parameter(const Json& json, const std::string& na
         ROLL_TRY_VOID(one.finish());
         const bool leaves = stored.file.find('/') != std::string::npos;
         if (leaves || !is_inside(stored, parameter.shape))
-            return fail(ErrorCode::Corrupt, name + ": a box is outside of the parameter");
+            return fail(ErrorCode::Corrupt,
+                        name +
+                            ": an entry of `boxes` is outside the parameter, or its "
+                            "file is in another directory");
         parameter.boxes.push_back(std::move(stored));
     }
     return parameter;
@@ -70,7 +73,8 @@ Result<OptimizerIndex> decode_optimizer_index(std::string_view text) {
     const Json& parameters = reader.raw("parameters");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kIndexSchema || !parameters.is_object())
-        return fail(ErrorCode::Corrupt, "optimizer index: not a " + std::string(kIndexSchema));
+        return fail(ErrorCode::Corrupt,
+                    "the optimizer index does not have the format " + std::string(kIndexSchema));
     for (const auto& [name, json_of_one] : parameters.items()) {
         ROLL_TRY(StoredParameter parameter, decode_parameter(json_of_one, name));
         index.parameters[name] = std::move(parameter);

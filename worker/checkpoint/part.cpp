@@ -82,7 +82,9 @@ Result<std::vector<FileEntry>> join_parts(const fs::path& staged, const Name& na
     for (int rank = 0; rank < ranks; ++rank) {
         std::error_code error;
         fs::remove(report_file(staged, rank), error);
-        if (error) return fail(ErrorCode::Failed, "cannot delete a part: " + error.message());
+        if (error)
+            return fail(ErrorCode::Failed, "cannot delete " + report_file(staged, rank).string() +
+                                               ": " + error.message());
     }
     return files;
 }

@@ -278,8 +278,9 @@ Result<Report> convert(const Request& request, const families::Families& familie
 
 std::string sentence_on_kept(const Report& report) {
     if (report.kept.empty()) return {};
-    return fmt::format("kept in {}: {}; Megatron has no tensor for it and will not train it\n",
-                       kKeptFile, listed(report.kept));
+    return fmt::format(
+        "tensors kept in {}: {}; Megatron cannot store them and will not train them\n", kKeptFile,
+        listed(report.kept));
 }
 
 Json to_json(const Error& error) {

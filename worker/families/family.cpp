@@ -158,9 +158,9 @@ class FamilyParser {
             (kind.except_every > 0 && kind.in.empty()) ||
             (json.contains("else") && kind.from.empty()))
             note(path,
-                 "must have either exactly one of `from` and `every`, or `in` and `value` with at "
-                 "most one of `from`, `every` and `except_every`; `else` requires `from`, and "
-                 "`not_in` requires `every`");
+                 "must have `from`, or `every`, or `in` with `value`, and at most one of `from`, "
+                 "`every` and `except_every`; `else` requires `from`, `not_in` requires `every`, "
+                 "and `except_every` requires `in`");
         return kind;
     }
 
@@ -291,7 +291,8 @@ class FamilyParser {
                  "must be first or last for a tensor without {layer}, and mtp for a tensor with "
                  "{mtp}");
         if (rule.split == Split::Row && (rule.shapes[0].size() < 2 || rule.hf.size() != 1))
-            note(path + ".split", "can be row only for a tensor of two dims with one name in hf");
+            note(path + ".split",
+                 "can be row only if the tensor has two or more dimensions and `hf` has one name");
         const Json repeat = object(json, path, "repeat");
         for (const auto& [name, count] : repeat.items())
             rule.repeat["{" + name + "}"] =
@@ -299,7 +300,8 @@ class FamilyParser {
         if (json.contains("add") && json["add"].is_number()) rule.add = json["add"].get<double>();
         rule.keeps_fp32 = json.contains("dtype");
         if (rule.keeps_fp32 && json["dtype"] != "fp32")
-            note(path + ".dtype", "can be fp32 only: other tensors have the checkpoint's type");
+            note(path + ".dtype",
+                 "can only be fp32; without `dtype`, the tensor has the checkpoint's type");
         if (rule.operation == Operation::Strands) parse_strands(json, path, rule);
         check_placeholders(rule, path);
         return rule;
@@ -338,8 +340,9 @@ class FamilyParser {
             strand.step = or_first(choice(strands[i], at, "step"), "0");
             if (strand.times != "1" && !strands[i].contains("step"))
                 note(at + ".step",
-                     "is missing: with `times`, give the number of rows from one repetition to the "
-                     "next");
+                     "is missing: `times` requires `step`, the number of rows from one repetition "
+                     "to "
+                     "the next");
             strand.block = or_first(choice(strands[i], at, "block"), strand.rows.c_str());
             rule.strands.push_back(std::move(strand));
         }
@@ -350,7 +353,7 @@ class FamilyParser {
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)
-                note(path + ".hf", "must contain {layer} as `native` does: " + name);
+                note(path + ".hf", "must contain {layer}, because `native` contains it: " + name);
     }
 
     // Records a problem if a placeholder is in only one of two names, the native name and the

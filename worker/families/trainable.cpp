@@ -137,7 +137,7 @@ Result<std::vector<double>> factors(const Json& given, const char* key, std::int
     if (2 * std::ssize(numbers) != head_dim)
         return fail(ErrorCode::InvalidArgument,
                     std::string(key) + " must be a list of " + std::to_string(head_dim / 2) +
-                        " numbers above 0, one for each pair of kv_channels");
+                        " numbers above 0, half as many as kv_channels");
     return numbers;
 }
 

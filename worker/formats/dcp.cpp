@@ -173,7 +173,7 @@ class MetadataReader {
         }
         if (fits && local == saved.back()) return {};
         return corrupt_metadata(tensor.info.name + " " + tensor::to_string(saved) +
-                                " is not a flat form of its original shape");
+                                " cannot be the flattened form of its original shape");
     }
 
     // Returns true if two chunks share an element.

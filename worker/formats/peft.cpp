@@ -83,15 +83,16 @@ Result<void> check_config(const Json& config) {
     const auto type = config.find("peft_type");
     if (type == config.end() || *type != "LORA")
         return refuse("peft_type is " + (type == config.end() ? "missing" : type->dump()) +
-                      "; only LORA is merged");
+                      "; Roll can merge only LORA");
     for (const char* key : {"lora_bias", "trainable_token_indices", "layer_replication",
                             "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
-        if (is_set(config, key)) return refuse(std::string(key) + " is not merged");
+        if (is_set(config, key))
+            return refuse("Roll cannot merge an adapter with " + std::string(key));
     }
     ROLL_TRY_VOID(check_start(config));
     if (const auto bias = config.find("bias");
         bias != config.end() && !bias->is_null() && *bias != "none")
-        return refuse("bias is " + bias->dump() + "; only \"none\" is merged");
+        return refuse("bias is " + bias->dump() + "; Roll can merge only \"none\"");
     return {};
 }
 

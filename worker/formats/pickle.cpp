@@ -342,8 +342,9 @@ class PickleMachine {
 
 Result<Pickle> Pickle::parse(std::span<const std::byte> bytes, std::size_t values_max) {
     if (bytes.size() > kPickleBytesMax)
-        return fail(ErrorCode::Corrupt, "pickle: " + std::to_string(bytes.size()) +
-                                            " bytes are more than Roll reads as a pickle");
+        return fail(ErrorCode::Corrupt, "pickle: the size is " + std::to_string(bytes.size()) +
+                                            " bytes; allowed: at most " +
+                                            std::to_string(kPickleBytesMax));
     return PickleMachine(bytes, values_max).run();
 }
 

@@ -127,7 +127,8 @@ Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
         data = &member;
         top = member.name.substr(0, slash + 1);
     }
-    if (data == nullptr) return refuse("no data.pkl: not a file of torch.save");
+    if (data == nullptr)
+        return refuse("the archive has no data.pkl, so torch.save did not write it");
     auto pickle = Pickle::parse(content(*data));
     if (!pickle) return refuse(pickle.error().message);
     TorchFile result(path, bytes, *std::move(pickle));

@@ -198,7 +198,7 @@ Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layou
         return fail(ErrorCode::InvalidArgument,
                     "tp " + std::to_string(layout.tp) + " is not divisible by etp " +
                         std::to_string(layout.expert_tp()) +
-                        ": one file per rank (tp, pp, ep) cannot store this layout",
+                        "; formats with one file per rank (tp, pp, ep) cannot store this layout",
                     "use --to torch_dist, which does not depend on ranks");
     if (experts == 0 && layout.ep > 1)
         return fail(ErrorCode::InvalidArgument,

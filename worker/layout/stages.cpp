@@ -118,7 +118,7 @@ Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
     std::int64_t next = 0;
     for (std::size_t part = 0; part < counts.size(); ++part) {
         if (counts[part] < 0)
-            return invalid("a pipeline part would have a negative number of layers");
+            return invalid("a pipeline stage would have a negative number of layers");
         const auto pp = static_cast<std::size_t>(layout.pp);
         ranges[part % pp][part / pp] = {next, next + counts[part]};
         next += counts[part];

@@ -151,7 +151,7 @@ class Simulation {
             const Message& received = here->is_send ? *there : *here;
             if (!sent.matches(received)) {
                 error_ = wrong(received.rank, received.op,
-                               "would receive another microbatch's message, " + sent.text());
+                               "would receive the message of another micro-batch: " + sent.text());
                 return;
             }
             deliver(sent, received);

@@ -34,11 +34,12 @@ Result<PipelineSchedule> interleaved_for(int pp, int vp, int microbatches, int g
     const int fitting = (microbatches / group + 1) * group;
     return fail(
         ErrorCode::InvalidArgument,
-        fmt::format("interleaving in groups of {} leaves a last group of {} of a replica's {} "
-                    "micro-batches, which is smaller than pp {}; the bubble is {}, and with {} "
-                    "micro-batches it is {}; change train.global_batch_size, or set parallel.group",
-                    group, microbatches % group, microbatches, pp, bubble_text(schedule, costs),
-                    fitting, bubble_text(interleaved(pp, vp, fitting, group), costs)));
+        fmt::format(
+            "in groups of {0}, the last group of a replica's {2} micro-batches has {1}, which "
+            "is less than pp {3}; the bubble is {4}; with {5} micro-batches, the bubble "
+            "would be {6}; change train.global_batch_size, or set parallel.group",
+            group, microbatches % group, microbatches, pp, bubble_text(schedule, costs), fitting,
+            bubble_text(interleaved(pp, vp, fitting, group), costs)));
 }
 
 Result<PipelineSchedule> automatic(const spec::ParallelSpec& parallel, int microbatches,

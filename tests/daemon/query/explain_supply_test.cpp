@@ -9,8 +9,8 @@ TEST_F(Explain, AnOrderThatWouldNotPay) {
     queue.min_percent = 50;
     desk.tell(core::AddQueue{queue});
     EXPECT_EQ(cure_step_by_step(desk.submit(wants(1, 3))),
-              "allocation queue gpu requests only allocations that jobs fill to at least 50 %; the "
-              "waiting jobs would fill less");
+              "allocation queue gpu requests an allocation only if jobs use at least 50 % of it; "
+              "the waiting jobs would use less");
 }
 
 TEST_F(Explain, AQueueThatBacksOffAndOneThatGaveUp) {

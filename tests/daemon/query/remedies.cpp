@@ -17,8 +17,9 @@ void Explain::carry_out(const std::string& remedy) {
         desk.tell(core::Drain{m[1], false});
     } else if (std::regex_search(remedy, m, std::regex("rollctl close (\\d+)"))) {
         desk.tell(core::Close{JobId{number(m[1])}});
-    } else if (std::regex_search(remedy, m, std::regex("secret set (\\w+) < FILE, as (\\w+)"))) {
-        desk.tell(core::SetSecrets{{{m[2], m[1]}}});
+    } else if (std::regex_search(remedy, m,
+                                 std::regex("as user (\\w+): rollctl secret set (\\w+) <"))) {
+        desk.tell(core::SetSecrets{{{m[1], m[2]}}});
     } else if (remedy == "rollctl undrain --all") {
         desk.tell(core::StopDispatch{});
     } else if (remedy.find("rollctl alloc ") != remedy.npos) {
@@ -66,7 +67,8 @@ void Explain::change_queues(const std::string& remedy) {
 // Makes the event happen that "The job starts by itself when ..." names.
 void Explain::wait(const std::string& remedy) {
     const auto says = [&](const char* what) { return remedy.find(what) != remedy.npos; };
-    if (says("when job 1 ends as required") || says("when one of the array's running jobs ends")) {
+    if (says("when job 1 meets this condition") ||
+        says("when one of the array's running jobs ends")) {
         end(JobId{1});
     } else if (says("after 35 s")) {
         desk.tell(core::Adopted{});

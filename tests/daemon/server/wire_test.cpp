@@ -194,7 +194,7 @@ TEST(Wire, AMessageThatIsTooLargeIsAnsweredWithTheLimitAndTheClientIsNamed) {
     EXPECT_NE(reply["error"].dump().find("allowed: at most 16777216"), std::string::npos) << reply;
     EXPECT_TRUE(client.answers(30s)) << "the connection stays open";
     const std::string log = *read_file(daemon.directory().log("rolld"));
-    EXPECT_NE(log.find("refused a message of user "), std::string::npos) << log;
+    EXPECT_NE(log.find("rolld refused a message from user "), std::string::npos) << log;
 }
 
 // Frames with changed, cut and doubled bytes. rolld must answer or refuse each, keep running, and

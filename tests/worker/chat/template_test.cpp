@@ -55,7 +55,7 @@ TEST(Template, LargeTextsAreRefused) {
     EXPECT_EQ(rendered("{% for i in range(5) %}{{ 'abcd' * 1000000 }}{% endfor %}"),
               "run: line 1: the template writes more than 16 MiB");
     EXPECT_EQ(rendered("{{ 'a' * 99999999 }}"),
-              "run: line 1: a product of a text or a list is larger than 16 MiB");
+              "run: line 1: a text or a list that * repeats is larger than 16 MiB");
     EXPECT_EQ(rendered("{% set n = namespace(s='a') %}{% for i in range(60) %}"
                        "{% set n.s = n.s + n.s %}{% endfor %}",
                        {.memory = std::size_t{64} << 20U}),
@@ -166,8 +166,8 @@ TEST_F(Turns, ThatCannotBeToldApartAreRefused) {
         "{{ messages|length }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
     EXPECT_EQ(learned(counted, two_),
               "cannot find where the turn of message 4 begins and ends in the text of t.jinja: the "
-              "template renders the text before this message differently when later messages "
-              "follow; use a template with {% generation %}");
+              "text before this message changes with the messages after it; use a template with {% "
+              "generation %}");
 }
 
 TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {

@@ -282,7 +282,7 @@ class Adapters(FolderCase):
                        self.root / 'odd', '--pp', 2, code=2)
             self.assertIn(says, done.stderr)
             shutil.rmtree(self.root / 'odd')
-        refused('some', 'differ in scale', alpha_pattern={'q_proj': 32})
+        refused('some', 'differ in LoRA scale', alpha_pattern={'q_proj': 32})
         refused('dora', 'magnitudes', target_modules=['q_proj'])
         refused('layers', 'different settings for different layers')
         refused('some', 'LoRA of an embedding', target_modules=['embed_tokens'])

@@ -399,7 +399,7 @@ class Commands(Case):
         tiny_llama(self.root / 'hf')
         done = run('convert', self.root / 'hf', self.root / 'out', '--dry-run', '--tp', 2)
         self.assertIn('decoder.layers.3.mlp.linear_fc1.weight F32 [48, 32] <-', done.stdout)
-        self.assertRegex(done.stderr, r'memory at most \d+ bytes; \d+ bytes of disk are free')
+        self.assertRegex(done.stderr, r'the conversion needs at most \d+ bytes of memory; \d+ bytes of disk are free')
         self.assertEqual([p.name for p in self.root.iterdir()], ['hf'])
 
     def test_families_check_says_where_a_file_is_wrong(self):

@@ -173,8 +173,8 @@ class Defects(FolderCase):
         torch.save({**torch.load(path), 'optimizer': {'step': 3, 'm': torch.ones(2)}, 'rng_state': [1]}, path)
         report = json.loads(run('convert', self.mca, self.back, '--json').stdout)
         self.assertEqual([(one['tensor'], one['rule']) for one in report['dropped']],
-                         [('optimizer', 'state of the run, not a weight'),
-                          ('rng_state', 'state of the run, not a weight')])
+                         [('optimizer', 'training state, not a weight'),
+                          ('rng_state', 'training state, not a weight')])
 
     def test_norm_epsilons_that_no_key_maps_back_become_the_classes_default(self):
         self.there_and_back(self.model(rms_norm_eps=1e-3))

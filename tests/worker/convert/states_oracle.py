@@ -125,7 +125,7 @@ class Optimizer(FolderCase):
         write_chunks(self.root / 'flat', {key: (shape, chunks)},
                      {key: {'nd_reformulated_orig_global_shape': (95, 32)}})
         done = run('inspect', self.root / 'flat', '--config', self.hf, code=1)
-        self.assertIn('is not a flat form of its original shape', done.stderr)
+        self.assertIn('cannot be the flattened form of its original shape', done.stderr)
 
     def test_what_has_no_state_comes_from_the_weights_or_is_missing(self):
         states = dict(self.states())

@@ -177,9 +177,8 @@ TEST(Trainable, WhatIsNotBuiltIsNamed) {
     const auto refusal = [](const char* model_type, const Json& extra) {
         return trained(model_type, extra).error().message;
     };
-    EXPECT_EQ(
-        refusal("llama", {{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
-        "short_factor must be a list of 12 numbers above 0, one for each pair of kv_channels");
+    EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
+              "short_factor must be a list of 12 numbers above 0, half as many as kv_channels");
     EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "spiral"}, {"factor", 4.0}}}}),
               "the trainer does not build rotary embeddings of type spiral yet");
     EXPECT_EQ(refusal("llama", {{"attention_dropout", 0.1}}),
@@ -302,7 +301,7 @@ TEST(Families, CheckFindsRowsThatNoStrandTakes) {
     };
     EXPECT_EQ(strand([](Json&) {}), "");
     const std::string silent = strand([](Json& json) { json.erase("step"); });
-    EXPECT_NE(silent.find("step is missing: with `times`, give"), std::string::npos) << silent;
+    EXPECT_NE(silent.find("step is missing: `times` requires `step`"), std::string::npos) << silent;
     const std::string twice = strand([](Json& json) { json["step"] = "kv_channels"; });
     EXPECT_NE(twice.find("two parts of the tensor contain row 6 of"), std::string::npos) << twice;
     const std::string none = strand([](Json& json) { json["rows"] = "kv_channels / 2"; });

@@ -37,7 +37,7 @@ TEST(Check, RefusesAReceiveOfAnothersMessage) {
     PipelineSchedule schedule = one_forward_one_backward(2, 4);
     // rank 0 sends F1 first, but rank 1 expects F0
     std::swap(schedule.ranks[0][0], schedule.ranks[0][1]);
-    expect_refused(schedule, "rank 1, F0: would receive another microbatch's message");
+    expect_refused(schedule, "rank 1, F0: would receive the message of another micro-batch");
 }
 
 TEST(Check, NamesTheRanksThatWaitForEachOther) {

@@ -51,9 +51,9 @@ TEST(Choice, AnIncompleteGroupIsRefusedWithBothBubbles) {
     const auto refused = schedule_of(parallel(4, 2, spec::Schedule::Interleaved), 10, {{1, 2, 0}});
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().message,
-              "interleaving in groups of 4 leaves a last group of 2 of a replica's 10 "
-              "micro-batches, which is smaller than pp 4; the bubble is 0.317, and with 12 "
-              "micro-batches it is 0.125; change train.global_batch_size, or set parallel.group");
+              "in groups of 4, the last group of a replica's 10 micro-batches has 2, which is less "
+              "than pp 4; the bubble is 0.317; with 12 micro-batches, the bubble would be 0.125; "
+              "change train.global_batch_size, or set parallel.group");
 }
 
 TEST(Choice, AScheduleIsTheOneThatIsNamed) {

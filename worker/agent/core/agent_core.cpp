@@ -93,7 +93,7 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
     for (const auto& recorded : answer.recorded) note_recorded(recorded);
     for (const AttemptKey& key : answer.fenced) {
         Attempt* const attempt = find(key);
-        if (attempt != nullptr) kill(*attempt, StopCause::Fenced, "not the current attempt", now);
+        if (attempt != nullptr) kill(*attempt, StopCause::Fenced, "the attempt is outdated", now);
     }
     for (const auto& order : answer.stop) {
         Attempt* const attempt = find(order.attempt);
@@ -251,7 +251,7 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
         kill(attempt, StopCause::LeaseLost, "no contact with rolld", now);
     const bool orphan =
         rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
-    if (orphan) stop(attempt, StopCause::Orphaned, "no answer within --orphan-after", true, now);
+    if (orphan) stop(attempt, StopCause::Orphaned, "rolld silent for --orphan-after", true, now);
     check_steps(attempt, now);
     const bool graceless = attempt.stop && now >= attempt.stop->kill_at;
     const bool settled = attempt.settle_at && now >= *attempt.settle_at;
@@ -340,7 +340,7 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
         std::string to = final_name(staged->directory);
         if (to.empty()) {
             effects_.push_back(
-                Note{label(key) + ": not a staged checkpoint: " + staged->directory});
+                Note{label(key) + ": the report has no staged checkpoint: " + staged->directory});
             return;
         }
         attempt->staged.push_back(

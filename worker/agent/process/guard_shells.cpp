@@ -59,7 +59,7 @@ void GuardShells::open(const std::string& line, const std::vector<Program>* prog
     const auto index = static_cast<std::size_t>(start.program);
     const std::size_t streams = start.terminal ? 1 : 3;
     if (programs == nullptr || index >= programs->size() || passed.size() < streams)
-        return say_failed(order->terminal, "the job's programs do not run");
+        return say_failed(order->terminal, "the job's programs are not running");
     io::Spawn spawn = spawn_of(shell_program((*programs)[index], start), 0, cgroups);
     spawn.group.reset();  // a new session is also a new process group
     spawn.new_session = true;

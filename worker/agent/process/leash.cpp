@@ -14,8 +14,9 @@ constexpr std::size_t kPageBytes = 4096;
 
 tl::unexpected<Error> no_page(const char* what) {
     return fail(ErrorCode::Failed,
-                std::string(what) +
-                    " of memory that roll-worker shares with the process that supervises a job: " +
+                std::string("cannot ") + what +
+                    " the memory page that roll-worker shares with the process that supervises a "
+                    "job: " +
                     std::generic_category().message(errno));
 }
 
@@ -23,8 +24,7 @@ tl::unexpected<Error> no_page(const char* what) {
 
 Result<Leash> Leash::make() {
     io::Descriptor shared(::memfd_create("roll-leash", MFD_CLOEXEC));
-    if (!shared || ::ftruncate(shared.get(), kPageBytes) != 0)
-        return no_page("cannot create the page");
+    if (!shared || ::ftruncate(shared.get(), kPageBytes) != 0) return no_page("create");
     return open(std::move(shared));
 }
 
@@ -32,7 +32,7 @@ Result<Leash> Leash::make() {
 Result<Leash> Leash::open(io::Descriptor shared) {
     void* const memory =
         ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared.get(), 0);
-    if (memory == MAP_FAILED) return no_page("cannot map the page");
+    if (memory == MAP_FAILED) return no_page("map");
     return Leash(std::move(shared), static_cast<Page*>(memory));
 }
 

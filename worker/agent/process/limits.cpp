@@ -133,7 +133,8 @@ Limiter Limiter::choose(const fs::path& wall, const std::string& session, const 
 std::string Limiter::text() const {
     if (memory_ == 0 && cpu_ == 0) return "watched, not enforced";
     if (memory_ == 0)
-        return "memory watched, not enforced; cpus by cgroup v" + std::to_string(cpu_);
+        return "memory is watched, not enforced; CPUs are limited by cgroup v" +
+               std::to_string(cpu_);
     return "cgroup v" + std::to_string(memory_) + (cpu_ == 0 ? ", cpus not enforced" : "");
 }
 

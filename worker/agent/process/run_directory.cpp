@@ -85,7 +85,7 @@ Result<RunDirectory> RunDirectory::watch(const std::filesystem::path& path) {
     directory.read_walls();
     if (directory.walls_.empty())
         return fail(ErrorCode::NotFound,
-                    "no kind of isolation (wall) is named in " + (path / "walls").string());
+                    (path / "walls").string() + " names no isolation of attempts (--wall)");
     directory.session_ = directory.walls_.back().session;
     return directory;
 }

@@ -209,7 +209,7 @@ Result<void> Supervisor::open_shell(const protocol::TerminalOrder& order,
                                     const std::vector<io::Descriptor>& passed) {
     const auto found = guarded_.find(order.attempt);
     if (found == guarded_.end())
-        return fail(ErrorCode::NotFound, "the job's programs do not run on this node");
+        return fail(ErrorCode::NotFound, "the job's programs are not running on this node");
     GuardProcess& guard = found->second.guard;
     write_on(guard.socket, guard.unsent);
     if (!guard.socket || !guard.unsent.empty())

@@ -116,8 +116,7 @@ Result<Wall> Wall::choose(std::string_view only, const std::string& session) {
         }
     }
     if (wanted(WallKind::Marks)) return wall;
-    return fail(ErrorCode::Refused,
-                "this host does not support the isolation of --wall " + wall.refused_.front());
+    return fail(ErrorCode::Refused, "this host does not support --wall " + wall.refused_.front());
 }
 
 fs::path cgroup_of(const fs::path& directory, const AttemptKey& key) {

@@ -76,7 +76,8 @@ Result<pid_t> start_script(const BatchFlags& flags, const std::string& bin) {
     if (!flags.input.empty()) {
         input = io::Descriptor(::open(flags.input.c_str(), O_RDONLY | O_CLOEXEC));
         if (!input)
-            return fail(ErrorCode::NotFound, "cannot read the file of --input, " + flags.input);
+            return fail(ErrorCode::NotFound,
+                        "--input is " + flags.input + ", which cannot be read");
         spawn.descriptors.emplace_back(input.get(), STDIN_FILENO);
     }
     return io::spawn(spawn);

@@ -96,8 +96,10 @@ Result<Fused> fuse(const NativeTensor& tensor, const Members& members) {
             one->b.info.dtype != first->a.info.dtype ||
             one->a.info.shape[1] != first->a.info.shape[1])
             return fail(ErrorCode::InvalidArgument,
-                        one->module + " and " + first->module + " differ in scale or type; " +
-                            module_of(tensor.name) + " needs one scale and one type");
+                        one->module + " and " + first->module +
+                            " differ in LoRA scale, element type or input size; " +
+                            module_of(tensor.name) +
+                            " joins them and requires that they are equal");
         fused.lora_rank += one->a.info.shape[0];
     }
     fused.scale = first->scale;
@@ -141,7 +143,7 @@ class Converter {
             return fail(ErrorCode::InvalidArgument,
                         "the adapter changes " +
                             (modules_.empty() ? whole_.begin()->first : modules_.begin()->first) +
-                            ", which is in the name of no tensor of the model");
+                            ", but no tensor name of the model contains this name");
         return std::move(result_);
     }
 

@@ -120,8 +120,8 @@ Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& mod
          names_a_layer(config["target_modules"])))
         return fail(
             ErrorCode::InvalidArgument,
-            "the adapter has different settings for different layers; such an adapter cannot be "
-            "written with pp or vpp, because layers are numbered within each stage",
+            "the adapter has different settings for different layers; with pp or vpp above 1, the "
+            "target cannot store such settings, because each stage numbers its own layers",
             "--pp 1 --vpp 1");
     return config;
 }

@@ -121,7 +121,7 @@ class Splitter {
                     "the adapter's " + module.module + " has A " +
                         tensor::to_string(module.a.info.shape) + " and B " +
                         tensor::to_string(module.b.info.shape) +
-                        ", which does not match a stack of the model's experts");
+                        ", which fit no tensor of the model that stacks experts");
     }
 
     Result<void> split(const LoraModule& module, const Stack& stack) {
@@ -130,8 +130,8 @@ class Splitter {
         const std::int64_t r = module.a.info.shape[0] / experts;
         if (static_cast<double>(r) != asked || r * experts != module.a.info.shape[0])
             return fail(ErrorCode::Corrupt,
-                        fmt::format("the adapter's {} has {} rows of A for {} experts; its "
-                                    "config says rank {}",
+                        fmt::format("the matrix A of the adapter's {} has {} rows for {} experts; "
+                                    "its config says rank {}",
                                     stack.name(), module.a.info.shape[0], experts, asked));
         const double scale = formats::lora_scale(adapter_.config, stack.name(), asked);
         for (std::int64_t e = 0; e < experts; ++e) {

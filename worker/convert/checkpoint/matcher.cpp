@@ -53,7 +53,7 @@ void drop_run_state(Source& source, const std::string& file, const formats::Pick
             return key.text.starts_with(word);
         });
         if (key.kind == formats::PickleKind::Text && !is_kept)
-            source.matching.dropped.push_back({file, key.text, "state of the run, not a weight"});
+            source.matching.dropped.push_back({file, key.text, "training state, not a weight"});
     }
 }
 
@@ -130,10 +130,11 @@ Result<void> Matcher::finish() {
 tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& missing) {
-    return fail(ErrorCode::InvalidArgument,
-                file.string() + ": no rule of family " + source.family->name + " names " +
-                    listed(names) + (missing.empty() ? "" : "; " + lacks(missing)),
-                "add a rule to the family's file (docs/families.md); nothing is dropped silently");
+    return fail(
+        ErrorCode::InvalidArgument,
+        file.string() + ": no rule of family " + source.family->name + " names " + listed(names) +
+            (missing.empty() ? "" : "; " + lacks(missing)),
+        "add a rule to the family's file (docs/families.md); Roll never drops a tensor silently");
 }
 
 Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name) {

@@ -15,8 +15,9 @@ Result<void> check_heads(const Stored& qkv, double version) {
     if (equal && qkv.pieces.size() % 3 == 0) return {};
     return fail(ErrorCode::InvalidArgument,
                 qkv.file + ": checkpoint_version " + std::to_string(version).substr(0, 3) +
-                    " stores " + qkv.name +
-                    " in an order without query groups, but the config has query groups");
+                    " stores the rows of " + qkv.name +
+                    " in an order for models without query groups, but the config has query "
+                    "groups");
 }
 
 void order_by_part(Stored& qkv) {

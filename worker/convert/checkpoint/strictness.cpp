@@ -60,10 +60,10 @@ std::vector<std::string> sentences(const Disagreement& disagreement) {
     std::vector<std::string> lines;
     for (const std::string& name : disagreement.unexpected)
         lines.push_back("the checkpoint lacks the tensor " + name +
-                        " of the model (\"unexpected\" in --strictness)");
+                        " of the model (--strictness calls this \"unexpected\")");
     for (const std::string& name : disagreement.missing)
         lines.push_back("the model lacks the checkpoint's tensor " + name +
-                        " (\"missing\" in --strictness)");
+                        " (--strictness calls this \"missing\")");
     for (const std::string& name : disagreement.left_out)
         lines.push_back("left out of the target: " + name);
     return lines;

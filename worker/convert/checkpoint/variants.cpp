@@ -14,7 +14,7 @@ Result<std::vector<families::PackedTensor>> known_packed(const Source& source) {
                 if (!source.model.number.contains(name))
                     return fail(ErrorCode::InvalidArgument,
                                 "family " + source.family->name + " packs " + name + " into " +
-                                    one.name + ", but no rule names the first of these tensors");
+                                    one.name + ", but no rule of the family names " + name);
     return packed;
 }
 
@@ -68,9 +68,9 @@ Result<void> settle_packed(Source& source, const Shapes& found) {
         const auto [place, first] = holds.emplace(one.name, one.condition);
         if (!first)
             return fail(ErrorCode::InvalidArgument,
-                        one.name + " of shape " + tensor::to_string(there->second) + " may be " +
-                            place->second + " or " + one.condition +
-                            ": the shape matches both rules",
+                        one.name + " of shape " + tensor::to_string(there->second) +
+                            " matches two rules of the family: " + place->second + " and " +
+                            one.condition,
                         "set ROLL_FAMILIES to a family file with only one of the two rules");
     }
     for (const families::PackedTensor& one : packed)
@@ -105,8 +105,8 @@ Result<void> select_copies(Source& source) {
         const auto found = source.model.number.find(copy.of);
         if (found == source.model.number.end() && !(tied && tied->name == copy.of))
             return fail(ErrorCode::InvalidArgument,
-                        "family " + source.family->name + ": copy " + copy.name + " of " + copy.of +
-                            ", but no rule of the family names the second tensor");
+                        "family " + source.family->name + " declares " + copy.name + " a copy of " +
+                            copy.of + ", but no rule of the family names " + copy.of);
         source.model.copies.push_back(
             {copy.name, found == source.model.number.end() ? tied->embedding : found->second});
     }

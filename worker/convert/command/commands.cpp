@@ -59,7 +59,7 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     hooks.progress = [&](std::int64_t done, std::int64_t total) { pace.show(done, total); };
     if (replicas_may_differ())
         hooks.differs = [](const std::string& what) {
-            fmt::print(stderr, "warning: {}; the first of the two is used\n", what);
+            fmt::print(stderr, "warning: {}; the tensor that is named last is used\n", what);
         };
     ROLL_TRY(const Report report, convert(command.request, families, hooks));
     pace.wipe();
@@ -73,8 +73,9 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     fmt::print("{}", report.plan);
     const bool dry = command.request.dry_run;
     if (dry)
-        fmt::print(stderr, "memory at most {} bytes; {} bytes of disk are free\n", report.memory,
-                   report.disk_free);
+        fmt::print(stderr,
+                   "the conversion needs at most {} bytes of memory; {} bytes of disk are free\n",
+                   report.memory, report.disk_free);
     fmt::print(stderr, "{}", sentence_on_kept(report));
     if (report.reused > 0)
         fmt::print(stderr, "{} of {} files are hard links to files of {}\n", report.reused,
@@ -126,8 +127,8 @@ std::string active_text(const Source& source) {
     const auto active = families::active_parameters(source.config.native, source.native);
     if (!active || active->per_token == active->parameters) return {};
     return fmt::format(
-        "a token uses {} of {} parameters (top {} of {} experts), and training takes {:.4g} FLOP a "
-        "token without attention scores\n",
+        "a token uses {} of {} parameters (top {} of {} experts); training takes {:.4g} FLOP per "
+        "token, not counting the attention scores\n",
         active->per_token, active->parameters, source.config.native["moe_router_topk"].dump(),
         source.config.native["num_moe_experts"].dump(), active->flops);
 }

@@ -191,16 +191,17 @@ class Parser {
     }
 
     void add_conversions() {
-        CLI::App& convert =
-            command("convert", "Convert a checkpoint: HuggingFace -> MCA, others -> HuggingFace",
-                    [this] { return finish(); });
+        CLI::App& convert = command(
+            "convert", "Convert a checkpoint; default: HuggingFace to MCA, others to HuggingFace",
+            [this] { return finish(); });
         convert.add_option("SRC,--checkpoint-path,--model-path", request_.source, "Checkpoint");
         convert.add_option("DST,--output-path,--output-folder", request_.target, "New directory");
         convert.add_option("--adapter,--adapter-path", request_.adapter_source,
                            "Convert the LoRA adapters in this directory, not the model: "
                            "PEFT <-> MCA");
         convert.add_flag("--optimizer", request_.optimizer,
-                         "Also convert main weights and moments (to torch_dist, mca)");
+                         "Also convert the optimizer's main weights and moments; only with --to "
+                         "torch_dist or mca");
         CLI::App& merge = command("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST",
                                   [this] { return finish(); });
         merge.add_option("BASE", request_.source, "Model to merge into")->required();
@@ -231,10 +232,13 @@ class Parser {
               "Maximum size of a weight file (hf) [5GB]");
         value(sub, "--convert-model-max-length", request_.model_max_length, parse_bytes,
               "model_max_length of a HuggingFace target");
-        sub.add_option("--reuse", request_.reuse, "Link to identical files of this earlier target");
+        sub.add_option("--reuse", request_.reuse,
+                       "Hard-link files that this earlier target already has");
         value(sub, "--part", request_.part, parse_part, "I/N: write part I of N of the target");
-        sub.add_option("--run", request_.part.run,
-                       "For --part: unique per run, such as $SLURM_JOB_ID.$SLURM_STEP_ID")
+        sub.add_option(
+               "--run", request_.part.run,
+               "With --part: name of this run, the same for all its parts and new for each run; "
+               "for example $SLURM_JOB_ID.$SLURM_STEP_ID")
             ->needs("--part");
         sub.get_option("--part")->needs("--run");
         size(sub, "--threads", request_.threads, "Number of threads [number of cores, at most 4]");
@@ -258,8 +262,10 @@ class Parser {
         size(sub, "--ep,--expert-model-parallel-size", layout.ep, "Expert-parallel size");
         size(sub, "--etp,--expert-tensor-parallel-size", layout.etp,
              "Tensor-parallel size of experts");
-        sub.add_option("--layout,--pipeline-model-parallel-layout", layout.pipeline,
-                       "Layers of each stage, for example E,t*3|t,L");
+        sub.add_option(
+            "--layout,--pipeline-model-parallel-layout", layout.pipeline,
+            "Layers of each pipeline stage, for example E,t*3|t,L: E is the embedding, t a "
+            "decoder layer, m an MTP layer, L the output layer");
         size(sub, "--decoder-first-pipeline-num-layers,--num-layers-in-first-pipeline-stage",
              layout.first_layers, "Layers of the first stage");
         size(sub, "--decoder-last-pipeline-num-layers,--num-layers-in-last-pipeline-stage",
@@ -271,11 +277,12 @@ class Parser {
         flag(sub, "--moe-grouped-gemm", request_.grouped_experts,
              "Write experts under the tensor names of Megatron's grouped GEMM");
         sub.add_option("--transformer-impl", implementation_,
-                       "Name the norms as this implementation of Megatron's layers does")
+                       "Megatron implementation whose names the norm tensors get")
             ->check(CLI::IsMember({"local", "transformer_engine"}));
         size(sub, "--make-vocab-size-divisible-by", request_.vocab_divisor, "Pad the vocabulary");
-        sub.add_option("--checkpoint-version", request_.megatron_version,
-                       "Version of a Megatron target; 0 to 2 precede Megatron Core [3]")
+        sub.add_option(
+               "--checkpoint-version", request_.megatron_version,
+               "Checkpoint version of a Megatron target; 0 to 2 are older than Megatron Core [3]")
             ->check(CLI::IsMember({0, 1, 2, 3}));
         sub.add_option(
                "--mtp-layer-name", mtp_name_,
@@ -285,8 +292,11 @@ class Parser {
 
     // Adds the options for opening a checkpoint, which several commands have.
     void add_reading(CLI::App& sub) {
-        sub.add_option("--config", request_.config, "Directory or family with the config");
-        sub.add_option("--state", request_.state, "Read this optimizer state, such as fp32_param");
+        sub.add_option(
+            "--config", request_.config,
+            "HuggingFace directory, config.json or family that gives the model's config");
+        sub.add_option("--state", request_.state,
+                       "Read this optimizer state instead of the weights, for example fp32_param");
         value(sub, "--strictness,--dist-ckpt-strictness", request_.strictness, parse_strictness,
               "What to do if the checkpoint lacks tensors or has too many [raise_all]");
     }

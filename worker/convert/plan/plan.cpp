@@ -312,8 +312,8 @@ std::string to_text(const Source& source, const Plan& plan) {
     for (const Dropped& dropped : source.matching.dropped)
         text += "dropped " + dropped.file + " " + dropped.name + ": " + dropped.rule + "\n";
     return text + std::to_string(plan.tensors.size()) + " tensors, " + std::to_string(plan.bytes) +
-           " bytes in " + std::to_string(plan.files.size()) + " files; " +
-           std::to_string(plan.comparisons.size()) + " replicas to compare\n";
+           " bytes in " + std::to_string(plan.files.size()) + " files; the conversion compares " +
+           std::to_string(plan.comparisons.size()) + " replicas\n";
 }
 
 }  // namespace roll::convert

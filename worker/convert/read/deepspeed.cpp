@@ -236,7 +236,9 @@ class Opener {
                         directory_.string() + " has no ZeRO optim_states or model_states files");
         if (optimizers.back().mp > 0)
             return fail(ErrorCode::InvalidArgument,
-                        directory_.string() + " is also split over model-parallel ranks",
+                        directory_.string() +
+                            " is split over data-parallel and model-parallel ranks; Roll reads "
+                            "only a split over data-parallel ranks",
                         "run DeepSpeed's ds_to_universal.py and convert its output");
         std::vector<Flat> ranks;
         for (const RankFile& one : optimizers) {

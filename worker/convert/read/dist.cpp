@@ -165,9 +165,9 @@ class DistOpener {
         if (writer_ == nullptr)
             return fail(ErrorCode::InvalidArgument,
                         directory_.string() +
-                            " has optimizer state of kind dp_reshardable, but neither the "
-                            "arguments of its run nor mca_config.json, which say how the model "
-                            "was divided");
+                            " has optimizer state of kind dp_reshardable, but does not say how "
+                            "the model was divided: it has neither the arguments of its run nor "
+                            "mca_config.json");
         ROLL_TRY_VOID(read_buckets(source_, files_, metadata, *writer_));
         for (const families::NativeTensor& tensor : source_.native)
             for (const std::string& name : dist_names(tensor)) held_.insert(name);
@@ -222,7 +222,7 @@ class DistOpener {
                                 tensor.info.name + " has shape " + tensor::to_string(shape) +
                                 "; the config says " + tensor::to_string(whole));
             drop(tensor.info.name, std::to_string(shape[0] - whole[0]) +
-                                       " rows that pad the vocabulary of " +
+                                       " padding rows after the vocabulary of " +
                                        std::to_string(whole[0]));
         }
         for (const formats::DcpChunk& chunk : tensor.chunks) {

@@ -59,11 +59,12 @@ Result<void> read_kept(Source& source) {
     const std::filesystem::path path = source.directory / kKeptFile;
     if (!path_exists(path)) {
         if (!is_announced) return {};
-        return fail(ErrorCode::Corrupt,
-                    path.string() + " does not exist, although mca_config.json has " + kKeptField +
-                        ": true",
-                    "convert the HuggingFace model again, or set the key to false to write copies "
-                    "of the embedding and of the output layer instead");
+        return fail(
+            ErrorCode::Corrupt,
+            path.string() + " does not exist, although mca_config.json has " + kKeptField +
+                ": true",
+            std::string("convert the HuggingFace model again, or set ") + kKeptField +
+                " to false: Roll then writes copies of the embedding and of the output layer");
     }
     ROLL_TRY(const auto copies, families::copied_tensors(*source.family, source.config.native));
     ROLL_TRY(formats::HfFile opened, formats::open_hf_file(path));

@@ -124,8 +124,10 @@ Result<formats::NemoConfig> config_of(const Files& files, const fs::path& where)
         ROLL_TRY(const std::string text, files.text(name));
         return formats::parse_nemo_config(text, (where / name).string());
     }
-    return fail(ErrorCode::NotFound,
-                where.string() + " has no YAML file, which gives the order of attention rows");
+    return fail(
+        ErrorCode::NotFound,
+        where.string() +
+            " has no YAML file; without it, Roll cannot know the order of the attention rows");
 }
 
 // Finds the model's config in the archive or in its directory.

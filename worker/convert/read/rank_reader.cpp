@@ -123,7 +123,7 @@ void RankReader::drop_or_refuse(const std::string& file, const std::string& name
     if (name.ends_with("_extra_state"))
         source_.matching.dropped.push_back({file, name, "TransformerEngine's state"});
     else if (name.ends_with("rotary_pos_emb.inv_freq") || name.ends_with(".rotary_emb.inv_freq"))
-        source_.matching.dropped.push_back({file, name, "follows from the config"});
+        source_.matching.dropped.push_back({file, name, "can be computed from the config"});
     else if (view != nullptr && name.ends_with("norm.bias") && is_zero(*view))
         source_.matching.dropped.push_back({file, name, "a bias of zeros"});
     else

@@ -201,8 +201,8 @@ Result<StateInfo> read_state_info(const fs::path& root) {
     if (const auto file = file_of_rank(root))
         return fail(ErrorCode::InvalidArgument,
                     file->string() + " has optimizer state in one file for each rank, which Roll " +
-                        "cannot read; allowed: " + kFullyReshardable + " and " + kDpReshardable +
-                        " of a distributed optimizer",
+                        "cannot read; allowed: the state of a distributed optimizer of kind " +
+                        kFullyReshardable + " or " + kDpReshardable,
                     "save the checkpoint with use_distributed_optimizer in the format torch_dist");
     return fail(ErrorCode::InvalidArgument,
                 root.string() + " has no optimizer state of Roll or of a distributed optimizer");

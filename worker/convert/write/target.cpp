@@ -68,8 +68,8 @@ Result<void> check_kept(const Source& source, Format to) {
     return fail(ErrorCode::InvalidArgument,
                 source.model.tensors[static_cast<std::size_t>(first)].name +
                     " differs from the model's own embedding or output layer; Megatron has no "
-                    "tensor for it, and the format " +
-                    name_of(to) + " has no place for it; allowed targets: hf, bin, mca");
+                    "such tensor, and the format " +
+                    name_of(to) + " cannot store this tensor; allowed targets: hf, bin, mca");
 }
 
 Result<std::vector<Stored>> layout_of(const Source& source, const Output& output, Format to) {

@@ -42,7 +42,7 @@ void Baton::give_on() {
 }
 
 void Baton::note_deadlock() {
-    deadlock_ = "no rank can go on";
+    deadlock_ = "deadlock: every rank waits";
     for (std::size_t i = 0; i < threads_.size(); ++i)
         if (!threads_[i].left)
             deadlock_ += "; rank " + std::to_string(i) + " waits for " + threads_[i].what;

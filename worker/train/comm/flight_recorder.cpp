@@ -54,10 +54,10 @@ std::string fault(const Flight& flight, int rank, const Seen& before, const Seen
     if (after.next > flight.seq) {
         if (!after.issued.empty() && after.issued != words(flight))
             return name + " issued " + after.issued + " under this number";
-        return responds ? "" : name + " issued it, but its process does not respond";
+        return responds ? "" : name + " issued this transfer, but its process does not respond";
     }
-    if (!responds) return name + " never issued it, and its process does not respond";
-    return name + " never issued it, and waits for " +
+    if (!responds) return name + " never issued this transfer, and its process does not respond";
+    return name + " never issued this transfer, and waits for " +
            (after.waits.empty() ? "no transfer" : after.waits);
 }
 
@@ -213,7 +213,7 @@ void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
         std::string faults;
         for (std::size_t i = 0; i < ranks.size(); ++i)
             faults += fault(flight, ranks[i], *look_->ranks[i], *look.ranks[i]);
-        found += faults.empty() ? "; every rank has issued it" : faults;
+        found += faults.empty() ? "; every rank has issued this transfer" : faults;
     }
     options_.on_stuck(found);
     lock.lock();

@@ -103,9 +103,9 @@ void LocalCommunicator::block(Lock& lock, const Transfer& transfer,
 
 void LocalCommunicator::check_untouched(const Transfer& transfer, std::size_t hash) const {
     if (transfer.in.defined() && !overlap(transfer) && hash_of(transfer.in) != hash)
-        fail("the input of " + text(transfer) + " was written to before its delivery");
+        fail("the input of " + text(transfer) + " was changed before the transfer was complete");
     if (transfer.out.defined() && !is_poison(transfer.out))
-        fail("the output of " + text(transfer) + " was written to before its delivery");
+        fail("the output of " + text(transfer) + " was changed before the transfer was complete");
 }
 
 at::Tensor LocalCommunicator::with_bugs(const Transfer& transfer, const at::TensorList& inputs,

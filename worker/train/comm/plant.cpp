@@ -49,7 +49,8 @@ Result<Plant> parse_plant(const std::string& words) {
     for (std::string part; std::getline(in, part, '|');) parts.push_back(part);
     const auto refuse = [&] {
         return fail(ErrorCode::InvalidArgument,
-                    "\"" + words + "\" is no planted bug; allowed: KIND|SITE[|LAYER[|GROUP]]");
+                    "\"" + words +
+                        "\" does not describe a bug to plant; allowed: KIND|SITE[|LAYER[|GROUP]]");
     };
     if (parts.size() < 2 || parts.size() > 4) return refuse();
     parts.resize(4);

@@ -11,7 +11,7 @@ const char* site_name(Site site) {
         case Site::RowOutput: return "row output";
         case Site::ColumnInput: return "column input's gradient";
         case Site::ColumnRows: return "column input's rows";
-        case Site::AdapterNorm: return "row lengths of DoRA";
+        case Site::AdapterNorm: return "row norms of DoRA";
         case Site::RowGrad: return "row output's gradient";
         case Site::EmbeddingGrad: return "embedding's gradient";
         case Site::HeadRows: return "head input's rows";

@@ -112,7 +112,8 @@ void TeacherValuesFiles::copy(std::uint64_t key, const at::Tensor& targets_T, st
         throw RankFailure(
             1,
             damaged.empty()
-                ? "the teacher's stored predictions lack a window of the job; another program may "
+                ? "the teacher's stored predictions lack tokens that the job needs; another "
+                  "program may "
                   "have deleted files of these predictions"
                 : damaged +
                       " is damaged; delete this file, and the job computes the predictions again");

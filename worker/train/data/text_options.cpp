@@ -17,7 +17,9 @@ void add_template(const spec::TrainSpec& spec, const std::vector<fs::path>& chec
         if (place.empty() || !tokenizer::has_tokenizer(place)) continue;
         if (need(tokenizer::identity_of(place)) != tokenizer.identity) continue;
         auto model = chat::load_template(place);
-        if (!model) rules.no_chat = "their template cannot be read: " + model.error().message;
+        if (!model)
+            rules.no_chat =
+                "the chat template of the tokenizer cannot be read: " + model.error().message;
         if (model && !*model) continue;
         if (model) rules.chat = std::make_shared<const chat::ModelTemplate>(**std::move(model));
         return;

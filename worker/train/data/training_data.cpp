@@ -225,13 +225,13 @@ data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainS
         why = std::to_string(counts.dropped) + " dropped, because they are longer than " +
               std::to_string(rows.most()) + " tokens";
     if (cut > 0)
-        why += (why.empty() ? "" : ", ") + std::to_string(cut) + " without a completion within " +
+        why += (why.empty() ? "" : ", ") + std::to_string(cut) + " with no completion in " +
                "the " + part + std::to_string(rows.most()) + " tokens";
     if (cut > 0 || counts.dropped > 0)
-        next = "set train.seq_length to " + length_for(counts, rows) + " to cut none";
+        next = "set train.seq_length to " + length_for(counts, rows) + " so that none is cut";
     if (counts.one_token > 0) {
         why += (why.empty() ? "" : ", ") + std::to_string(counts.one_token) +
-               " of a single token (no token is predicted from another document)";
+               " with a single token (the first token of a document is never predicted)";
         if (next.empty()) next = "join short documents into longer ones";
     }
     std::string has = " documents has a token to learn: ";

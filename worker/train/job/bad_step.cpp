@@ -152,7 +152,8 @@ BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const 
     if (found || !somebodys) own = own_samples(found, batch);
     bad.samples = everyones(own, place, world);
     const std::string first =
-        found ? found->what : "the sum over micro-batches and ranks (each summand is finite)";
+        found ? found->what
+              : "the sum over micro-batches and ranks, although each summand is finite";
     bad.sentence =
         told_by(bad.rank,
                 std::string("the ") + (std::isfinite(result.loss) ? "gradient norm" : "loss") +

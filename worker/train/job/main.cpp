@@ -265,12 +265,15 @@ void add_evaluation_options(CLI::App& command, Arguments& arguments) {
 
 void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
-    command.add_option("--search", arguments.search, "Key to choose; repeatable")->required();
-    command.add_option("--dp", arguments.dp, "Data-parallel size that the job gives");
+    command
+        .add_option("--search", arguments.search,
+                    "Layout key that the search chooses, for example tp; repeatable")
+        ->required();
+    command.add_option("--dp", arguments.dp, "Data-parallel size, if the job sets it");
     command.add_option("--memory-limit", arguments.memory.bytes,
                        "Bytes of memory that a rank may use");
     command.add_option("--memory-from", arguments.memory.from,
-                       "What sets the memory limit; messages contain this text");
+                       "Text for messages that says what sets the memory limit");
 }
 
 void add_plan_options(CLI::App& command, Arguments& arguments) {
@@ -278,8 +281,9 @@ void add_plan_options(CLI::App& command, Arguments& arguments) {
     command.add_flag("--json", arguments.json, "Print one JSON object (roll.plan/1)");
     command.add_option("--svg", arguments.svg, "Draw the pipeline schedule in this SVG file");
     command.add_option("--trace", arguments.trace, "Write the schedule as a Chrome trace");
-    command.add_option("--layout-search", arguments.layout_search,
-                       "Report of the search for this job's layout, to add to the JSON object");
+    command.add_option(
+        "--layout-search", arguments.layout_search,
+        "File with the report of the layout search, which --json adds to its object");
 }
 
 int main(int argc, char** argv) {
@@ -299,7 +303,7 @@ int main(int argc, char** argv) {
     add_layout_options(*searching, arguments);
     CLI::App* proving = app.add_subcommand("prove",
                                            "Run a job's layout with the smallest possible sizes, "
-                                           "and compare the results with one rank's");
+                                           "and compare the results with those of one rank");
     proving->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
     proving->add_flag("--json", arguments.json, "Print one JSON object (roll.prove/1)");
     CLI::App* previewing =

@@ -382,7 +382,7 @@ void Trainer::check_replicas() {
         throw RankFailure(protocol::kExitPeerLost,
                           "rank " + std::to_string(teller) + " found replicas that differ");
     throw RankFailure(1, "after step " + std::to_string(state_.step) + ", " + *difference +
-                             "; memory or a processor of one of them may be damaged");
+                             "; memory or a processor of one of these ranks may be damaged");
 }
 
 // Handles a non-finite step. The weights are unchanged after such a step, and the last checkpoint

@@ -114,7 +114,8 @@ void Trainer::measure_export() {
     if (!writes()) return;
     metrics_->append({{"step", state_.step}, {"export_valid_loss", result.loss}});
     std::printf(
-        "step %lld  held-out, weights %srounded as in the export: loss %.6f (%+.2g compared with "
+        "step %lld  held-out, with weights %srounded as in the export: loss %.6f (%+.2g compared "
+        "with "
         "the last validation)\n",
         static_cast<long long>(state_.step), averaged ? "averaged and " : "", result.loss,
         result.loss - state_.valid_loss.value_or(result.loss));

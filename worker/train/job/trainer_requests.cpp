@@ -83,9 +83,10 @@ void Trainer::carry_out(const std::vector<TrainingRequest>& requests) {
             case RequestKind::StopAtStep: stop_at(request); break;
             case RequestKind::LogEvery:
                 steering_.log_every = request.value;
-                answer(request.number, "log and metrics have every step that " +
-                                           std::to_string(request.value) +
-                                           " divides, and the last step");
+                answer(request.number,
+                       "the log and the metrics get the last step and every step that is a "
+                       "multiple of " +
+                           std::to_string(request.value));
                 break;
             case RequestKind::Profile:
                 if (const auto& running = steering_.profile) {
@@ -129,8 +130,9 @@ void Trainer::evaluate_now(const TrainingRequest& request) {
         if (!one.name.empty()) text.append("/").append(one.name);
         text += loss;
     }
-    if (!tasks_.empty()) text.append(text.empty() ? "" : "; ").append("eval.json has the tasks");
-    if (text.empty()) text = "the job holds nothing out and has no tasks";
+    if (!tasks_.empty())
+        text.append(text.empty() ? "" : "; ").append("eval.json has the results of the tasks");
+    if (text.empty()) text = "the job has no validation data and no tasks";
     answer(request.number, text);
 }
 

@@ -339,8 +339,8 @@ void Trainer::start_from_given() {
     state_.step = continue_optimizer(from, *step_);
     if (state_.step > spec_.steps)
         throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is less than step " +
-                                 std::to_string(state_.step) + " of the optimizer in " + from +
-                                 ", which the job continues; set more steps");
+                                 std::to_string(state_.step) + " of the optimizer state in " +
+                                 from + " that the job continues; set more steps");
     state_.samples = spec::samples_before(spec_.batch_sizes(), state_.step);
     state_.tokens = state_.samples * spec_.seq_length;
     if (writes())

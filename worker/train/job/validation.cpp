@@ -36,8 +36,8 @@ Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
     for (const ValidSet& set : sets_)
         if (std::all_of(set.windows.begin(), set.windows.end(), is_silent))
             throw RankFailure(2, "data.valid: none of the " + std::to_string(set.windows.size()) +
-                                     " windows held out" +
-                                     (set.name.empty() ? "" : " as " + set.name) +
+                                     " validation windows" +
+                                     (set.name.empty() ? "" : " of " + set.name) +
                                      " has a token to predict; hold out more text, or raise "
                                      "train.seq_length");
 }

@@ -10,7 +10,8 @@ namespace roll::train {
 // of threads decides how the threads divide a sum, and the ranks' sums are added in a fixed
 // order.
 std::string make_deterministic(bool on_gpus) {
-    if (!on_gpus) return "deterministic: on CPUs nothing is turned off and nothing gets slower";
+    if (!on_gpus)
+        return "deterministic: true changes nothing on CPUs, where every sum has a fixed order";
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
     ::setenv("NCCL_ALGO", "Ring", 1);
     at::Context& context = at::globalContext();

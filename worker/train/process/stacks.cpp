@@ -73,7 +73,8 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     until.tv_sec += 1;
     const bool came = ::sem_timedwait(&collected.done, &until) == 0;
     if (!came && wanted.exchange(false))
-        return text + "  does not answer; in the kernel at " + word_in(task / "wchan") + "\n";
+        return text + "  does not answer; it waits in the kernel function " +
+               word_in(task / "wchan") + "\n";
     // number of first frames to leave out: those of the signal handler, and the kernel's signal
     // frame
     constexpr int kOurs = 2;

@@ -68,7 +68,8 @@ Record reference_of(const SmallJob& small, double& clip) {
         if (!(least > 0)) break;
         clip = least / 4;
     }
-    throw RankFailure(1, "on one rank, the gradient of the reduced job is 0 or not finite");
+    throw RankFailure(
+        1, "on one rank, the gradient of the job with the smallest sizes is 0 or not finite");
 }
 
 std::vector<std::string> parameter_names(const spec::ModelConfig& config) {

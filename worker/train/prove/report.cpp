@@ -107,7 +107,7 @@ std::string difference_text(const OrderedJson& difference) {
     std::string text = quantity_text(difference);
     if (!difference["index"].empty()) text += ", element " + difference["index"].dump();
     const bool copies = difference["copies_differ"].get<bool>();
-    text += copies ? ": two ranks with a copy of this tensor have " : ": ";
+    text += copies ? ": the copies of this tensor on two ranks are " : ": ";
     text += value_text(difference["value"]) + (copies ? " and " : " in the layout, ") +
             value_text(difference["expected"]) + (copies ? "" : " on one rank");
     const OrderedJson& error = difference["error"];
@@ -186,7 +186,7 @@ std::string proof_text(const OrderedJson& p) {
     text += "cut         " + (cuts.empty() ? "nothing" : joined(cuts)) + "\n";
     text += "compared    " + p["tensors"].dump() + " tensors and " + p["numbers"].dump() +
             " numbers of " + p["steps"].dump() +
-            " steps and an evaluation, in float64, with one rank; clipped at " +
+            " steps and an evaluation with those of one rank, in float64; gradients clipped at " +
             short_text(p["clip_grad"].get<double>()) + "\n";
     if (holds)
         text += "worst error " + error_text(p["worst"]["error"].get<double>()) + " (" +

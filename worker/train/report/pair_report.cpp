@@ -56,9 +56,9 @@ void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& s
 std::string pairs_text(const PairSums& sums) {
     char text[96];
     if (is_labelled(sums)) {
-        std::snprintf(text, sizeof text, "margin %+.4f, kl %.4f, %.0f of %.0f answers chosen",
-                      margin(sums), sums.mean(PairSums::Kl), sums[PairSums::Chosen],
-                      sums.samples());
+        std::snprintf(text, sizeof text,
+                      "margin %+.4f, kl %.4f, %.0f of %.0f answers labelled chosen", margin(sums),
+                      sums.mean(PairSums::Kl), sums[PairSums::Chosen], sums.samples());
         return text;
     }
     std::snprintf(text, sizeof text, "margin %+.4f, %.1f %% of %.0f pairs right", margin(sums),

@@ -34,7 +34,7 @@ void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& s
                const PairSums& sums);
 
 // Returns the means as text, such as "margin +0.012, 75.0 % of 80 pairs right" or "margin +0.012,
-// kl 0.203, 41 of 80 answers chosen".
+// kl 0.203, 41 of 80 answers labelled chosen".
 std::string pairs_text(const PairSums& sums);
 
 }  // namespace roll::train

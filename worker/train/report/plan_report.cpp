@@ -315,8 +315,10 @@ std::string recompute_text(const OrderedJson& plan) {
         text += ", " + flop_text(flops) + " a token more (" +
                 percent_text(flops / plan["flops_per_token"]["causal"].get<double>()) + ")";
     return text + "; a micro-batch holds " + plan::bytes_text(forward) +
-           " of activations after F, " + plan::bytes_text(backward) +
-           " after a B without its W, nothing after W\n" + limit_text(recompute);
+           " of activations after its forward (F), " + plan::bytes_text(backward) +
+           " between the input half (B) and the weight half (W) of its backward, and none after "
+           "W\n" +
+           limit_text(recompute);
 }
 
 // Returns the lines of the report before the table of the schedule.

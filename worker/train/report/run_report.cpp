@@ -111,9 +111,10 @@ std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Co
     const bool shortens = learned.cut > 0 || learned.dropped > 0;
     if (shortens || learned.unlearned > 0)
         warnings.push_back("data.train: " + documents_line(learned, spec) +
-                           (shortens ? "; set train.seq_length to " +
-                                           std::to_string(learned.longest - 1) + " to cut none"
-                                     : ""));
+                           (shortens
+                                ? "; set train.seq_length to " +
+                                      std::to_string(learned.longest - 1) + " so that none is cut"
+                                : ""));
     if (std::string unused = unused_files(corpus, spec.seq_length); !unused.empty())
         warnings.push_back(std::move(unused));
     const std::string steps = std::to_string(spec.steps);

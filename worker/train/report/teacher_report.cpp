@@ -33,8 +33,9 @@ std::string teacher_text(const OrderedJson& teacher) {
            plan::scaled(
                teacher["parameters"].get<double>(), 1000,
                {"parameters", "k parameters", "M parameters", "G parameters", "T parameters"}) +
-           ", " + plan::bytes_text(teacher["weight_bytes_per_rank"].get<std::int64_t>()) +
-           " a rank until the first step; the teacher's predictions take " +
+           "; its weights take " +
+           plan::bytes_text(teacher["weight_bytes_per_rank"].get<std::int64_t>()) +
+           " of each rank until the first step; its predictions take " +
            plan::bytes_text(teacher["stored_bytes_per_token"].get<std::int64_t>()) +
            " on disk for each learned token\n";
 }

@@ -33,8 +33,8 @@ void take_main(const fs::path& directory, const Parameters& p, std::size_t i,
     if (!is_rounded(weight, own))
         throw RankFailure(2, directory.string() + ": the optimizer's main weight of " +
                                  p.specs[i].name +
-                                 " does not round to the model's weight, so the optimizer's state "
-                                 "belongs to another step or model, or its parameters are in an "
+                                 " does not round to the model's weight; the optimizer's state may "
+                                 "belong to another step or model, or have its parameters in an "
                                  "order that Roll does not know");
     const at::Tensor written = main_to_write(p, i);
     written.copy_(main);

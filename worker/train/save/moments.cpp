@@ -113,8 +113,8 @@ at::Tensor stored_tensor(Moments& moments, const StoredBox& box, const std::stri
     for (std::size_t i = 0; fits && i < box.size.size(); ++i)
         fits = box.local[i] <= view->info.shape[i] - box.size[i];
     if (!fits)
-        throw RankFailure(2, "the checkpoint's optimizer state has no " + name +
-                                 " of the job's shape and precision in " + box.file);
+        throw RankFailure(2, box.file + " of the checkpoint's optimizer state has no " + name +
+                                 " with the shape and precision that the job needs");
     return at::from_blob(const_cast<std::byte*>(view->bytes.data()), view->info.shape,
                          at::TensorOptions(type));
 }

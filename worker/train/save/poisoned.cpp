@@ -75,8 +75,8 @@ checkpoint::Choice choose_sound(const std::vector<fs::path>& newest_first,
         choice.skipped.push_back(directory);
         choice.damaged.push_back(directory);
         choice.reasons.push_back("the checkpoint " + directory.string() +
-                                 " is skipped: it was written after the loss began to rise, "
-                                 "before a step that was not finite");
+                                 " is skipped: it was written after the loss began to rise, and "
+                                 "the loss or gradient of a later step was not finite");
     }
     return choice;
 }

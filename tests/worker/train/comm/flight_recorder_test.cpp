@@ -83,9 +83,9 @@ TEST_F(Flights, NameTheRanksThatNeverIssuedACollective) {
     EXPECT_TRUE(why.starts_with(
         "number 1 of group dp, all-reduce of gradients, bucket 2, 12 bytes, has waited 0 s; "))
         << why;
-    EXPECT_TRUE(
-        why.ends_with("; rank 5 never issued it, and waits for no transfer; rank 7 never "
-                      "issued it, and its process does not respond"))
+    EXPECT_TRUE(why.ends_with(
+        "; rank 5 never issued this transfer, and waits for no transfer; rank 7 never "
+        "issued this transfer, and its process does not respond"))
         << why;
 }
 
@@ -116,7 +116,8 @@ TEST_F(Flights, NameTheSenderOfAMessageAndWhatItWaitsFor) {
     start(receiver, "pp", message(Transfer::Kind::Receive, 1, 1));
     EXPECT_EQ(late(receiver),
               "number 1 of group pp, receive of gradient of an activation, layer 2, micro-batch 1, "
-              "12 bytes, has waited 0 s; rank 1 never issued it, and waits for number 0 of group "
+              "12 bytes, has waited 0 s; rank 1 never issued this transfer, and waits for number 0 "
+              "of group "
               "pp, all-reduce of loss, 12 bytes");
 }
 
@@ -132,7 +133,8 @@ TEST_F(Flights, NameAStoppedRankThatHasIssuedTheTransferToo) {
     }
     start(own, "dp", sum_of({Site::Bucket}));
     const std::string why = late(own);
-    EXPECT_TRUE(why.ends_with(" s; rank 2 issued it, but its process does not respond")) << why;
+    EXPECT_TRUE(why.ends_with(" s; rank 2 issued this transfer, but its process does not respond"))
+        << why;
 }
 
 TEST_F(Flights, AStoreThatCannotBeReadIsRankZeros) {
@@ -167,7 +169,8 @@ TEST_F(Flights, ATransferThatEndsLateIsReportedAndTakenBack) {
     const FlightRecorder::Id id = start(own, "dp", sum_of({Site::Bucket}));
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return reported.size() == 1; });
-    EXPECT_NE(reported[0].find("rank 2 never issued it"), std::string::npos) << reported[0];
+    EXPECT_NE(reported[0].find("rank 2 never issued this transfer"), std::string::npos)
+        << reported[0];
     own.done(id);
     changed.wait(lock, [&] { return reported.size() == 2; });
     EXPECT_EQ(reported[1], "");
@@ -200,7 +203,8 @@ TEST_F(Flights, TheExplanationIsPartOfPeerLost) {
         stays.wait(ticket);
         ADD_FAILURE();
     } catch (const PeerLost& lost) {
-        EXPECT_NE(std::string(lost.what()).find("rank 1 never issued it"), std::string::npos);
+        EXPECT_NE(std::string(lost.what()).find("rank 1 never issued this transfer"),
+                  std::string::npos);
         EXPECT_NE(std::string(lost.what()).find("(rank 1 left the group)"), std::string::npos);
     }
     leaves.join();

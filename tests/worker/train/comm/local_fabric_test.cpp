@@ -45,8 +45,8 @@ TEST(LocalFabric, AWriteBeforeTheDeliveryNamesTheTag) {
                         sum.fill_(1);
                         group.wait(ticket);
                     }),
-              "group dp: the output of all-reduce of gradients, bucket 4 was written to before its "
-              "delivery");
+              "group dp: the output of all-reduce of gradients, bucket 4 was changed before the "
+              "transfer was complete");
     EXPECT_EQ(
         fault(2,
               [](Communicator& group, int rank) {
@@ -61,7 +61,7 @@ TEST(LocalFabric, AWriteBeforeTheDeliveryNamesTheTag) {
                   barrier(group);
               }),
         "group dp: the input of send of gradient of an activation, layer 2, micro-batch 5 was "
-        "written to before its delivery");
+        "changed before the transfer was complete");
 }
 
 TEST(LocalFabric, TransfersThatDisagreeAreNamed) {
@@ -113,10 +113,11 @@ TEST(LocalFabric, ADeadlockNamesWhatEachRankWaitsFor) {
     const std::string message = fault(2, [](Communicator& group, int rank) {
         group.wait(group.receive(at::ones({2}), 1 - rank, {Site::Activation, rank}));
     });
-    EXPECT_EQ(message,
-              "no rank can go on; rank 0 waits for group dp: receive of activation, layer 0 (8 "
-              "bytes, Float); rank 1 waits for group dp: receive of activation, layer 1 (8 bytes, "
-              "Float)");
+    EXPECT_EQ(
+        message,
+        "deadlock: every rank waits; rank 0 waits for group dp: receive of activation, layer 0 (8 "
+        "bytes, Float); rank 1 waits for group dp: receive of activation, layer 1 (8 bytes, "
+        "Float)");
 }
 
 // Each rank sends before it receives.

@@ -16,7 +16,7 @@ class Faults(RankCase):
         attempt = Attempt(self, 1, 1, self.faulty((2, 3, 'optimizer', 'flip')), allow_faults=True)
         self.assertEqual(attempt.wait(), [1, 76, 76], attempt.log())
         self.assertIn('after step 4, output_layer.weight differs between replicas: the copy of rank 2 differs from '
-                      'the copy of ranks 0 and 1; memory or a processor of one of them may be damaged',
+                      'the copy of ranks 0 and 1; memory or a processor of one of these ranks may be damaged',
                       [report['message'] for report in attempt.said('failed')])
         self.assertIn('fault: flip at step 3 in optimizer\n', attempt.log(2))
         self.assertEqual([step for step, _ in attempt.published], [2])
@@ -45,7 +45,8 @@ class Faults(RankCase):
         self.assertIsNone(attempt.ranks[1].poll())
         self.assertIn('fault: hang at step 3 in backward\n', attempt.log(1))
         for other in (0, 2):
-            self.assertRegex(attempt.log(other), r'of group (dp|world), .* has waited \d+ s; rank 1 never issued it')
+            self.assertRegex(attempt.log(other), r'of group (dp|world), .* has waited \d+ s; rank 1 never issued '
+                                                 'this transfer')
 
 
 if __name__ == '__main__':

@@ -26,8 +26,8 @@ class Hang(RankCase):
         logs = self.stop_one(1, 1, (0, 2), document)
         for log in logs:
             self.assertRegex(log, r'error: number \d+ of group (dp|world), all-(reduce|gather) of [a-z ,0-9]+, \d+ '
-                                  r'bytes, has waited \d+ s; rank 1 (never issued it, and|issued it, but) its process '
-                                  r'does not respond', log)
+                                  r'bytes, has waited \d+ s; rank 1 (never issued this transfer, and|issued this '
+                                  r'transfer, but) its process does not respond', log)
         waits = {re.search(r'number (\d+ of group \w+)', log)[1] for log in logs}
         self.assertEqual(len(waits), 1, logs)
 
@@ -36,7 +36,8 @@ class Hang(RankCase):
                                  model__num_hidden_layers=3, parallel__collective_timeout=TIMEOUT)
         logs = self.stop_one(2, 2, (0, 1), document)
         self.assertRegex(logs[1], r'rank 2 [a-z ,]*its process does not respond')
-        self.assertRegex(logs[0], r'rank 1 never issued it, and waits for number|rank 2 [a-z ,]*its process does not')
+        self.assertRegex(logs[0], r'rank 1 never issued this transfer, and waits for number|'
+                                  'rank 2 [a-z ,]*its process does not')
         self.assertNotRegex(logs[0] + logs[1], r'rank [01] [a-z ,]*its process does not respond')
 
     def test_the_rank_that_serves_the_store_is_named_too(self):

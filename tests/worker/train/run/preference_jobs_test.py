@@ -172,7 +172,7 @@ class PreferenceTest(RankCase):
         valid = [row for row in rows if 'valid_loss' in row]
         self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'])
         self.assertGreater(valid[-1]['valid_rewards/margins'], 0)
-        self.assertIn('answers chosen', one.log())
+        self.assertIn('answers labelled chosen', one.log())
         run = self.run_whole(2, 1, kto(resources={'nodes': 1, 'slots_per_node': 4},
                                        parallel={'dp': 2, 'pp': 2, 'zero': 1}))
         self.expect_close(run.metrics(), rows)

@@ -168,7 +168,7 @@ class SftTest(RankCase):
         with open(long, 'w', encoding='utf-8') as file:
             file.write(json.dumps({'prompt': 'a' * 80, 'completion': 'b'}) + '\n')
         document = self.pairs(4, path, dp=1, data__valid={'asked': [long]})
-        self.refused(document, 2, 'windows held out as asked has a token to predict')
+        self.refused(document, 2, 'validation windows of asked has a token to predict')
 
     def write_sizes(self, name, *sizes):
         """Writes pairs of the given sizes in bytes."""
@@ -184,7 +184,7 @@ class SftTest(RankCase):
         run = self.run_whole(1, 1, self.pairs(2, path, dp=1))
         told = '5 documents: 2 cut to 33 tokens, 2 without a token to learn'
         self.assertIn(f'\n{told}\n', run.log())
-        self.assertIn(f'\nwarning: data.train: {told}; set train.seq_length to 68 to cut none\n', run.log())
+        self.assertIn(f'\nwarning: data.train: {told}; set train.seq_length to 68 so that none is cut\n', run.log())
         with open(os.path.join(run.output, 'metrics.jsonl'), encoding='utf-8') as file:
             head = json.loads(file.readline())
         self.assertEqual([head[key] for key in ('documents', 'documents_cut', 'documents_unlearned')], [5, 2, 2])
@@ -201,13 +201,13 @@ class SftTest(RankCase):
     def test_a_job_that_learns_nothing_is_refused(self):
         path = self.write_sizes('pairs.jsonl', (33, 5), (60, 9), (0, 1))
         self.refused(self.pairs(2, path, dp=1), 2, 'data.train: none of the 3 documents has a token to learn: 2 '
-                     'without a completion within the first 33 tokens, 1 of a single token (no token is predicted '
-                     'from another document); set train.seq_length to 68 to cut none')
+                     'with no completion in the first 33 tokens, 1 with a single token (the first token of a document '
+                     'is never predicted); set train.seq_length to 68 so that none is cut')
         lines = os.path.join(self.top, 'lines.jsonl')
         with open(lines, 'w', encoding='utf-8') as file:
             file.write('{"text": "a"}\n' * 80)
         document = self.document(2, dp=1, data={'train': [lines], 'valid': 0.0, 'attention': 'within_documents'})
-        self.refused(document, 2, 'none of the 80 documents has a token to learn: 80 of a single token')
+        self.refused(document, 2, 'none of the 80 documents has a token to learn: 80 with a single token')
         document['data']['attention'] = 'across_documents'
         self.run_whole(3, 1, document)
 

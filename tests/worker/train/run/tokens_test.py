@@ -246,7 +246,7 @@ class TokensTest(RankCase):
 
         def little_memory():
             resource.setrlimit(resource.RLIMIT_DATA, (600 << 20, 600 << 20))
-        reason = 'line 2: is a document of 160 MiB, which does not fit in memory'
+        reason = 'line 2: has 160 MiB, which do not fit in memory'
         document = self.text_document(1, dp=1, data__train=[large], data__valid=0)
         self.refused(document, 2, reason, setup=little_memory)
         huge = os.path.join(self.top, 'huge.jsonl')
@@ -254,7 +254,7 @@ class TokensTest(RankCase):
             file.write(b'{"text": "')
             file.truncate((1 << 30) + (100 << 20))
         document['data']['train'] = [huge]
-        self.refused(document, 2, 'line 1: is a document of 1124 MiB, longer than 1 GiB')
+        self.refused(document, 2, 'line 1: has 1124 MiB; allowed: at most 1 GiB')
 
     def test_a_stopped_job_resumes_bitwise_without_its_directory_and_texts(self):
         whole = self.run_whole(1, 1, self.text_document(12))
@@ -377,7 +377,7 @@ class TokensTest(RankCase):
         self.refused(self.text_document(1, **one), 2, 'bytes per token')  # another attempt would read the same bytes
         one['data__train'] = [broken]
         self.refused(self.text_document(1, **one, data__on_bad_line='skip'), 2,
-                     'bytes, which is not a multiple; delete this file and its .bin, and Roll creates both again')
+                     'bytes, which is not a multiple of 2; delete this file and its .bin, and Roll creates both again')
         self.refused(self.text_document(1, **one, data__on_bad_line='skip', data__field='words'), 2, 'is empty')
 
 

@@ -58,8 +58,7 @@ Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fractio
         return fail(ErrorCode::InvalidArgument,
                     "data.train: no file has the " + std::to_string(enough) +
                         " tokens that train.seq_length " + std::to_string(seq_length) +
-                        " needs; the longest has " + std::to_string(longest) +
-                        " without its held-out tail");
+                        " needs; the longest has " + std::to_string(longest) + " training tokens");
     }
     return corpus;
 }

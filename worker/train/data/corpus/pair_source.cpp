@@ -79,7 +79,7 @@ Result<Texts> plain_texts(const Value& record, const std::string& prompt_field) 
     if (prompt.is(Kind::None)) return split_texts(chosen.text(), rejected.text());
     if (!prompt.is(Kind::String))
         return no_pair("its field \"" + prompt_field + "\" is " + quoted(prompt) +
-                       "; allowed if the answers are texts: a text");
+                       "; allowed: a text, because the answers are texts");
     const std::string before(prompt.text());
     return Texts{before, before + std::string(chosen.text()),
                  before + std::string(rejected.text())};
@@ -117,7 +117,7 @@ std::size_t shared_messages(const Value& chosen, const Value& rejected) {
 
 Result<Whole> in_its_form(const Value& record, const chat::Names& names) {
     const auto form = chat::form_of(record, names);
-    if (!form) return no_pair("has answers, and no conversation before them");
+    if (!form) return no_pair("has answers, but no conversation that they answer");
     return Whole{record, *form};
 }
 
@@ -136,8 +136,8 @@ Result<Whole> whole_of(const Value& record, std::string_view side, const PairRul
     if (answer.is(Kind::Dict)) {
         const std::string_view list = name_of("messages", "conversations");
         if (!field(record, list).is(Kind::List))
-            return no_pair("its answers are messages, and it has no list \"" + std::string(list) +
-                           "\"");
+            return no_pair("has answers that are messages, but no list \"" + std::string(list) +
+                           "\" with the messages before them");
         return in_its_form(
             with_field(record, list, joined(field(record, list), {&answer, 1}, arena), arena),
             rules.names);

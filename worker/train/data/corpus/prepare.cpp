@@ -150,7 +150,7 @@ tl::unexpected<Error> bad_line(const fs::path& source, const std::string& unit, 
     return fail(ErrorCode::InvalidArgument,
                 "data: " + source.string() + ", " + unit + " " + std::to_string(line) + ": " +
                     reason + "; correct this " + unit +
-                    ", or set `data.on_bad_line: skip`, which leaves such " + unit + "s out");
+                    ", or set `data.on_bad_line: skip` to leave out such " + unit + "s");
 }
 
 // Encodes the whole text and writes its tokens. Returns false if `go_on` returned false.
@@ -307,10 +307,10 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
                                              " has no tokens that were made from this file");
     if (wanted == found.end() && found.size() > 1)
         return fail(ErrorCode::InvalidArgument,
-                    source.string() + " no longer exists, and the directory has tokens of " +
-                        std::to_string(found.size()) + " versions of this file, " +
-                        found[0].first.string() +
-                        ".bin and others; name the right .bin in data.train");
+                    source.string() + " no longer exists, and " + options.directory.string() +
+                        " has tokens of " + std::to_string(found.size()) +
+                        " versions of this file, for example " + found[0].first.string() +
+                        ".bin; name the right .bin in data.train");
     const auto& [base, record] = wanted == found.end() ? found.front() : *wanted;
     return std::optional(
         Prepared{with_suffix(base, ".bin"), lines_in(with_suffix(base, ".bad")), record, true});

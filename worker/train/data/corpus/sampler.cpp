@@ -203,10 +203,10 @@ Result<Sampler> Sampler::make(const Corpus& corpus, const SampleRules& rules) {
     }
     sampler.add_windows(rules.best_fit);
     if (sampler.windows() == 0)
-        return refuse(
-            fmt::format("data.train has no document that trains in rows of {} tokens; set a larger "
-                        "train.seq_length, or another data.truncate",
-                        rules.rows.most()));
+        return refuse(fmt::format(
+            "no document of data.train can be trained in rows of {} tokens; set a larger "
+            "train.seq_length, or another data.truncate",
+            rules.rows.most()));
     if (!rules.phases.empty()) ROLL_TRY_VOID(sampler.add_blend(rules));
     return sampler;
 }

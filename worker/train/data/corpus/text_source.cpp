@@ -30,7 +30,7 @@ bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U
 Result<Json> object_of(std::string_view line) {
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
-                    "is a document of " + mib(line.size()) + ", longer than 1 GiB");
+                    "has " + mib(line.size()) + "; allowed: at most 1 GiB");
     auto json = parse_json(line);
     if (!json) return fail(ErrorCode::InvalidArgument, json.error().message);
     if (!json->is_object()) return fail(ErrorCode::InvalidArgument, "is not a JSON object");
@@ -174,7 +174,7 @@ void TextSource::add_answer(const std::vector<std::uint32_t>& answer, bool conve
 Result<void> TextSource::encode_answers(std::string_view line, Encoded& encoded) const {
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
-                    "is a line of " + mib(line.size()) + ", longer than 1 GiB");
+                    "has " + mib(line.size()) + "; allowed: at most 1 GiB");
     const PairRules rules{*tokenizer_,
                           rules_.chat.get(),
                           rules_.no_chat,
@@ -232,10 +232,9 @@ void TextSource::encode_line_within_memory(std::string_view line, Encoded& encod
         encoded.ids.resize(ids);
         encoded.document_ends.resize(documents);
         encoded.lines = lines + 1;
-        encoded.bad.push_back(
-            {encoded.lines,
-             "is a document of " + mib(line.size()) + ", which does not fit in memory",
-             line.substr(0, kQuoted)});
+        encoded.bad.push_back({encoded.lines,
+                               "has " + mib(line.size()) + ", which do not fit in memory",
+                               line.substr(0, kQuoted)});
     }
 }
 

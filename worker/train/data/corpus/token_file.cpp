@@ -80,10 +80,9 @@ Result<void> TokenFile::read_index(const fs::path& path) {
     documents_ = entries - 1;
     const std::span<const std::byte> bytes = data_.bytes();
     if (bytes.size() % element_ != 0)
-        return corrupt(
-            path, fmt::format(
-                      "has {} bytes per token, but its .bin has {} bytes, which is not a multiple",
-                      element_, bytes.size()));
+        return corrupt(path, fmt::format("has {0} bytes per token, but its .bin has {1} bytes, "
+                                         "which is not a multiple of {0}",
+                                         element_, bytes.size()));
     ROLL_TRY_VOID(check_sequences(path));
     ROLL_TRY_VOID(check_documents(path));
     tokens_ = {bytes.data(), bytes.size() / element_, type};
@@ -134,8 +133,8 @@ Result<void> TokenFile::check_documents(const fs::path& path) const {
             return corrupt(
                 path,
                 fmt::format(
-                    "has in entry {} of its list of document starts the sequence {}; expected: {}",
-                    i, start,
+                    "has a list of document starts whose entry {} is sequence {}; expected: {}", i,
+                    start,
                     last     ? std::to_string(sequences_)
                     : i == 0 ? "0"
                              : fmt::format("{} to {}", before, sequences_)));

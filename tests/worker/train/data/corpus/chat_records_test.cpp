@@ -114,7 +114,7 @@ TEST_F(ChatRecords, BadRecordsAreNamedByLine) {
                              "\n";
     const std::string where = "data: " + (folder_.path() / "chats.jsonl").string() + ", line 2: ";
     const std::string next =
-        "; correct this line, or set `data.on_bad_line: skip`, which leaves such lines out";
+        "; correct this line, or set `data.on_bad_line: skip` to leave out such lines";
     EXPECT_EQ(learned(good + R"({"prompt": "p", "completion": "c"})"),
               where + "has no list \"messages\"" + next);
     EXPECT_EQ(learned(good + R"({"messages": [{"role": "user", "content": "x"}]})"),

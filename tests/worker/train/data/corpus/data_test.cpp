@@ -124,7 +124,7 @@ TEST_F(Data, RefusesInOneSentence) {
     EXPECT_NE(refused({put("empty", "")}).find("is empty"), std::string::npos);
     EXPECT_EQ(refused({put("short", "abc")}),
               "data.train: no file has the 65 tokens that train.seq_length 64 needs; the longest "
-              "has 3 without its held-out tail");
+              "has 3 training tokens");
 }
 
 TEST_F(Data, NgramProbabilitiesSumToOne) {

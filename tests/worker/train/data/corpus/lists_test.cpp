@@ -73,8 +73,8 @@ TEST_F(Lists, BadRecordsAreNamedOrLeftOut) {
     };
     EXPECT_TRUE(told("[{\"text\": \"a\"},\n\n {\"text\": 3}]\n")
                     .ends_with("list.json, record 2: its field \"text\" is not a string; correct "
-                               "this record, or set `data.on_bad_line: skip`, which leaves such "
-                               "records out"));
+                               "this record, or set `data.on_bad_line: skip` to leave out such "
+                               "records"));
     for (const char* text :
          {"[{\"text\": \"a\"}, {\"text\": \"b\"", "[{\"text\": \"a\"}] x", "[{\"text\": \"a\"}, x]",
           "[{\"text\": \"a\"}, {\"text\": \"b\"} {\"text\": \"c\"}]"})

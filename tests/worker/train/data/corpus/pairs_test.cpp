@@ -170,8 +170,9 @@ TEST_F(Pairs, ThatAreNoneAreRefusedWithLineAndValue) {
     EXPECT_EQ(reason(R"({"prompt": "p", "chosen": "b", "rejected": [{"role": "user"}]})"),
               "line 2: its field \"chosen\" is a text, and its field \"rejected\" is a list of "
               "messages");
-    EXPECT_EQ(reason(R"({"prompt": [1], "chosen": "a", "rejected": "b"})"),
-              "line 2: its field \"prompt\" is [1]; allowed if the answers are texts: a text");
+    EXPECT_EQ(
+        reason(R"({"prompt": [1], "chosen": "a", "rejected": "b"})"),
+        "line 2: its field \"prompt\" is [1]; allowed: a text, because the answers are texts");
     EXPECT_EQ(reason(answers(user("a"), user("b"))),
               "line 2: has 1 messages, none with the role assistant, so there is nothing to learn");
     EXPECT_EQ(reason("[]"), "line 2: is not a JSON object");

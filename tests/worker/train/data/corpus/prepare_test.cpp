@@ -199,7 +199,7 @@ TEST_F(Prepare, BadLinesAreNamedOrLeftOutAndCounted) {
     EXPECT_EQ(refused.error().message,
               "data: " + source.string() +
                   ", line 2: its field \"text\" is not a string; correct this line, or set "
-                  "`data.on_bad_line: skip`, which leaves such lines out");
+                  "`data.on_bad_line: skip` to leave out such lines");
     how.skip_bad_lines = true;
     how.rules.slice_bytes = 1;
     const auto prepared = prepare(source, bytes, how, always).value().value();
