@@ -38,8 +38,8 @@ struct RequestAnswer {
     friend bool operator==(const RequestAnswer&, const RequestAnswer&) = default;
 };
 
-// Returns the largest value of a request of this kind. The smallest is 1; if the largest is 0, the
-// kind has no value.
+// Returns the largest value that a request of this kind may have; the smallest is always 1. Returns
+// 0 if requests of this kind have no value.
 constexpr std::int64_t value_most(RequestKind kind) {
     switch (kind) {
         case RequestKind::StopAtStep: return std::int64_t{1} << 50;

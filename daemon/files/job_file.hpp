@@ -60,9 +60,9 @@ struct Piece {
     std::uint64_t from = 0;  // offset of the first byte
     std::string bytes;
 };
-// Returns at most `count` bytes from the offset `from` on. Returns the end of the file if there is
-// no `from`, or if the file is shorter than `from` because its head was cut off. Unless it reaches
-// the end of the file, a piece ends at the end of a UTF-8 character.
+// Returns at most `count` bytes from the offset `from` on. Returns the last bytes of the file if
+// `from` is nullopt, or if the file is now shorter than `from` because its head was cut off. If the
+// piece ends before the end of the file, it ends with a complete UTF-8 character.
 Result<Piece> read_piece(const OpenFile& file, std::optional<std::uint64_t> from,
                          std::uint64_t count = kPieceBytesMax);
 

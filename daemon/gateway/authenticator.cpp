@@ -136,7 +136,7 @@ io::Task<void> Authenticator::serve(Desk& desk) {
     bool open = true;
     while (open) {
         open = co_await desk.reader->readable();
-        answer_all(desk);  // also after stop(), because requests may still be queued
+        answer_all(desk);  // Answer the queued requests even after stop().
     }
     desk.ended = true;
 }

@@ -8,7 +8,8 @@ namespace roll::gateway {
 struct LeaseRules {
     int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // without a heartbeat since rolld's start; equals the lease
+    // limit for workers not heard since rolld's start: the lease
+    int silent_after_start_beats = 15;
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // Time for which a start order may take effect after it was sent: a worker drops orders older

@@ -91,9 +91,10 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(Database database, open_database(path));
     if (const auto checked = check_pages(database.get(), path); !checked)
         return tl::unexpected(checked.error());
-    // Switch to WAL with synchronous=EXTRA. With a lower level, a power loss could bring back the
-    // rollback journal of the switch, and SQLite would roll back to the empty file, although the
-    // WAL already has rows.
+    // Switch to WAL with synchronous=EXTRA. The switch itself uses a rollback journal and then
+    // deletes it. Only EXTRA syncs this deletion. Without the sync, a power loss could bring the
+    // journal back, and SQLite would roll back to the empty file, although the WAL already has
+    // rows.
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=EXTRA"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA journal_mode=WAL"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=FULL"));

@@ -134,9 +134,8 @@ std::string waiting(const core::State& state, JobId id, Time now);
 // if there are no queues.
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now);
 
-// Looks for an allocation that could hold a job with these resources and was requested, but is not
-// granted yet. Returns a text such as "allocation 3 of queue gpu"; empty if there is no such
-// allocation.
+// Returns the requested but not yet granted allocation that could hold a job with these resources,
+// as text such as "allocation 3 of queue gpu"; empty if there is none.
 std::string on_order(const core::State& state, const spec::Resources& wanted);
 
 // Returns the name of each worker, and why it cannot take a member of the job now. Returns at most

@@ -30,9 +30,9 @@ struct Holder {
 
 class Reservation {
   public:
-    // `free` is the capacity that is free now, and `all` is the whole capacity of the workers that
-    // the job may use. `held` lists the attempts that hold the rest of `all`. `held` may also
-    // contain places on other workers.
+    // `wanted` are the resources of the first job. `all` is the whole capacity of the workers that
+    // the job may use, and `free` is the part that is free now. `held` lists the attempts that hold
+    // the other part; they may also hold places on workers that are not in `all`.
     Reservation(const spec::Resources& wanted, const Capacity& free, const Capacity& all,
                 std::vector<Holder> held);
 
