@@ -12,9 +12,10 @@
 namespace roll {
 
 // Evaluate: measures the validation sets and the tasks now. StopAtEpoch: ends the training as if
-// its last step were the last step of this epoch. StopAtStep: the same for step `value`. LogEvery:
-// writes a line of the log and a row of the metrics at every step that `value` divides. Profile:
-// writes the phases of the next `value` steps of all ranks as a Chrome trace.
+// its last step were the last step of this epoch. StopAtStep: ends the training as if its last step
+// were step `value`. LogEvery: writes a line of the log and a row of the metrics at every step that
+// `value` divides. Profile: writes the phases of the next `value` steps of all ranks as a Chrome
+// trace.
 enum class RequestKind { Evaluate, StopAtEpoch, StopAtStep, LogEvery, Profile };
 
 // Names of the kinds, in the order of RequestKind.

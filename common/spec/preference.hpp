@@ -15,9 +15,9 @@
 
 namespace roll::spec {
 
-// Dpo and Kto compare the log-probabilities of the answers under the trained model and under a
-// reference model. The other kinds need no reference model. A sample of Kto is a single labelled
-// answer. A sample of the other kinds is a pair of answers.
+// The kinds of preference objectives. Only Dpo and Kto need a reference model: they compare the
+// log-probabilities of the answers under the trained model and under the reference model. A sample
+// of Kto is a single labelled answer; a sample of any other kind is a pair of answers.
 enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo, Kto, Reward };
 
 inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 6> kPreferenceKinds{

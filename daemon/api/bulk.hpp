@@ -61,8 +61,9 @@ class BulkQueue {
     // Returns whether no job is left to process.
     bool empty() const;
     void add_to(std::vector<core::Input>& turn);
-    // Returns the answers that are due: first the answers to requests finished in this turn, in the
-    // order of arrival, then the answers to clients whose wait is over.
+    // Returns the answers to send now, in the order in which the requests arrived. A request gets
+    // its final answer once all of its changes are committed. A client whose time limit has passed
+    // gets the progress and the ticket.
     std::vector<Answered> settle(const engine::Turn& turn, gateway::Instant now);
     // Adapts the number of inputs per turn, so that a turn takes a few milliseconds. `commit` is
     // the time that the last turn needed to commit its events to disk, and `turn` is the rest of

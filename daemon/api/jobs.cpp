@@ -17,8 +17,8 @@ protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
     return all;
 }
 
-// The selected jobs. `open` are those that have not ended, `over` those that have ended, `all`
-// both.
+// The jobs that a request selects. `all` has all of them, `open` the jobs that have not ended, and
+// `over` the jobs that have ended.
 struct Selected {
     std::vector<JobId> all;
     std::vector<JobId> open;

@@ -94,7 +94,7 @@ class Terminals {
         std::uint64_t received = 0;  // bytes of output from the worker
         std::uint64_t written = 0;   // bytes of input from the client
         std::uint64_t taken = 0;     // bytes of input that the program has taken
-        std::uint64_t told = 0;      // `taken` in the last reply
+        std::uint64_t told = 0;      // value of `taken` in the last reply to the client
         std::optional<int> exit{};
         std::string trouble{};
         std::vector<Waiting> waiting{};

@@ -35,8 +35,8 @@ class Board {
     static constexpr auto kFresh = std::chrono::seconds(1);
     static constexpr std::size_t kAnswersMax = 256;
 
-    // At most `at_once` threads call `ask` at the same time, and no two of them with the same
-    // arguments.
+    // At most `at_once` threads call `ask` at the same time. `ask` is never called twice at the
+    // same time with the same operation and arguments.
     explicit Board(Ask ask, std::size_t at_once = 1,
                    std::function<Instant()> now = std::chrono::steady_clock::now)
         : asking_(at_once),

@@ -24,9 +24,10 @@ namespace {
 constexpr std::size_t kReadBytesMax = 4u << 20;
 // Pruning must remove at least 1 / kPruneShare of all jobs, because it rehashes every row.
 constexpr std::size_t kPruneShare = 10;
-// A new snapshot is written after this number of events since the newest snapshot, or after a
-// quarter of the number of jobs if that is more. Writing takes time proportional to State, and a
-// start of rolld takes time proportional to the events since the snapshot.
+// A new snapshot is written once the number of events since the newest snapshot reaches the larger
+// of kSnapshotEvery and the number of jobs / kSnapshotShare. This balances two costs: writing a
+// snapshot takes time proportional to State, and a start of rolld takes time proportional to the
+// events since the snapshot.
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 

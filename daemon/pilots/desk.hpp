@@ -129,9 +129,9 @@ class Desk {
     DeskRules rules_;
     Instant began_;
     bool busy_ = false;
-    std::optional<Instant> asked_{};         // start of the newest squeue
-    std::optional<Instant> asked_before_{};  // start of the second-newest squeue
-    std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
+    std::optional<Instant> asked_{};         // time at which squeue was last started
+    std::optional<Instant> asked_before_{};  // time of the start of squeue before that
+    std::optional<Instant> answered_{};      // start of the last squeue that succeeded
     Instant hurry_until_{0};
     Instant doubt_until_;  // until this time, squeue is polled even if State has no allocation
     // time at which each request was last sent, or may last have been sent

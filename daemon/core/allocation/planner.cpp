@@ -48,8 +48,9 @@ Planner::Node Planner::whole(AllocationId id, const spec::PilotQueue& spec, Time
             .leaves = leaves};
 }
 
-// Adds the nodes of allocations whose workers have not joined yet, unless these workers are
-// overdue.
+// Adds the expected nodes: nodes of requested or granted allocations whose workers have not joined
+// yet. Leaves out an allocation that was granted more than kJoinGrace ago, because its missing
+// workers are no longer expected.
 void Planner::add_expected() {
     for (const auto& [id, a] : state_.allocations) {
         const bool granted = a.phase == AllocationPhase::Granted;

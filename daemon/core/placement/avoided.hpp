@@ -1,6 +1,6 @@
-// Keeps a job off the nodes where it failed (Job::avoid) if other nodes could hold the job, even if
-// these are busy now. A node on which everything fails is often free, so jobs would otherwise often
-// get such a node.
+// Keeps a job off the nodes where it failed (Job::avoid) if other nodes could hold the job. The job
+// then waits for the other nodes even if they are busy now. A node on which every job fails is
+// often free, so without this rule jobs would often be placed on it.
 #pragma once
 
 #include <set>

@@ -23,9 +23,9 @@ std::vector<int> part_of_a_gpu(const FreeSlots& free, int percent) {
     return {best};
 }
 
-// Returns `count` whole GPUs. Takes them from one NUMA node if possible; of several possible nodes,
-// uses the one with the fewest free GPUs. Otherwise uses several nodes, those with the most free
-// GPUs first.
+// Returns `count` whole GPUs. If a NUMA node has enough free GPUs, takes all of them from this
+// node; if several nodes have enough, from the one with the fewest free GPUs. If no node has
+// enough, uses several nodes, the nodes with the most free GPUs first.
 std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
@@ -54,7 +54,7 @@ std::vector<int> whole_gpus(const FreeSlots& free, int count) {
 // share first. The slots near a GPU that is wholly free thus stay free for a later job.
 std::vector<int> slots_near(const FreeSlots& free, const std::vector<int>& gpus, int count) {
     ROLL_CHECK(count <= std::ssize(free.slots));
-    std::map<int, int> seen;  // number of slots seen so far, by GPU
+    std::map<int, int> seen;  // maps a GPU to the number of slots near it so far
     // Sort keys of the slots, with three parts. First: false if the slot is near a chosen GPU.
     // Second: for a slot near a chosen GPU, its position among the slots near this GPU; for any
     // other slot, the free share of its GPU. Third: the index of the slot.
