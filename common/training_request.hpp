@@ -12,9 +12,10 @@
 namespace roll {
 
 // Evaluate: measures the validation sets and the tasks now. StopAtEpoch: ends the training as if
-// its last step were the last step of this epoch. StopAtStep: the same for step `value`. LogEvery:
-// writes a line of the log and a row of the metrics at every step that `value` divides. Profile:
-// writes the phases of the next `value` steps of all ranks as a Chrome trace.
+// its last step were the last step of this epoch. StopAtStep: ends the training as if its last step
+// were step `value`. LogEvery: writes a line of the log and a row of the metrics at every step that
+// `value` divides. Profile: writes the phases of the next `value` steps of all ranks as a Chrome
+// trace.
 enum class RequestKind { Evaluate, StopAtEpoch, StopAtStep, LogEvery, Profile };
 
 // Names of the kinds, in the order of RequestKind.
@@ -38,8 +39,8 @@ struct RequestAnswer {
     friend bool operator==(const RequestAnswer&, const RequestAnswer&) = default;
 };
 
-// Returns the largest value of a request of this kind. The smallest is 1; if the largest is 0, the
-// kind has no value.
+// Returns the largest value that a request of this kind may have; the smallest is always 1. Returns
+// 0 if requests of this kind have no value.
 constexpr std::int64_t value_most(RequestKind kind) {
     switch (kind) {
         case RequestKind::StopAtStep: return std::int64_t{1} << 50;

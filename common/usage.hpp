@@ -13,7 +13,8 @@ struct Usage {
     std::int64_t wall_ms = 0;      // longest time that a member ran
     // GPUs x time, summed over all members; a share of a GPU counts as a share
     std::int64_t gpu_ms = 0;
-    // bytes that all members read from volumes and wrote to files; a cached page is not read again
+    // Bytes that all members read from volumes and wrote to files. A read that the page cache
+    // serves does not count.
     std::int64_t disk_read = 0;
     std::int64_t disk_written = 0;
     friend bool operator==(const Usage&, const Usage&) = default;
@@ -23,7 +24,7 @@ struct Usage {
 // as this value, which keeps sums over the members in range.
 constexpr std::int64_t kDiskBytesMax = std::int64_t{1} << 50;
 
-// Returns the smallest value of the usage, which must not be negative.
+// Returns the smallest of the usage's values. The usage is invalid if this value is negative.
 inline std::int64_t lowest(const Usage& usage) {
     return std::min({usage.cpu_ms, usage.memory_peak, usage.wall_ms, usage.gpu_ms, usage.disk_read,
                      usage.disk_written});

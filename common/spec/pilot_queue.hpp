@@ -23,14 +23,16 @@ struct PilotQueue {
     int nodes = 1;
     int slots = 1;  // CPU slots per node; --cpus-per-task of the worker on each node
     int gpus = 0;   // GPUs per node, passed as --gres=gpu:N
-    // Memory per node in bytes, passed as --mem. If 0, Slurm's default applies, and jobs with
-    // `memory` use a node of this queue only once the node has connected.
+    // Memory per node in bytes, passed as --mem. 0: Slurm's default applies. rolld then does not
+    // know the memory of a future node, so it requests no allocation for a job that sets `memory`.
+    // Such a job can still run on a connected node of this queue.
     std::int64_t memory = 0;
     std::chrono::seconds time{};
     // more arguments of sbatch, passed after the arguments that Roll sets
     std::vector<std::string> sbatch_args{};
     std::vector<std::string> setup{};  // shell lines to run before the workers start
-    // Limits of requested and running allocations together; 0: no limit.
+    // Maximum numbers of nodes and of allocations that the queue may have at once. Requested and
+    // running allocations count. 0: no limit.
     int max_nodes = 0;
     int max_jobs = 10;
     // Maximum GPU-hours of all allocations of the queue, including ended allocations; 0: no limit.
@@ -41,7 +43,7 @@ struct PilotQueue {
     // it.
     int min_percent = 0;
     std::chrono::seconds idle{300};      // an allocation is released after this time without jobs
-    std::chrono::seconds handover{120};  // time before the end at which jobs stop; at most time / 4
+    std::chrono::seconds handover{120};  // jobs stop this long before the end, see margin()
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
 
     // Returns the time before the end of an allocation at which the allocation's jobs must begin to

@@ -8,9 +8,9 @@
 namespace roll::spec {
 namespace {
 
-// Returns true if Megatron can divide the layers: stages without a given
-// number of layers must get equally many layers, and so must all chunks of a
-// stage.
+// Returns true if Megatron can divide the layers. The job may set the number of layers of the first
+// and of the last stage. All other stages must get the same number of layers. Within a stage, all
+// chunks must get the same number of layers.
 bool divide(std::int64_t layers, const ParallelSpec& p) {
     if (p.first_layers == 0 && p.last_layers == 0) {
         const std::int64_t all = layers + p.account_for_embedding + p.account_for_loss;
@@ -30,9 +30,10 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Returns the settings nearest to `p` that divide the layers. They differ from `p` in the numbers
-// of chunks and stages, in whether the embedding and the output layer count as layers, or in the
-// layers of the first and the last stage.
+// Returns the settings nearest to `p` that divide the layers, as text. A returned setting changes
+// one of these parts of `p`: the numbers of stages (pp) and chunks (vpp), the counting of the
+// embedding and the output layer as layers, or the numbers of layers of the first and the last
+// stage.
 std::vector<std::string> nearest_layouts(std::int64_t layers, const ParallelSpec& p) {
     std::vector<std::string> found;
     const auto divides = [&](std::int64_t pp, std::int64_t vpp) {
@@ -169,8 +170,8 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
                         p.vpp));
     check_schedule(p, sizes, refuse);
     const int group = std::max(p.group, p.pp);
-    // Without a given group size, Schedule::Auto finds a group size for any number of micro-batches
-    // that is at least pp.
+    // If the job sets no group size, Schedule::Auto chooses one. It finds a valid group size
+    // whenever the number of micro-batches is at least pp.
     const bool is_free = p.schedule == Schedule::Auto && p.group == 0;
     if (has_groups(p) && sizes.microbatches &&
         (is_free ? *sizes.microbatches < p.pp : !groups_fit(*sizes.microbatches, group, p.pp)))

@@ -15,7 +15,7 @@ struct PipelineSizes {
     // number of micro-batches of one replica in a step
     std::optional<std::int64_t> microbatches = std::nullopt;
     std::optional<std::int64_t> layers = std::nullopt;
-    // number of sequences in a micro-batch of all replicas: micro_batch_size x dp
+    // number of sequences that all replicas together process per micro-batch: micro_batch_size x dp
     std::optional<std::int64_t> rows = std::nullopt;
     bool on_gpus = false;
 };

@@ -51,7 +51,8 @@ Keys keys_of(PreferenceKind kind) {
     return {{"loss", "beta", "label_smoothing", "nll_weight"}, {"sigmoid", "ipo", "hinge"}};
 }
 
-// Returns the defaults of a kind: those of TRL, or for SimPO those of its paper.
+// Returns the default settings of a kind of objective. They are the defaults of TRL, except that
+// SimPO has the values of its paper.
 PreferenceSpec usual(PreferenceKind kind) {
     PreferenceSpec spec{.kind = kind};
     if (kind == PreferenceKind::SimPo) spec.beta = 2, spec.gamma = 1;

@@ -15,9 +15,9 @@
 
 namespace roll::spec {
 
-// Dpo and Kto compare the log-probabilities of the answers under the trained model and under a
-// reference model. The other kinds need no reference model. A sample of Kto is a single labelled
-// answer. A sample of the other kinds is a pair of answers.
+// The kinds of preference objectives. Only Dpo and Kto need a reference model: they compare the
+// log-probabilities of the answers under the trained model and under the reference model. A sample
+// of Kto is a single labelled answer; a sample of any other kind is a pair of answers.
 enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo, Kto, Reward };
 
 inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 6> kPreferenceKinds{
@@ -37,10 +37,11 @@ struct PreferenceSpec {
     double beta = 0.1;
     double label_smoothing = 0;  // share of pairs whose answers are assumed to be swapped
     double gamma = 0;            // SimPo: the margin between the answers' rewards
-    double nll_weight = 0;  // factor of the mean of -log p over the tokens of the chosen answers
-    // Kto: factors of the losses of the chosen and of the rejected answers
+    double nll_weight = 0;       // weight of the chosen answers' mean -log p per token in the loss
+    // Kto: weights of the losses of chosen (desirable) and of rejected (undesirable) answers
     double desirable_weight = 1, undesirable_weight = 1;
-    double center_rewards_coefficient = 0;  // Reward: factor of the squared sum of a pair's scores
+    // Reward: weight of the term (sum of a pair's two scores)^2 in the loss
+    double center_rewards_coefficient = 0;
     // Dpo and Kto: directory of the reference model; empty: the starting weights
     std::string reference = {};
 
@@ -51,7 +52,8 @@ struct PreferenceSpec {
     bool is_unpaired() const { return kind == PreferenceKind::Kto; }
     // Returns true if the loss compares scores of a reward model, and not log-probabilities.
     bool compares_scores() const { return kind == PreferenceKind::Reward; }
-    // Returns true if the loss needs an estimate of the divergence from the reference.
+    // Returns true if the loss needs an estimate of the KL divergence of the trained model from the
+    // reference model.
     bool estimates_kl() const { return loss == PairLoss::Kto; }
     friend bool operator==(const PreferenceSpec&, const PreferenceSpec&) = default;
 };
@@ -70,9 +72,9 @@ bool learns_completions(const Json& objective);
 // Reads `objective`, a string or an object. Requires that preference_problems() is empty.
 PreferenceSpec preference_spec(const Json& json);
 
-// Returns a problem for each value in `objective` that its kind does not have, and for each other
-// key of the job that the objective does not allow. Ignores values of a wrong type, because the
-// schema's checker reports them.
+// Returns a problem for each key or loss in `objective` that this kind of objective does not
+// support, and for each key elsewhere in the job that cannot be used with the objective. Ignores
+// values of a wrong type, because the schema's checker reports them.
 std::vector<Problem> preference_problems(const Json& document);
 
 }  // namespace roll::spec

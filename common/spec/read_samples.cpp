@@ -19,7 +19,8 @@ constexpr Names<Truncation, 6> kTruncations{{{"end", Truncation::End},
                                              {"drop", Truncation::Drop},
                                              {"error", Truncation::Error}}};
 
-// Reads a key whose default is the first name.
+// Reads a key of `data` whose value is one of `names`. If the key is missing, its value is the
+// first name.
 template <class E, std::size_t N>
 Result<void> read_name(JsonReader& reader, const char* key, const Names<E, N>& names, E& value) {
     const auto text = reader.get_or<std::string>(key, names[0].first);

@@ -28,8 +28,9 @@ struct Resources {
     int gpu_percent = 100;  // share of each GPU in percent; below 100 only if gpus_per_node is 1
     int segment = 0;  // number of consecutive nodes that must be in one segment; 0: no requirement
     int spares = 0;   // additional nodes, held to replace nodes that fail
-    // number of processes of a command on each node; these processes form a gang
-    // (process/gang.hpp). 0: one process, which does not get the variables of a gang
+    // Number of processes of a command on each node. The processes on all nodes form a gang: they
+    // get environment variables such as their rank and the world size. 0: one process per node,
+    // which does not get these variables.
     int tasks_per_node = 0;
     // Limits of the attempt's processes on each node. 0: the job requests no limit, and nothing is
     // reserved for it
@@ -42,14 +43,16 @@ struct Resources {
         return ranks_on_node(gpus_per_node, slots_per_node, slots_per_rank);
     }
     int world_size() const { return nodes * ranks_per_node(); }
-    // Totals of an attempt; they include spares.
+    // Return the number of nodes, slots and hundredths of GPUs that an attempt holds in total,
+    // including its spare nodes.
     int workers() const { return nodes + spares; }
     int slots() const { return workers() * slots_per_node; }
     int gpu_hundredths() const { return workers() * gpus_per_node * gpu_percent; }
 };
 
-// Read the `resources` of a job file after the schema's check has filled in the defaults. A key
-// that a variant lacks has the value in `resources`.
+// Read the `resources` of a job file, and the variants in it. Require that the defaults of missing
+// keys are filled in. If a variant lacks a key, the key has the same value as in `resources`
+// itself.
 Resources read_resources(const Json& resources);
 std::vector<Resources> read_variants(const Json& resources);
 // Returns a problem for each broken rule that the schema cannot express. For example, the size of a

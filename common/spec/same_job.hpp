@@ -5,8 +5,9 @@
 
 namespace roll::spec {
 
-// Returns whether both specs describe the same job. Ignores the state of the git work tree, because
-// a submission that is repeated after a commit still means the same job.
+// Returns whether both specs describe the same job. Ignores the recorded state of the git work
+// tree: the user may have committed changes between the first and the repeated submission of the
+// job.
 bool same_job(const JobSpec& a, const JobSpec& b);
 
 }  // namespace roll::spec

@@ -341,8 +341,8 @@ class Checker {
         const OrderedJson& asked = schema["if"];
         Checker condition(asked);
         condition.check_object(asked, value, "");
-        // True if a key that `if` names is missing. Roll then uses `else`, unlike JSON Schema,
-        // which would use `then`.
+        // True if `if` names a key that the value lacks. Roll uses `else` in this case. JSON Schema
+        // would use `then`.
         bool absent = false;
         if (asked.contains("properties")) {
             for (const auto& rule : asked["properties"].items())

@@ -8,9 +8,9 @@
 // Extensions: "format"s of string_format.hpp; x-allowed, the description of a pattern; x-built, the
 // implemented values of an enum (false if none); x-built-suffixes, the same for file names; x-path,
 // a string that is a path; x-exists, a path that must exist; x-also, other programs' names for a
-// key, used in "did you mean"; x-instead, by the ending of a file's name, what to do about a file
-// that is not allowed (FILE stands for its name without the ending); x-foreign, top-level keys that
-// identify other programs' files.
+// key, used in "did you mean"; x-instead, the advice for files of an unsupported format: it maps
+// the ending of the file's name to a text, in which FILE stands for the name without the ending;
+// x-foreign, top-level keys that identify other programs' files.
 #pragma once
 
 #include <optional>
@@ -30,8 +30,8 @@ const OrderedJson& policy_schema();  // returns the parsed schemas/rolld.schema.
 // "is missing".
 std::vector<Problem> check(const OrderedJson& schema, const Json& value);
 
-// Adds the defaults of missing keys. Does so only in sections that `value` has, and in sections
-// that themselves have a default.
+// Sets each missing key that has a default. Adds no missing section, unless the section itself has
+// a default; the keys of a missing section therefore stay missing.
 void fill_defaults(const OrderedJson& schema, Json& value);
 
 void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base);

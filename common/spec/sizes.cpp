@@ -45,9 +45,9 @@ std::optional<double> real(const Json& document, const char* pointer) {
     return document[at].get<double>();
 }
 
-// Returns dp of the document, or the data-parallel size that follows from the number of ranks. If
-// the mesh does not fit the ranks, adds a problem and returns nullopt. Also returns nullopt if the
-// layout is still to be chosen.
+// Returns the data-parallel size: `dp` of the document, or the size that follows from the number of
+// ranks. If the parallel sizes do not fit the number of ranks, adds a problem and returns nullopt.
+// Also returns nullopt if the job leaves the choice of the parallel sizes to Roll.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
@@ -329,8 +329,8 @@ bool holds_nothing_out(const Json& document) {
     return document[at].is_object() ? document[at].empty() : document[at] == 0;
 }
 
-// Returns true if the metric at `pointer` is a score of a task. Such a metric needs no validation
-// set.
+// Returns true if the metric at `pointer` is the score of an evaluation task ("task_..."). Such a
+// metric needs no validation set.
 bool is_of_task(const Json& document, const char* pointer) {
     const Json metric = key_at(document, pointer);
     return metric.is_string() && metric.get<std::string>().starts_with("task_");

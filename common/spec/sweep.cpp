@@ -32,8 +32,8 @@ Json value_at(const Json& document, std::string_view path) {
     }
 }
 
-// Returns the settings in `sweep`, whose types were checked before. If `halving` has no metric or
-// mode, it gets those of the sweep.
+// Returns the settings `metric`, `mode` and `halving` of a sweep, whose types were checked before.
+// If `halving` has no metric or mode, the sweep's metric or mode applies.
 Json settings_of(Json sweep) {
     Json settings = {{"metric", sweep["metric"]}, {"mode", sweep["mode"]}};
     if (!sweep.contains("halving")) return settings;
@@ -42,8 +42,9 @@ Json settings_of(Json sweep) {
     return settings;
 }
 
-// Trials must not differ in a key that rolld reads. Returns a message if they do. `first` and
-// `trial` are parsed jobs. `document` is the document of `first` with the parameters of `trial`.
+// Returns a message if the jobs `first` and `trial` differ in a key that rolld reads, or in the
+// default of a key; else nullopt. The trials of a sweep must not differ in these. `document` is the
+// document of `first` with the parameters of `trial`.
 std::optional<std::string> unequal(const JobSpec& first, JobSpec trial, const Json& document) {
     const Json own = Json::parse(trial.document.text());
     trial.document = first.document;

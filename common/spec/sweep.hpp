@@ -1,11 +1,11 @@
 // Sweeps: `sweep` of a job file describes trials, which are copies of the job that differ in some
 // keys. A sweep is a job array, and each task of the array is a trial.
 //
-// The client draws the trials (parse_sweep); rolld and the programs only read them. The document of
-// the array has the list `sweep.trials`, whose entry i maps the path of a key, such as
-// "train.optimizer.lr", to its value in trial i. In the document of a trial, these keys have their
-// values, and `sweep` has `trial` (its number), `parameters`, `metric`, `mode` and `halving`. Only
-// the first trial's document keeps the list.
+// The client draws the trials (parse_sweep); rolld and the programs only read them. The client adds
+// the list `sweep.trials` to the document of the array. Entry i of the list maps paths of keys,
+// such as "train.optimizer.lr", to their values in trial i. In the document of trial i, these keys
+// are set to these values. Its section `sweep` has the keys `trial` (the number i), `parameters`,
+// `metric`, `mode` and `halving`. Only the first trial's document keeps the list.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,8 @@ ParsedJob parse_sweep(const Json& document, const std::string& base_directory);
 
 // Returns the trials of a checked `sweep` section, in order. A trial maps paths of keys to values.
 // Random values have 4 significant digits and depend only on the seed, the number of the trial and
-// the key. Adds a problem for each part that describes no trials.
+// the key. Adds a problem for each invalid part of the section, and a problem if the section
+// describes no trial.
 Json draw_trials(const Json& sweep, std::vector<Problem>& problems);
 
 // Sets the keys of `document` that `parameters` names by path. Returns a problem if a path is
@@ -65,9 +66,9 @@ struct Halving {
 // Returns the halving settings in the document of a trial; nullopt if there are none.
 std::optional<Halving> halving_of(std::string_view document);
 
-// Returns the rungs: the numbers min_steps * reduction^k below `steps`. nullopt for `steps` means
-// that the job does not give its number of steps; the rungs then go on as long as more than one of
-// `trials` may continue.
+// Returns the rungs: the step numbers min_steps * reduction^k for k = 0, 1, ... that are below
+// `steps`. The last rung is the first rung at which only one of `trials` goes on. `steps` is
+// nullopt if the job does not set its number of steps.
 std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
                                 std::optional<std::int64_t> steps);
 
@@ -75,8 +76,9 @@ std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
 // there.
 using RungValues = std::vector<std::optional<double>>;
 
-// A trial that halving stops at `rung`. Among the known values at the rung, its value has the rank
-// `rank` (from 1), but only `keep` trials may go on.
+// A trial that halving stops at the rung `rung` (a number of steps). `rank` is the position of its
+// value among the known values at this rung, from the best (1). Only the best `keep` trials may go
+// on.
 struct Stop {
     std::size_t trial = 0;
     std::int64_t rung = 0;
@@ -86,12 +88,11 @@ struct Stop {
     friend bool operator==(const Stop&, const Stop&) = default;
 };
 
-// Returns the trials that cannot be among the best. At rung k, m = max(1, ceil(n /
-// reduction^(k+1))) of the n trials go on. A trial is returned if, at some rung, m
-// other trials already have a better value. Later values cannot make such a trial good
-// again, so the stops do not depend on the order in which values arrive. Values that
-// are not finite are the worst. Of two equal values, the value of the earlier trial is
-// better.
+// Returns the trials that halving stops. At rung k (from 0), the best m = max(1, ceil(n /
+// reduction^(k+1))) of the n trials go on. A trial is stopped as soon as m other trials have a
+// better value at some rung. Values that arrive later cannot bring the trial back among the best m,
+// so the result does not depend on the order in which values arrive. Values that are not finite are
+// the worst. Of two equal values, the value of the earlier trial is better.
 std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>& rungs,
                          const std::vector<RungValues>& trials);
 

@@ -114,9 +114,10 @@ Result<DataSpec> read_data(const Json& json) {
     return data;
 }
 
-// Prepares `data` for objective sft: each line is a prompt with its completion, or a conversation,
-// and tokens attend only to tokens of their line, unless rows are wrapped. For preferences, each
-// line has two completions, or one completion and a label.
+// Prepares `data` for objective sft or for a preference objective. For sft, each line of a file is
+// a prompt with its completion, or a conversation. For preferences, each line has two completions,
+// or one completion and a label. Unless `data.packing` is `wrapped`, a token attends only to tokens
+// of the same line.
 Result<void> learn_completions(const TrainSpec& spec, const std::string& objective,
                                DataSpec& data) {
     const bool prefers = spec.objective == Objective::Preference;
@@ -166,7 +167,7 @@ Result<std::int64_t> read_size(JsonReader& reader, const char* key) {
     return static_cast<std::int64_t>(bytes);
 }
 
-// Reads which values backward computes again, and the memory limit of a rank.
+// Reads the settings of activation recomputation, and the memory limit of a rank.
 Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     const auto recompute = reader.get_or<std::string>("recompute", "none");
     const auto method = reader.get_or<std::string>("recompute_method", "uniform");

@@ -34,10 +34,11 @@ enum class ExportDtype { Fp32, Bf16, Fp16 };
 
 struct ModelSource {
     std::string family;  // name of a file in schemas/families; empty if `from` is set
-    // JSON object with the size keys of a HuggingFace config; only dropout keys if `from` is set
+    // JSON object with keys of a HuggingFace config: the model's sizes, or only dropouts if `from`
+    // is set
     std::string hf_config;
     std::string from;  // absolute path of a checkpoint; empty if the sizes are given
-    // number of embedding rows if `from` is set; 0: the number in that model
+    // number of rows of the embedding, if it must differ from the model `from`; 0: no change
     std::int64_t vocab = 0;
     std::vector<std::string> freeze;  // globs of the native names of frozen parameters
     // absolute paths of the LoRA adapters that are merged into the weights of `from`, in order
@@ -81,13 +82,14 @@ struct TrainSpec {
     // sequences.
     std::int64_t global_batch_size = 0;
     std::int64_t micro_batch_size = 0;
-    // Batch sizes by trained tokens, ascending by tokens; empty: global_batch_size for all steps.
-    // If set, global_batch_size is the largest size, until the trainer sets it to its step's size.
+    // Batch sizes that depend on the number of trained tokens, in ascending order of that number.
+    // Empty: every step uses global_batch_size. Otherwise global_batch_size is first the largest of
+    // these sizes; the trainer then sets it to the size of the current step.
     std::vector<BatchPhase> batch_phases;
     // Distribute the samples of a step over replicas and micro-batches so that all take equally
     // long.
     bool balance = false;
-    // largest size of a micro-batch's activations in bytes; larger ones are split; 0: no limit
+    // maximum bytes of a micro-batch's activations; a larger micro-batch is split; 0: no limit
     std::int64_t microbatch_limit = 0;
     std::int64_t steps = 0;  // number of steps; 0 until it is computed from `epochs`
     double epochs = 0;       // passes over the training data; 0: `steps` is given

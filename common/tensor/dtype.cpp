@@ -52,8 +52,9 @@ float half_to_float(std::uint16_t h) {
     return std::bit_cast<float>(sign | (wide << 23U) | (mantissa << 13U));
 }
 
-// Converts to half precision, rounding to nearest even. For a denormal result, adding 0.5F rounds:
-// the last mantissa bit of 0.5F has the weight of the result's last bit.
+// Converts to half precision, rounding to nearest even. Rounds a denormal result by adding 0.5F:
+// the last mantissa bit of the sum stands for 2^-24, as does the last bit of the result, so the
+// floating-point addition itself rounds correctly.
 std::uint16_t float_to_half(float f) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
     const std::uint32_t sign = (bits >> 16U) & 0x8000U;

@@ -9,8 +9,8 @@
 
 namespace roll::tensor {
 
-// The element types, in the order of the safetensors format, which stores tensors of the last type
-// first.
+// The element types, in the order that the safetensors format defines. A safetensors file stores
+// the tensors in the opposite order of their types: tensors of the last type first.
 enum class DType : std::uint8_t {
     Bool,
     F4,

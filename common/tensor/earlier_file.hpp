@@ -1,5 +1,6 @@
-// Compares new content with an existing file. As long as both are equal, nothing needs to be
-// written.
+// Compares the new content of a file with an existing (earlier) file. While no difference has been
+// found, the new content is not written; if none is found at all, the new file becomes a hard link
+// to the earlier file.
 #pragma once
 
 #include <atomic>
@@ -34,9 +35,9 @@ class EarlierFile {
     // Passes all bytes that were equal so far to `write`.
     Result<void> give(const Write& write) const;
 
-    // Makes `path` a hard link to the file and fsyncs it. Returns false if the compared content
-    // differs from the file, if linking fails, or if a part of the file was not compared. A part of
-    // zeros need not be compared if a later part was compared.
+    // Makes `path` a hard link to the file and fsyncs it. Returns false if a comparison found a
+    // difference, if linking fails, or if a part of the file was not compared. A gap before a
+    // compared part is allowed if the file has only zeros there.
     bool become(const std::filesystem::path& path);
 
   private:

@@ -1,9 +1,9 @@
-// Bulk requests (cancel, close, hold, release or update many jobs). Each turn processes a part of
-// the jobs, so that turns stay short and workers and other clients are served in between. The
-// answer is sent once all changes are committed. A client that waits only for a limited time gets
-// the progress and a ticket, with which the client can ask for the answer later. If rolld ends
-// before all jobs are changed, no answer is sent. If the client repeats the request, rolld changes
-// the remaining jobs.
+// Bulk requests: cancel, close, hold, release or update many jobs. Each turn (one pass of rolld's
+// main loop) processes a part of the jobs. Turns therefore stay short, and rolld serves workers and
+// other clients between them. The answer is sent once all changes are committed. A client may limit
+// the time that it waits. After this time it gets the progress and a ticket, and can ask for the
+// answer later with the ticket. If rolld ends before all jobs are changed, no answer is sent. If
+// the client repeats the request, rolld changes the remaining jobs.
 #pragma once
 
 #include <chrono>
@@ -45,9 +45,10 @@ class BulkQueue {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
-    // `inputs` is the maximum number of inputs that all requests together may add per turn. Above
-    // it, each request may still add the inputs of one job. Tickets are numbered from `ticket` + 1,
-    // and `ticket` must differ between runs of rolld.
+    // `inputs` is the number of inputs that all requests together may add per turn. Once this
+    // number is reached, each further request still adds the inputs of one job per turn, so that it
+    // makes progress. The first ticket has the number `ticket` + 1. Each start of rolld must pass
+    // another `ticket`.
     explicit BulkQueue(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
@@ -60,13 +61,14 @@ class BulkQueue {
     // Returns whether no job is left to process.
     bool empty() const;
     void add_to(std::vector<core::Input>& turn);
-    // Returns the answers that are due: first the answers to requests finished in this turn, in the
-    // order of arrival, then the answers to clients whose wait is over.
+    // Returns the answers to send now, in the order in which the requests arrived. A request gets
+    // its final answer once all of its changes are committed. A client whose time limit has passed
+    // gets the progress and the ticket.
     std::vector<Answered> settle(const engine::Turn& turn, gateway::Instant now);
-    // Adapts the number of inputs per turn, so that a turn takes a few milliseconds. `turn` is the
-    // duration of the last turn without its commit; `commit` is the duration of the commit. On a
-    // slow disk, a turn may take as long as its commit, at most 24 ms, because longer turns need
-    // fewer commits.
+    // Adapts the number of inputs per turn, so that a turn takes a few milliseconds. `commit` is
+    // the time that the last turn needed to commit its events to disk, and `turn` is the rest of
+    // the turn's duration. If commits are slow, a turn may take as long as its commit, at most 24
+    // ms, because longer turns need fewer commits.
     void pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit);
 
   private:

@@ -17,8 +17,8 @@ protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
     return all;
 }
 
-// The selected jobs. `open` are those that have not ended, `over` those that have ended, `all`
-// both.
+// The jobs that a request selects. `all` has all of them, `open` the jobs that have not ended, and
+// `over` the jobs that have ended.
 struct Selected {
     std::vector<JobId> all;
     std::vector<JobId> open;
@@ -159,7 +159,9 @@ Result<Plan> tell(const Context& context, const Caller& who, const protocol::Tel
     if (context.state.jobs.contains(id)) ROLL_TRY_VOID(owns(context, who, {id}));
     RunTurn plan;
     plan.inputs.emplace_back(core::AskTraining{id, *kind, args.value, who.user});
-    // The same turn may have taken other requests, and may have ended the attempt.
+    // Search for the request in the current and in the last ended attempt. Its number is not known
+    // in advance: the same turn may have added other requests to the attempt, and may have ended
+    // it.
     plan.reply = [id, kind = *kind, value = args.value, by = who.user](const core::State& state,
                                                                        bool) {
         const core::Job& job = state.jobs.at(id);

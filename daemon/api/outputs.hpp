@@ -1,6 +1,6 @@
 // Tracks which job writes to which output directory. Two jobs that write to the same directory at
-// once would mix their logs and checkpoints. rolld therefore refuses the second job unless the
-// second job waits for the first job.
+// once would mix their logs and checkpoints. rolld therefore refuses a job if an earlier job writes
+// to its directory, unless the job depends on the earlier job.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@ class Outputs {
     // Fails with Refused if another job that has not ended uses an output of `spec`, unless `spec`
     // waits for that job. Also fails with Refused if tasks of the array of `spec` share an output.
     // An output with "{id}" is not checked, because it is unique. `submission` identifies the
-    // submission: a submission that arrives twice in a turn must not conflict with itself.
+    // submission. If the same submission arrives twice in a turn, the second one is not refused
+    // because of the first.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 
     // Records the output of a queued job. Does nothing before the first check().
     void note(JobId id, const core::Job& job);
-    // Forgets the outputs that were checked in this turn. note() has recorded the outputs of
-    // accepted jobs.
+    // Forgets the outputs that check() saw in this turn. By now, note() has recorded the outputs of
+    // the jobs that were accepted.
     void end_turn() { checked_.clear(); }
 
   private:

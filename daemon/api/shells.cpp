@@ -15,7 +15,7 @@ constexpr std::size_t kCommandBytesMax = 128 << 10;
 
 struct ProgramOfJob {
     int node_rank = 0;
-    int program = 0;  // index among the programs of the node
+    int program = 0;  // index of the program on its node, from 0
 };
 
 int programs_per_node(const core::Job& job) {

@@ -25,8 +25,9 @@ Result<Plan> create(const Context& context, const Caller& who,
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the scope is {}; allowed: read, submit or operate",
                                 args.scope.substr(0, 60)));
-    // A key without the operator's rights may be for a user with the operator's name. A token made
-    // with such a key must not have the operator's rights.
+    // A token with scope operate has all rights of the user that it names. The caller's key may be
+    // an ordinary user's key, although the user has the same name as the operator. Such a key must
+    // not make a token with the operator's rights.
     if (*access == protocol::Access::Operate && who.role != Role::Operator &&
         context.role_of(who.user) == Role::Operator)
         return fail(ErrorCode::Refused,

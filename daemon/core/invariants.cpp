@@ -22,8 +22,10 @@ struct InUse {
 };
 using Taken = std::map<WorkerId, InUse>;
 
-// Checks that each slot and GPU of the place exists, that no slot is assigned twice, that at most
-// 100 % of a GPU are assigned, and that the worker has the memory and the CPUs of all its places.
+// Checks one place of an attempt. Its slots and GPUs must exist on the worker. No slot may be
+// assigned twice, and at most 100 % of a GPU may be assigned. The memory and the CPUs of all places
+// on the worker must not exceed what the worker has. `taken` has the sums over the places checked
+// so far.
 void check_place(const State& state, const Job& job, const Place& place, Taken& taken) {
     ROLL_CHECK(std::ssize(place.slots) == job.resources().slots_per_node);
     ROLL_CHECK(std::ssize(place.gpus) == job.resources().gpus_per_node);

@@ -120,8 +120,9 @@ bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }
 
-// Returns the number of the newest request of the current attempt that is answered as well as all
-// requests before it; 0 if there is none, or if the attempt `token` is not the current one.
+// Returns the largest number n such that the requests up to number n of the current attempt are all
+// answered. Returns 0 if there is no such request, or if `token` is not the token of the current
+// attempt.
 std::uint64_t answered(const core::Job& job, const Token& token) {
     if (!job.attempt || job.attempt->token != token) return 0;
     std::uint64_t newest = 0;

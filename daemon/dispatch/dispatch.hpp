@@ -22,15 +22,17 @@ std::map<WorkerId, protocol::Answer> orders(const core::State& state,
                                             std::span<const core::Action> owed,
                                             const std::string& cluster);
 
-// Adds two lists about the attempts in `running` to `answer`: their checkpoints that are recorded,
-// and the attempts that are not current (FENCED).
+// Adds to `answer` what rolld knows about the attempts in `running`: which of their checkpoints,
+// exports and answers to requests are recorded, and which of these attempts are not current
+// (FENCED).
 void add_verdicts(const core::State& state, WorkerId worker,
                   std::span<const protocol::RunningAttempt> running, protocol::Answer& answer);
 
-// Encodes `answer` in frames of at most `bytes_max` bytes. Start orders are split over the frames.
-// Every frame names every attempt that the worker keeps, starts or stops, because the worker ends
-// attempts that a frame does not name. A start order that does not fit into a frame becomes a
-// refusal. Requires that everything but the start orders fits into one frame.
+// Encodes `answer` in frames of at most `bytes_max` bytes. Distributes the start orders over the
+// frames. Every frame names every attempt that the worker keeps, starts or stops, because the
+// worker ends attempts that a frame does not name. If a single start order is too large for a
+// frame, sends in its place an order that tells the worker why the attempt is refused. Requires
+// that everything but the start orders fits into one frame.
 std::vector<std::string> frames(protocol::Answer answer, std::size_t bytes_max);
 
 }  // namespace roll::dispatch

@@ -27,10 +27,9 @@ class ClockWatch {
     // Records that the core has applied the step. Call it once the step is durable.
     void settle(Milliseconds step) { ahead_ += step; }
 
-    // Returns the step by which the clock was set back before rolld's start: `now`
-    // minus `written`, the time of the ledger's last write, if `now` is earlier.
-    // Otherwise returns 0, because a step forward looks the same as time in which rolld
-    // was down.
+    // Returns the (negative) step by which the clock was set back while rolld did not run: `now` -
+    // `written`. `written` is the time of the ledger's last write. Returns 0 if `now` is later than
+    // `written`, because a step forward cannot be told from time in which rolld was down.
     static Milliseconds step_back(Time now, Time written) {
         return step_of(std::min(now - written, Milliseconds(0)));
     }

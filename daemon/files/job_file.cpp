@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Placeholders in an expanded log name for the value of a specifier: a number, or a node's name.
+// Placeholders in an expanded log name. Each stands for the unknown value of a specifier such as
+// %j: kNumber for any number, kNode for any node name.
 constexpr char kNumber = '\1';
 constexpr char kNode = '\2';
 constexpr std::string_view kDigits = "0123456789";
@@ -119,7 +120,8 @@ bool fits(std::string_view text, std::string_view pattern) {
 
 // Returns whether roll-worker may have made a link to `target` for this job.
 bool is_named(const JobPlaces& places, const fs::path& target) {
-    constexpr std::ptrdiff_t kValuesMax = 8;  // limit, because fits() tries all lengths
+    // maximum number of placeholders: fits() tries every length of each value
+    constexpr std::ptrdiff_t kValuesMax = 8;
     if (places.log_name.empty()) return false;
     spec::LogNameValues any;
     for (const char letter : std::string_view("AaJjnrt")) any[letter] = kNumber;

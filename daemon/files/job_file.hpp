@@ -39,10 +39,10 @@ struct OpenFile {
     std::uint64_t inode = 0;
 };
 
-// Opens the log of a rank, OUTPUT/logs/attempt-N/rank-R.log. The log may be a link, which
-// roll-worker makes if the job file names its log. Such a link is followed only to a file that the
-// job file names, and not into `state`, the state directory of rolld. Fails with NotFound if there
-// is no such log, and with Refused if it is another link or not a regular file.
+// Opens the log of a rank, OUTPUT/logs/attempt-N/rank-R.log. If the job file names its log,
+// roll-worker makes OUTPUT/.../rank-R.log a link to the named file. A link is followed only if it
+// leads to a file that the job file names, outside of rolld's state directory `state`. Fails with
+// NotFound if there is no such log, and with Refused if it is any other link or not a regular file.
 Result<OpenFile> open_log(const JobPlaces& places, std::uint32_t attempt, std::uint32_t rank,
                           const std::filesystem::path& state);
 
@@ -60,9 +60,9 @@ struct Piece {
     std::uint64_t from = 0;  // offset of the first byte
     std::string bytes;
 };
-// Returns at most `count` bytes from the offset `from` on. Returns the end of the file if there is
-// no `from`, or if the file is shorter than `from` because its head was cut off. Unless it reaches
-// the end of the file, a piece ends at the end of a UTF-8 character.
+// Returns at most `count` bytes from the offset `from` on. Returns the last bytes of the file if
+// `from` is nullopt, or if the file is now shorter than `from` because its head was cut off. If the
+// piece ends before the end of the file, it ends with a complete UTF-8 character.
 Result<Piece> read_piece(const OpenFile& file, std::optional<std::uint64_t> from,
                          std::uint64_t count = kPieceBytesMax);
 

@@ -1,9 +1,10 @@
-// Stores the pieces of jobs' files (key `files`), each once, by its SHA-256.
+// Stores the pieces of the files that jobs bring along (key `files` of a job file). A piece is
+// named by its SHA-256, and equal pieces are stored only once.
 //
 //   DIRECTORY/files/SHA256  a piece; it is written under another name and then renamed
 //
-// A piece that a job of the ledger names is kept as long as the ledger has the job. A piece that no
-// job names was sent for a job that was not submitted: it is kept for an hour. The functions block
+// A piece that a job of the ledger names is kept as long as the ledger has the job. Any other piece
+// was sent for a job that has not been submitted yet. It is kept for an hour. The functions block
 // on the local disk of the state directory.
 #pragma once
 

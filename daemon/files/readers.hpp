@@ -1,7 +1,7 @@
-// Runs functions that read files on threads of its own, because a volume that hangs must not block
+// Runs functions that read files on separate threads, because a volume that hangs must not block
 // rolld's loop. The number of threads, the number of waiting functions and the time until an answer
-// are limited. Each volume has limits of its own, so that a volume that hangs does not delay the
-// reads of the others.
+// are limited. Each volume has its own limits, so that a volume that hangs does not delay reads of
+// other volumes.
 //
 // All members are called on the thread of the context.
 #pragma once

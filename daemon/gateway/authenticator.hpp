@@ -3,10 +3,10 @@
 // directory has changed, so messages under a removed key are refused at once, even on an open
 // connection.
 //
-// The name of a key's file determines its role. client.pub is rolld's owner, who may do everything.
-// client-NAME.pub is the user NAME, who controls only their own jobs. worker*.pub are workers. On a
-// Unix socket the peer's uid (SO_PEERCRED) is checked as well: users other than rolld's owner are
-// refused, whatever their key.
+// The name of a key's file determines the role of its holder. client.pub is the key of rolld's
+// owner, who may do everything. client-NAME.pub is the key of the user NAME, who controls only
+// their own jobs. worker*.pub are the keys of workers. On a Unix socket the peer's uid
+// (SO_PEERCRED) is checked as well: users other than rolld's owner are refused, whatever their key.
 //
 // At the maximum number of connections, new clients are refused, but workers are not.
 #pragma once

@@ -89,9 +89,9 @@ void BeaconWriter::look() {
     looked_.notify_one();
 }
 
-// Writes a beat. If the write fails, the beat is not published: workers see an unchanged beacon,
-// and rolld does not count the time as their silence. The counter advances only after a whole
-// record is written.
+// Writes a beat. Counts it as published only if the whole record was written. If the write fails,
+// workers see an unchanged beacon; rolld counts their silence in published beats, so this time does
+// not count as silence.
 void BeaconWriter::write(const io::Beacon& record) {
     look();
     if (superseded_ || !io::write_beacon(path_, record)) return;

@@ -39,9 +39,9 @@ class BeaconWriter {
     std::chrono::milliseconds until_due() const;
 
     // Reads the beacon file if the last read is older than three seconds. Call it before a turn
-    // acts (leases rule 18): this process may have been suspended while another rolld took
-    // over. Waits at most two seconds. If the read takes longer, later calls do nothing until
-    // it ends.
+    // acts (leases rule 18): this process may have been suspended while another rolld took over.
+    // Waits at most two seconds for the read. While a read takes longer than that, further calls
+    // return at once.
     void look_again();
 
     // Returns the time since the start of the last read that either succeeded or found no file.

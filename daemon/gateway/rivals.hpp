@@ -19,11 +19,11 @@ struct Refusal {
 // same node name. Returns nullopt if rolld accepts the worker. `published` is the current counter
 // of the beacon.
 //
-// An earlier worker with the same `home` has ended, so the new worker takes its place. Any other
-// earlier worker may still run its attempts until its lease and fence have ended. Its place is
-// therefore taken only when State has lost it, or when it is silent and has no attempts. If it has
-// sent no heartbeat since rolld's start, it keeps its place for the time of the lease, because it
-// may not have reconnected yet.
+// If the earlier worker has the same `home`, it has ended, and rolld accepts the new worker.
+// Otherwise the earlier worker may still run its attempts until its lease and fence have ended.
+// rolld then accepts the new worker only once State has lost the earlier worker, or if the earlier
+// worker is silent and has no attempts. A worker that has sent no heartbeat since rolld's start is
+// not silent before the time of the lease has passed, because it may not have reconnected yet.
 std::optional<Refusal> refusal_of(const core::State& state, const Sessions& sessions,
                                   const protocol::Heartbeat& heartbeat, std::uint64_t published,
                                   Instant now);

@@ -111,11 +111,11 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
 // Returns how long heartbeats may leave out an attempt that should run on the worker, before the
 // attempt counts as missing.
 //
-// This time is missing_grace if this rolld placed the attempt and either knows that it has started,
-// or has not sent its start order. It is the longer start_on_its_way if this rolld has sent a start
-// order that may still arrive: otherwise the attempt could start late and run at the same time as
-// its successor. It is also start_on_its_way if an earlier rolld placed the attempt, because the
-// first heartbeat that arrives may be an old one.
+// The time is start_on_its_way if this rolld has sent a start order for the attempt and does not
+// know that the attempt has started. The order may still arrive; with a shorter time, the attempt
+// could start late and run at the same time as its successor. The time is also start_on_its_way if
+// an earlier rolld placed the attempt, because the first heartbeat that arrives may be an old one.
+// In all other cases it is missing_grace, which is shorter.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;

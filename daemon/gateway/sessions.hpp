@@ -44,7 +44,7 @@ struct Session {
     protocol::Heartbeat last;
     std::string frame;             // text from which `last` was parsed; empty: unknown
     std::uint64_t renewed_at = 0;  // counter of the beacon at the last renewal of the lease
-    std::int64_t counted = 0;      // beats between the last renewal and the last heartbeat
+    std::int64_t counted = 0;      // beats from the last renewal of the lease to the last heartbeat
     Instant heard_at{};
     Instant renewed{};  // arrival of the last heartbeat that renewed the lease
     // Attempts that should run on the worker but are not in its heartbeats, and since when.
@@ -83,10 +83,11 @@ class Sessions {
     // placed on such a worker (rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
-    // Returns the quiet workers (Worker::quiet) without a heartbeat for silent_after_beats. If a
-    // worker has sent no heartbeat since rolld's start, the limit is silent_after_start_beats. A
-    // heartbeat counts even if it does not renew the lease. Must be called in each iteration of
-    // rolld's main loop, so that a worker is removed as soon as its heartbeat arrives.
+    // Returns the silent workers: quiet workers (Worker::quiet) that have sent no heartbeat for
+    // silent_after_beats. For a worker that has sent none since rolld's start, the limit is
+    // silent_after_start_beats. Every heartbeat ends the silence, even one that does not renew the
+    // lease. Call it in each iteration of rolld's main loop, so that the result loses a worker as
+    // soon as its heartbeat arrives.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
     // Returns true if this worker is silent, as silent() defines it.

@@ -2,9 +2,9 @@
 // client to a worker and output back. The functions are pure: the time is an argument, and the
 // caller sends the orders and replies.
 //
-// A terminal holds at most protocol::kTerminalWindow bytes of output: a worker sends only as much
-// as the client has made room for by its reads. Nothing of a terminal is in State or in the ledger:
-// a restart of rolld ends all terminals.
+// rolld keeps at most protocol::kTerminalWindow bytes of output per terminal: when this buffer is
+// full, the worker sends more output only after the client has read some. Terminals are stored
+// neither in State nor in the ledger, so a restart of rolld ends all terminals.
 #pragma once
 
 #include <chrono>
@@ -94,7 +94,7 @@ class Terminals {
         std::uint64_t received = 0;  // bytes of output from the worker
         std::uint64_t written = 0;   // bytes of input from the client
         std::uint64_t taken = 0;     // bytes of input that the program has taken
-        std::uint64_t told = 0;      // `taken` in the last reply
+        std::uint64_t told = 0;      // value of `taken` in the last reply to the client
         std::optional<int> exit{};
         std::string trouble{};
         std::vector<Waiting> waiting{};
@@ -103,7 +103,8 @@ class Terminals {
             lost_at{};  // when the terminal is given up; set once its attempt ends
 
         bool ended() const { return exit || !trouble.empty(); }
-        // A read is also answered when input was taken, because the client waits for room.
+        // Returns whether to answer a waiting read now. Without output, a read is also answered
+        // once the program has taken enough input, because the client may wait to send more.
         bool is_ready() const {
             return !chunks.empty() || ended() || taken >= told + protocol::kTerminalWindow / 4;
         }

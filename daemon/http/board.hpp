@@ -35,8 +35,8 @@ class Board {
     static constexpr auto kFresh = std::chrono::seconds(1);
     static constexpr std::size_t kAnswersMax = 256;
 
-    // At most `at_once` threads call `ask` at the same time, and no two of them with the same
-    // arguments.
+    // At most `at_once` threads call `ask` at the same time. `ask` is never called twice at the
+    // same time with the same operation and arguments.
     explicit Board(Ask ask, std::size_t at_once = 1,
                    std::function<Instant()> now = std::chrono::steady_clock::now)
         : asking_(at_once),
@@ -62,7 +62,7 @@ class Board {
 
     std::mutex& lane_of(const std::string& key) { return asking_[hash64(key) % asking_.size()]; }
 
-    std::vector<std::mutex> asking_;  // one of them is held during a call of ask_
+    std::vector<std::mutex> asking_;  // each call of ask_ locks one of these, see lane_of()
     std::mutex mutex_;                // guards entries_
     Ask ask_;
     std::function<Instant()> now_;

@@ -22,7 +22,7 @@ tl::unexpected<Error> unusable(const std::filesystem::path& file, const char* wh
 }
 
 Result<void> check_time(const std::filesystem::path& file, const ssl::context& context) {
-    // The native handle's certificate belongs to the context.
+    // `x509` is not freed here, because the context owns the certificate.
     const X509* const x509 =
         ::SSL_CTX_get0_certificate(const_cast<ssl::context&>(context).native_handle());
     if (::X509_cmp_current_time(::X509_get0_notAfter(x509)) < 0)

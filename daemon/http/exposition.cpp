@@ -19,7 +19,8 @@ std::string escaped(const std::string& value) {
     return text;
 }
 
-// Collects metrics as text. All samples of a metric follow its family().
+// Collects metrics as text. Call family() once for each metric, and then sample() for each of the
+// metric's samples.
 class Exposition {
   public:
     void family(const char* name, const char* type, const char* help) {

@@ -112,7 +112,8 @@ io::Task<void> Feed::run() {
         std::vector<std::shared_ptr<Channel>> watched;
         for (const auto& [key, channel] : channels_)
             if (auto live = channel.lock()) watched.push_back(std::move(live));
-        // A channel whose answers take long does not delay the others.
+        // Start a coroutine for each channel, so that a channel with slow answers does not delay
+        // the other channels.
         for (std::shared_ptr<Channel>& channel : watched)
             io::spawn(io_, refresh(std::move(channel)));
     }

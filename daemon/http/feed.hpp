@@ -63,7 +63,7 @@ class Feed {
         std::vector<std::uint64_t> versions;  // 0: no answer yet
         bool is_refused = false;              // true if the token is no longer valid
         bool is_refreshing = false;           // true while its answers are computed
-        std::uint64_t round = 0;              // grows when there is something to send to viewers
+        std::uint64_t round = 0;              // incremented when viewers must be sent something
         boost::asio::steady_timer woken;      // never expires; cancelling it wakes the viewers
         int quiet_ticks = 0;
     };

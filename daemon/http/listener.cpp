@@ -223,7 +223,7 @@ io::Task<void> Listener::serve(Stream& stream) {
         }
         if (!reply) break;
         const bool streams = !reply->watched.empty() && !head;
-        if (streams) open = false;  // the events end when the connection is closed
+        if (streams) open = false;  // a stream of events ends with the connection
         Message message = response_of(*reply, open);
         beast::http::response_serializer<beast::http::span_body<const char>> serializer(message);
         lowest.expires_after(kPatience);

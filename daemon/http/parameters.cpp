@@ -43,7 +43,8 @@ Result<Json> value_of(const Target& target, const protocol::FieldInfo& field,
 
 Result<void> check(const Json& args, const protocol::OperationInfo& info) {
     ROLL_TRY_VOID(info.check(args));
-    // check() accepts arguments without a required field if the field may have any type
+    // OperationInfo::check() does not notice that a required field is missing if the field may have
+    // any type. Check here that every required field is given.
     for (const protocol::FieldInfo& field : info.arguments()) {
         if (field.required && (!args.contains(field.name) || args[field.name].is_null()))
             return fail(ErrorCode::InvalidArgument,

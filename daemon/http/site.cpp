@@ -172,7 +172,7 @@ Reply Site::answer(const Request& request) {
         return refusal(
             403, fmt::format("this server does not serve the host {}", request.host.substr(0, 100)),
             "add the name to http.hosts in rolld.yaml, and start roll-web again");
-    // Without TLS, a proxy may serve the page over https.
+    // Accept an https origin even without TLS, because a proxy may serve the page over https.
     const bool own = request.origin == "https://" + request.host ||
                      (!options_.tls && request.origin == "http://" + request.host);
     if (!request.origin.empty() && !own)
@@ -203,8 +203,9 @@ Reply Site::guarded(const Request& request) {
     return reply ? *std::move(reply) : error_reply(reply.error());
 }
 
-// Returns the rights of the token's bearer. The token of the state directory has all rights of the
-// key with which roll-web asks rolld. rolld checks any other token.
+// Returns the rights of the token's bearer. roll-web sends its requests to rolld with its own key.
+// The bearer of the token in the state directory has all rights of that key. rolld checks any other
+// token and says which rights it gives.
 Result<Site::Visitor> Site::visitor_of(std::string_view authorization) {
     constexpr std::string_view kBearer = "Bearer ";
     constexpr std::string_view kToken = "roll_";

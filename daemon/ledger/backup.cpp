@@ -132,8 +132,8 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));
     {
-        // Read the mark before copying, because events may be added meanwhile. The copy may then
-        // have events after the mark, but lacks no event up to the mark.
+        // Read the mark before copying the database, because rolld may add events at any time. In
+        // this order, the copy has all events up to the mark, and maybe more.
         ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
         const std::optional<Mark> marked = mark.read();
         ROLL_TRY(const Database database, open_database(source));

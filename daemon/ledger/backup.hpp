@@ -26,9 +26,10 @@ struct Restored {
 // Replaces the ledger of the directory `state` by a backup, or by an empty ledger if `backup` is
 // empty.
 //
-// The new incarnation is the larger of `incarnation` and the backup's incarnation + 1. Tokens
-// issued after the backup are then stale, and no job is started for a while (leases rule 19). Job
-// numbers issued after the backup are not reused, because they name directories.
+// The restored ledger gets a new incarnation: the larger of `incarnation` and the backup's
+// incarnation + 1. Attempts that were started after the backup therefore have stale tokens. After a
+// restore, no job is started for a while (leases rule 19). Job numbers that were assigned after the
+// backup are not assigned again, because they name directories.
 //
 // Fails with NotFound if there is no backup, with Refused if a rolld serves `state`, and with
 // Corrupt if the backup is damaged. After such an error, nothing has changed.

@@ -11,7 +11,7 @@ namespace roll::ledger {
 namespace {
 
 struct Told {
-    Mark head;  // last row before the first row whose hash is wrong
+    Mark head;  // last row before the first row with a wrong hash, or the newest row
     std::uint64_t next_job = 1;
 };
 

@@ -8,8 +8,8 @@
 namespace roll::ledger {
 
 // Returns the first number that no job of the ledger in `state` can have had, even if the ledger is
-// damaged. Assumes that each event after the last readable row, up to the mark, has submitted one
-// job. Returns 1 if there are neither jobs nor a mark.
+// damaged. If the ledger is damaged, assumes the worst: each event from the last readable row up to
+// the mark has submitted one job. Returns 1 if there are neither jobs nor a mark.
 std::uint64_t unused_job(const std::filesystem::path& state);
 
 }  // namespace roll::ledger

@@ -65,9 +65,9 @@ class Ledger {
     // Removes all events of the jobs that ended before `cutoff` and that no other job needs. Does
     // nothing if these jobs are less than a tenth of all jobs. Returns the number of removed jobs.
     //
-    // `state` is the result of load(). Call this function before State is served. After the call,
-    // load() returns State without these jobs, but with their resource use. The other events keep
-    // their numbers.
+    // `state` must be the result of load(). Call this function before rolld serves clients, and
+    // then load() again: it now returns State without the removed jobs, but with their resource
+    // use. The remaining events keep their numbers.
     Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
 
     std::int64_t newest() const;

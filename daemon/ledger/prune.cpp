@@ -6,8 +6,8 @@
 namespace roll::ledger {
 namespace {
 
-// Returns, for each job J, the jobs that must be kept if J is kept. If the first job of an array is
-// kept, all jobs of the array are kept.
+// Returns a map from each job to the jobs that must be kept if this job is kept. For example, the
+// first job of an array keeps all jobs of the array.
 std::map<JobId, std::vector<JobId>> references(const core::State& state) {
     std::map<JobId, std::vector<JobId>> kept_by;
     for (const auto& [id, job] : state.jobs) {

@@ -151,8 +151,9 @@ struct ByteReader {
     }
 };
 
-// Returns the function's signature. It contains the name of the enumerator V ("...; auto V =
-// roll::core::JobPhase::Done]"), or a number if no enumerator has the value V.
+// Returns a text that contains the name of the enumerator V. The text is this function's signature,
+// which ends with, for example, "auto V = roll::core::JobPhase::Done]". If no enumerator has the
+// value V, the text contains the number instead.
 template <auto V>
 std::string name_of_value() {
     return __PRETTY_FUNCTION__;

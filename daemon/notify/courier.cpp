@@ -13,7 +13,7 @@ namespace {
 constexpr int kEventsRead = 200;
 // time after which work() returns, so that other targets are served
 constexpr std::chrono::seconds kWorkMax{1};
-// maximum number of undelivered events that are passed over between two writes of the position
+// number of events that the filters may leave out before the position is written to its file again
 constexpr std::int64_t kUnsavedMax = 1'000;
 
 }  // namespace

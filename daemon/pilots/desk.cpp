@@ -27,8 +27,9 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// Returns the row of the request `key`: the row of `slurm_job` if this id is known, else preferably
-// the row of a job that has not ended. Returns nullptr if the request has no row.
+// Returns the row of the request `key`, or nullptr if it has none. If the request's Slurm job id
+// `slurm_job` is known, only the row of this job counts. If the id is unknown and the request has
+// several rows, prefers the row of a job that has not ended.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -92,9 +93,9 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
-// Returns the time of the next poll. After hurry(), polls follow each other faster than
-// rules_.poll, but at most two polls start within 1.5 times rules_.poll. This maximum does not
-// apply while squeue must still confirm that a node is down.
+// Returns the time of the next poll. Usually a poll starts rules_.poll after the previous one.
+// After hurry(), it starts sooner, but in any period of 1.5 * rules_.poll at most two polls start.
+// While squeue must still confirm that a node is down, this maximum does not apply.
 Instant Desk::next_poll() const {
     if (!asked_) return Instant{0};
     const Instant soon = *asked_ + std::min(rules_.hurried, rules_.poll);

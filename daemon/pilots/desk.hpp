@@ -78,9 +78,8 @@ class Desk {
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
     // Makes polling faster for a while. Call it after a worker fell silent, because Slurm may
-    // already know that the worker's allocation has ended. If all remaining workers are in such
-    // allocations, their silence counts only once Slurm has reported the ends
-    // (only_gone_are_left).
+    // already know that the worker's allocation has ended. The faster polls matter most if all
+    // workers have ended: rolld then counts no silence until only_gone_are_left() is true.
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
     // Returns a NodeDown input for each silent worker whose node is down according to Slurm. Call
@@ -97,8 +96,8 @@ class Desk {
     std::optional<Instant> wakeup(const core::State& state) const;
 
     // Returns whether every worker of State belongs to an allocation that Slurm reports as ended.
-    // Then no worker can confirm an answer of rolld, and the silence of the workers must count
-    // without such a confirmation.
+    // No worker can then confirm an answer of rolld, so rolld publishes beats without a
+    // confirmation.
     bool only_gone_are_left(const core::State& state) const;
 
     // Returns the state that Slurm last reported for an allocation, for display: "PENDING
@@ -130,9 +129,9 @@ class Desk {
     DeskRules rules_;
     Instant began_;
     bool busy_ = false;
-    std::optional<Instant> asked_{};         // start of the newest squeue
-    std::optional<Instant> asked_before_{};  // start of the second-newest squeue
-    std::optional<Instant> answered_{};      // start of the newest squeue that succeeded
+    std::optional<Instant> asked_{};         // time at which squeue was last started
+    std::optional<Instant> asked_before_{};  // time of the start of squeue before that
+    std::optional<Instant> answered_{};      // start of the last squeue that succeeded
     Instant hurry_until_{0};
     Instant doubt_until_;  // until this time, squeue is polled even if State has no allocation
     // time at which each request was last sent, or may last have been sent

@@ -98,8 +98,8 @@ int other_workers(const core::State& state, const std::string& queue,
     }));
 }
 
-// Returns, as text, the options of the queue that forbid `nodes` nodes at once. `alive` is the
-// number of the queue's live allocations.
+// Returns the limits of the queue, as options of rollctl, that do not allow as many as `nodes`
+// nodes at the same time. `alive` is the number of the queue's live allocations.
 std::vector<std::string> limits_below(const core::AllocationQueue& queue, int alive, int nodes) {
     std::vector<std::string> found;
     const auto look = [&](int spec::PilotQueue::*limit, std::string text) {

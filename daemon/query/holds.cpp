@@ -286,9 +286,9 @@ class Finder {
         add(excess->rule.c_str(), excess->why, std::move(remedy));
     }
 
-    // Returns a limit that blocks a variant of the job; nullopt if none is blocked. Prefers the
-    // limit of the first variant that may start once other jobs have ended, else takes the limit of
-    // the first blocked variant.
+    // Returns a limit that blocks a variant of the job; nullopt if no variant is blocked. Prefers a
+    // limit that no longer blocks once other jobs have ended (it has no remedy). If there is none,
+    // returns the limit of the first blocked variant.
     std::optional<core::Excess> excess_of(const core::Limits& limits) const {
         std::optional<core::Excess> found;
         for (int i = 0; i < job_.spec.shapes(); ++i) {

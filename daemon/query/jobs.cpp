@@ -19,9 +19,9 @@ namespace {
 
 // maximum number of jobs per reply, which together make about 9 MB
 constexpr int kPageMax = 10'000;
-// Maximum number of jobs that a page visits if rows are folded, reversed or limited by time or
-// kind, because such a page may visit many jobs for each row. The last array of a page is always
-// visited whole.
+// Maximum number of jobs that a page visits if the request folds arrays, reverses the order, or
+// selects jobs by time or kind. Such a page may visit many jobs for each row. If the maximum is
+// reached within an array, the page still visits the rest of this array.
 constexpr std::size_t kVisitsMax = 20'000;
 constexpr std::size_t kIndicesMax = 200;  // maximum number of bytes of a folded row's indices
 constexpr std::array<std::string_view, 7> kKinds = {"train", "resume",  "tokenize", "convert",
@@ -75,7 +75,9 @@ Result<Asked> read(const protocol::JobsArgs& args) {
     return asked;
 }
 
-// The jobs from which a page is taken. Both functions return nullopt if there is no such job.
+// The jobs from which a page is taken, as two searches: for the first job with this id or a higher
+// one, and for the last job with this id or a lower one. Each returns nullopt if there is no such
+// job.
 struct Source {
     std::function<std::optional<JobId>(JobId)> at_or_after;
     std::function<std::optional<JobId>(JobId)> at_or_before;

@@ -261,9 +261,9 @@ class Waits {
     }
 
   private:
-    // Returns the ready group that contains the job; nullptr if there is none. Also returns nullptr
-    // if there are many groups: searching them would take longer than computing the text for the
-    // job alone.
+    // Returns the group of ready jobs that contains the job; nullptr if there is none. Also returns
+    // nullptr if there are more than kGroupsMax groups, because searching all of them would take
+    // longer than computing the text of the job.
     const core::ReadyJobs* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;

@@ -85,7 +85,7 @@ Json totals(const core::State& state, Time now);
 // Returns the resource use and the limits of `user` and of the user's accounts, and the user's
 // waiting jobs.
 Json usage(const core::State& state, const protocol::UsageArgs& args, Time now);
-// Returns a page of a report about held and wasted resources.
+// Returns a page of the report about the resources that jobs held, and that were wasted.
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now);
 // Returns a training job's effective training time ratio (docs/reference.md); null if none.
 Json ettr(const core::Job& job, Time now);
@@ -113,9 +113,9 @@ std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
 std::string condition_text(const spec::After& after);  // returns for example "ok:12"
 
-// Predicts the result of a submission for its first job. Returns the nodes on which the job would
-// start in this turn, its holds if it would not start, and the queue from which rolld would request
-// an allocation for the job. If the submission would fail, returns the error of the submission.
+// Predicts what would happen to the first job of a submission. Returns the nodes on which the job
+// would start in this turn, or its holds if it would not start. Also returns the queue from which
+// rolld would request an allocation for it. Fails with the submission's error if it would fail.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
 // Returns a hold if the job could never run, neither on a connected worker nor in an allocation
@@ -134,9 +134,8 @@ std::string waiting(const core::State& state, JobId id, Time now);
 // if there are no queues.
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now);
 
-// Looks for an allocation that could hold a job with these resources and was requested, but is not
-// granted yet. Returns a text such as "allocation 3 of queue gpu"; empty if there is no such
-// allocation.
+// Returns the requested but not yet granted allocation that could hold a job with these resources,
+// as text such as "allocation 3 of queue gpu"; empty if there is none.
 std::string on_order(const core::State& state, const spec::Resources& wanted);
 
 // Returns the name of each worker, and why it cannot take a member of the job now. Returns at most

@@ -1,6 +1,7 @@
-// Builds the reply to `report`: the resources that attempts held, the part of them that was wasted,
-// and the two sums whose quotient is the effective training time ratio (ETTR) of training jobs. The
-// client adds up the rows of all pages (cli/commands/report.cpp).
+// Builds the reply to `report`: the resources that attempts held, and the part of them that was
+// wasted. For training jobs, the reply also has the sums `trained` and `elapsed`; their quotient is
+// the effective training time ratio (ETTR). The client adds up the rows of all pages
+// (cli/commands/report.cpp).
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -40,7 +41,7 @@ struct HeldSum {
     HeldTime held{};
     std::map<Waste, HeldTime> wasted{};
     HeldTime elapsed{};  // training jobs: resources times the time from the first start to the end
-    HeldTime trained{};  // the part of `elapsed` whose training counts
+    HeldTime trained{};  // the part of `elapsed` in which the job trained and kept the result
 };
 
 // Held: an attempt held resources. Waited: a training job waited for its next attempt. Trained: the
@@ -69,8 +70,9 @@ Waste waste_of(const core::Job& job, const core::EndedAttempt& attempt) {
     return job.phase == core::JobPhase::Cancelled ? Waste::Cancelled : Waste::None;
 }
 
-// Returns the end of the part of an attempt whose training counts. Later attempts continue from the
-// attempt's last checkpoint, so training after it counts only if the attempt ended well.
+// Returns the time up to which the training of an attempt was kept. After a failure, this is the
+// time of the attempt's last checkpoint, or of its start if it has none. The next attempt continues
+// from there, and the later training is lost.
 Time trained_until(const core::EndedAttempt& attempt) {
     const bool well = attempt.outcome == Outcome::Done || attempt.outcome == Outcome::Yielded;
     return well ? attempt.ended_at : attempt.checkpoint_at.value_or(attempt.placed_at);

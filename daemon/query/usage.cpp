@@ -114,11 +114,12 @@ class WaitingList {
     Time now_;
     std::optional<core::Promise> promise_;
     Json list_ = Json::array();
-    std::map<JobId, std::size_t> rows_{};  // index in list_, by job or by the array's first job
+    // maps a job, or the first job of an array, to its index in list_
+    std::map<JobId, std::size_t> rows_{};
 };
 
-// Returns the user's jobs among the first jobs of the queue, and then the user's jobs that are not
-// ready, such as held jobs.
+// Returns the user's waiting jobs: first the ready jobs in the order of the queue, and then the
+// jobs that are not ready, such as held jobs.
 Json waiting_of(const core::State& state, const std::string& user, Time now) {
     WaitingList list(state, now);
     std::set<JobId> seen;

@@ -48,8 +48,9 @@ Planner::Node Planner::whole(AllocationId id, const spec::PilotQueue& spec, Time
             .leaves = leaves};
 }
 
-// Adds the nodes of allocations whose workers have not joined yet, unless these workers are
-// overdue.
+// Adds the expected nodes: nodes of requested or granted allocations whose workers have not joined
+// yet. Leaves out an allocation that was granted more than kJoinGrace ago, because its missing
+// workers are no longer expected.
 void Planner::add_expected() {
     for (const auto& [id, a] : state_.allocations) {
         const bool granted = a.phase == AllocationPhase::Granted;
@@ -82,9 +83,10 @@ std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
     return found;
 }
 
-// Returns nodes for a gang that needs each block of `wanted.segment` nodes in one segment. A block
-// first takes nodes of the segment that has the most nodes left. Then it takes requested nodes,
-// whose segments are not known yet. The spares may come from any segment.
+// Returns nodes for a gang that needs each block of `wanted.segment` nodes in one segment. Fills a
+// block with nodes of the segment that has the most nodes left. If these are too few, adds nodes
+// that are only requested, because their segments are not known yet. The spares may come from any
+// segment.
 std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
     std::map<std::string, std::vector<std::size_t>> known;
     std::vector<std::size_t> anywhere;
@@ -116,18 +118,18 @@ std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wan
     return found;
 }
 
-// Requests the missing nodes from the first queue whose limits could ever allow them. Makes only as
-// many of the requests now as the limits allow. Returns false if no queue's limits could ever allow
-// the nodes.
+// Requests the missing nodes from the first queue whose limits can allow all of them, now or later.
+// Makes as many of the requests now as the limits allow now. Returns false if there is no such
+// queue.
 bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
     for (auto& [name, budget] : budgets_) {
         const spec::PilotQueue& spec = *budget.spec;
         const int count = (missing + spec.nodes - 1) / spec.nodes;
         if (!offers(spec, wanted) || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
-        // True if none of the queue's requests waits for its grant. Only then may a gang exceed the
-        // queue's `backlog`, the maximum number of waiting requests. A gang that needs more
-        // requests than that would otherwise never get its nodes.
+        // `backlog` is the maximum number of the queue's requests that wait for their grant. A gang
+        // may exceed it if no request waits now (`fresh`). Without this exception, a gang that
+        // needs more than `backlog` requests would never get its nodes.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -149,9 +151,9 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
                                      }) >= found->second;
 }
 
-// Returns whether the nodes of a batch would be used enough. One of GPUs, CPU slots, CPUs and
-// memory must be used enough, because jobs that use all of one resource may leave the others
-// unusable.
+// Returns whether the waiting jobs would use the nodes of a batch well: they use at least
+// min_percent of the GPUs, the CPU slots, the CPUs or the memory. One of these resources suffices,
+// because jobs that use all of one resource may leave the others unusable.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);
@@ -232,9 +234,10 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 
 }  // namespace
 
-// If an allocation request is not worthwhile, worthwhile() lowers the maximum number of such
-// requests in `quotas`. The next round plans all jobs again, because the jobs of that request may
-// need another request. Each further round lowers a maximum, so the loop ends.
+// worthwhile() finds the allocation requests whose nodes would be used too little. It lowers the
+// maximum number of these requests in `quotas`. The next round then plans all jobs again, because a
+// job may get its nodes from another queue instead. The loop ends, because each round that is not
+// the last lowers a maximum.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

@@ -17,14 +17,15 @@
 
 namespace roll::core {
 
-// Maximum number of allocation requests, by queue and resource variant. A queue and variant without
-// an entry has no maximum. An entry is added once the nodes of further requests would be used too
-// little.
+// Maximum number of batches of allocation requests, by queue and by the resources of the job.
+// Without an entry there is no maximum. An entry is added when the plan has batches whose nodes the
+// waiting jobs would use too little.
 using OrderQuota = std::map<std::pair<std::string, spec::Resources>, int>;
 
 class Planner {
   public:
-    // Starts with the existing and the requested nodes. `quotas` must outlive the planner.
+    // The simulation starts with the nodes that exist or have been requested. `quotas` must outlive
+    // the planner.
     Planner(const State& state, Time now, const OrderQuota& quotas)
         : state_(state),
           now_(now),
@@ -35,16 +36,17 @@ class Planner {
         for (const auto& [name, queue] : state.queues) add_budget(name, queue);
     }
 
-    // Plans one job. If `orders` is true, requests the missing nodes; otherwise only keeps existing
-    // nodes in use for the job. Returns false if neither this job nor an equal one can be served
-    // now or later.
+    // Plans one job that wants the resources `wanted`: reserves nodes for it, so that their
+    // allocations are not released. Requests the missing nodes if `orders` is true. Returns true if
+    // the job gets all of its nodes, existing or requested.
     bool serve(const spec::Resources& wanted, bool orders) {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
-        // The gang cannot be completed now. If the live workers could hold it once they are free,
-        // the gang keeps the free workers in use and waits for the busy ones. It takes no requested
-        // nodes, because other jobs need them and would request more nodes instead.
+        // If `comes` is false, some nodes are missing and cannot be requested. If the live workers
+        // can hold the gang once all of them are free, it reserves the free live workers and waits
+        // for the busy ones. It reserves no requested nodes: other jobs can use those, and would
+        // otherwise request more.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -53,9 +55,9 @@ class Planner {
 
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
-    // Returns whether the nodes of all requests to queues with `min_utilization` would be used
-    // enough. If not, lowers the number of such requests in `quotas` to the number whose nodes
-    // would be used enough.
+    // Returns whether the waiting jobs would use the nodes of each batch well. Checks only queues
+    // that set min_percent. For each queue and `wanted` with a badly used batch, sets the maximum
+    // in `quotas` to the number of its well used batches.
     bool worthwhile(OrderQuota& quotas) const;
 
   private:
@@ -104,9 +106,9 @@ class Planner {
     Events orders_{};
 };
 
-// Plans the ready jobs in queue order, within the users' limits. Repeats the simulation without the
-// requests whose nodes would be used too little, until no such request is left. Adds the limits on
-// these requests to `quotas`, which must outlive the planner.
+// Plans the ready jobs in queue order, within the users' limits. If the jobs would use the nodes of
+// some requests too little, repeats the simulation without these requests, until none is left.
+// Records the excluded requests as maxima in `quotas`, which must outlive the planner.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas);
 
 }  // namespace roll::core

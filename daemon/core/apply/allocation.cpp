@@ -97,7 +97,8 @@ void on(State& s, const AllocationEnded& e) {
         queue.gpu_seconds +=
             std::max<std::int64_t>(used.count(), 0) * queue.spec.nodes * queue.spec.gpus;
     }
-    // Later allocations never reuse these node names, so their entries can be erased.
+    // Erase the entries of the allocation's nodes. Node names contain the allocation, so no later
+    // worker has these names.
     for (const std::string& node : allocation.nodes) {
         s.sessions.erase(node);
         s.generations.erase(node);

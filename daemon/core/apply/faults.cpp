@@ -32,9 +32,9 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     return worker == state.workers.end() ? nullptr : &worker->second;
 }
 
-// Finds the faults of `machine` that count as simultaneous with `fault` and have the same kind
-// (lost worker or failed attempt). Appends these faults to `beside`. Returns whether any fault was
-// found.
+// Appends to `beside` the faults of `machine` that happened at the same time as `fault` (within
+// kSameTime) and have the same kind: lost worker or failed attempt. Returns whether there is such a
+// fault.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {
@@ -45,10 +45,10 @@ bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& besid
 }
 
 // Marks simultaneous faults of one kind as common if they seem to have one cause, such as a power
-// cut, a network failure or jobs that fail everywhere. Lost workers have a common cause if two
-// machines are affected at once. Failed attempts have a common cause only if at least three
-// machines, and more than half of all machines, are affected. Two machines may fail at once because
-// both are bad.
+// cut, a network failure or jobs that fail everywhere. Lost workers count as common if at least two
+// machines are affected at once. Failed attempts count as common if at least three machines are
+// affected, and more than half as many as there are workers. Fewer machines do not suffice, because
+// attempts may fail on two bad machines at the same time.
 void mark_common(State& state, const Fault& fault) {
     std::vector<Fault*> beside;
     std::ptrdiff_t hit = 0;

@@ -5,9 +5,10 @@
 
 namespace roll::core {
 
-// Records a fault of the machine that is blamed when the job's current attempt ends as an infra
-// failure. Does nothing for a machine that was draining or being released, for a lost worker (see
-// note_loss()), or for an output that could not be written (kExitRefused).
+// Records a fault of the machine that is blamed for the end of the job's current attempt, if the
+// attempt ended as an infra failure. Does nothing if the machine was draining or being released, if
+// its worker was lost (note_loss() records this), or if the attempt could not write its output
+// (kExitRefused).
 void note_fault(State& state, JobId id, Time at);
 
 // Records a fault of the machine of a lost worker, just before the worker is erased. Ignores a

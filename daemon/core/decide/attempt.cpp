@@ -54,9 +54,10 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
         s, {in.attempt, in.worker, Outcome::Infra, 1, "the worker no longer runs the attempt"});
 }
 
-// Records a checkpoint. Ignores a checkpoint that is not newer than the newest step of the same
-// attempt. Checkpoints of older attempts at this step or later are removed: they must be unusable,
-// because the current attempt would otherwise have started from one of them.
+// Records a checkpoint. Ignores it if this attempt has already recorded a checkpoint at the same or
+// a later step. The recorded event also removes the checkpoints of older attempts at the same or a
+// later step. Those checkpoints are unusable, because otherwise the current attempt would have
+// continued from one of them.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

@@ -14,9 +14,9 @@ Result<Events> on(const State& s, const CheckpointDeleted& in, Time now);
 Result<Events> on(const State& s, const RequestDone& in, Time now);
 Result<Events> on(const State& s, const ExportWritten& in, Time now);
 
-// Returns whether the worker has a member of the job's current attempt that has not ended. If the
-// worker has no such member, its statements about the attempt are out of date. The answer to the
-// worker then reports the attempt as FENCED, and the worker kills the attempt.
+// Returns whether the worker has a member of the job's current attempt that has not ended. If it
+// has none, rolld ignores what the worker reports about the attempt. rolld's answer then lists the
+// attempt as FENCED, and the worker kills it.
 bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
 
 }  // namespace roll::core

@@ -25,8 +25,8 @@ bool is_large_enough(const Worker& worker, const spec::Resources& wanted);
 // and are granted for long enough.
 bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted);
 
-// Returns how many CPUs a node of the queue offers to jobs that ask for `cpus`. Slurm grants one
-// CPU for each slot.
+// Returns the number of CPUs of a node that the queue requests. It equals the number of slots,
+// because Roll requests one CPU per slot from Slurm.
 inline int cpus_of(const spec::PilotQueue& queue) { return queue.slots; }
 
 }  // namespace roll::core

@@ -16,9 +16,9 @@ Held holds(const State& state, const spec::After& after, const Index& index);
 // Returns the counts for a dependency on all jobs of an array; nullptr if the array was removed.
 const AllOf* all_of(const Index& index, const spec::After& after);
 
-// Returns the job whose end decides a dependency on a single job. This is the named job. If the
-// dependency waits for an export, it is the export job as soon as that job is queued. Must not be
-// called for a dependency on an array.
+// Returns the job whose end decides a dependency on a single job. Usually it is the job that the
+// dependency names. If the dependency waits for the export of the named job and the export job is
+// already queued, it is the export job. Must not be called for a dependency on an array.
 JobId awaited(const State& state, const spec::After& after);
 
 // Returns whether the dependency's result may still change, because the named job or its export has

@@ -10,9 +10,9 @@
 
 namespace roll::core {
 
-// Returns how to treat the end of the job's current attempt: the strictest action that its exit
-// code and logs select (stop, then avoid_node, then retry). nullopt if the exit code and the logs
-// select no action; then the outcome decides.
+// Returns how the user's rules treat the end of the job's current attempt. If several rules match
+// its exit code and logs, the strictest action applies: stop before avoid_node before retry.
+// Returns nullopt if no rule matches; the outcome then decides.
 std::optional<spec::OnExit> exit_policy_of(const Job& job, Outcome outcome);
 
 // Returns the labels that the end of the current attempt adds to the job.

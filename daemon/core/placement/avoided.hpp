@@ -1,6 +1,6 @@
-// Keeps a job off the nodes where it failed (Job::avoid) if other nodes could hold the job, even if
-// these are busy now. A node on which everything fails is often free, so jobs would otherwise often
-// get such a node.
+// Keeps a job off the nodes where it failed (Job::avoid) if other nodes could hold the job. The job
+// then waits for the other nodes even if they are busy now. A node on which every job fails is
+// often free, so without this rule jobs would often be placed on it.
 #pragma once
 
 #include <set>
@@ -13,9 +13,10 @@ namespace roll::core {
 // Returns the workers on nodes that the job avoids.
 std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
-// Returns the workers that the job must not use: all avoided workers if one of the variants
-// `shapes` (indices) fits on the other workers, else none. `all` is the whole capacity of all
-// workers, because it does not matter whether the other workers are busy now.
+// Returns the workers that the job must not use. These are all workers that it avoids, if a variant
+// of the job fits on the other workers; otherwise there are none. `shapes` has the indices of the
+// variants to try. `all` is the capacity of all workers when they are idle, because it does not
+// matter whether the other workers are busy now.
 std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,
                                      const std::vector<int>& shapes);
 

@@ -23,9 +23,9 @@ std::vector<int> part_of_a_gpu(const FreeSlots& free, int percent) {
     return {best};
 }
 
-// Returns `count` whole GPUs. Takes them from one NUMA node if possible; of several possible nodes,
-// uses the one with the fewest free GPUs. Otherwise uses several nodes, those with the most free
-// GPUs first.
+// Returns `count` whole GPUs. If a NUMA node has enough free GPUs, takes all of them from this
+// node; if several nodes have enough, from the one with the fewest free GPUs. If no node has
+// enough, uses several nodes, the nodes with the most free GPUs first.
 std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
@@ -49,15 +49,15 @@ std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     return chosen;
 }
 
-// Chooses `count` slots near the chosen GPUs, evenly distributed over these GPUs. If there are too
-// few such slots, continues with slots near the GPUs with the smallest free share, so that the
-// slots of a free GPU stay free.
+// Chooses `count` free slots. Prefers slots near the chosen GPUs `gpus`, evenly distributed over
+// these GPUs. If these do not suffice, takes slots near other GPUs, the GPUs with the smallest free
+// share first. The slots near a GPU that is wholly free thus stay free for a later job.
 std::vector<int> slots_near(const FreeSlots& free, const std::vector<int>& gpus, int count) {
     ROLL_CHECK(count <= std::ssize(free.slots));
-    std::map<int, int> seen;  // number of slots seen so far, by GPU
-    // Sort keys of the slots: false for slots near a chosen GPU, which come first; the slot's
-    // position among the slots of its chosen GPU, or the free share of another GPU; the index of
-    // the slot.
+    std::map<int, int> seen;  // maps a GPU to the number of slots near it so far
+    // Sort keys of the slots, with three parts. First: false if the slot is near a chosen GPU.
+    // Second: for a slot near a chosen GPU, its position among the slots near this GPU; for any
+    // other slot, the free share of its GPU. Third: the index of the slot.
     std::vector<std::tuple<bool, int, int>> order;
     for (const int slot : free.slots) {
         const int near = gpu_near(slot, free);

@@ -5,8 +5,8 @@
 
 namespace roll::core {
 
-// Returns the GPU near `slot`. Slot s of S is near GPU s * G / S of G, because roll-worker binds a
-// slot's programs to CPUs near that GPU.
+// Returns the index of the GPU near `slot`. With S slots and G GPUs, slot s is near GPU s * G / S
+// (rounded down): roll-worker binds the programs of slot s to CPUs near this GPU.
 int gpu_near(int slot, const FreeSlots& free);
 
 // Chooses the GPUs and slots of a member. Requires that `wanted` fits into `free`.

@@ -8,7 +8,8 @@
 namespace roll::core {
 namespace {
 
-constexpr int kLookAhead = 16;  // running jobs are charged in advance for half_life / kLookAhead
+// fair share charges running jobs for half_life / kLookAhead in advance
+constexpr int kLookAhead = 16;
 
 constexpr int kWhole = 100;  // hundredths of a whole GPU
 
@@ -133,8 +134,9 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
                 spec::policy_of(policy, job.user).quota, wanted);
 }
 
-// Returns the decayed use of an account or user, divided by its share. Charges running jobs in
-// advance, so that a user who has just received many resources waits.
+// Returns the decayed use of an account or user, divided by its share. Adds the use of the running
+// jobs over the next half_life / kLookAhead, so that a user whose jobs have just received many
+// resources waits.
 std::int64_t Limits::score(const Sum& sum, int share) const {
     const std::chrono::milliseconds ahead =
         std::chrono::milliseconds(state_.policy.half_life) / kLookAhead;

@@ -18,8 +18,8 @@ struct Excess {
     std::string why;   // one sentence about the excess
     // Setting in rolld.yaml, e.g. "accounts.lab.gpus"; empty if raising the setting does not help.
     std::string setting;
-    // If the job exceeds the limit even when no other job runs: the change that would let the job
-    // start. Empty if the job can start once other jobs end.
+    // Change that would let the job start, if the job exceeds the limit even when no other job
+    // runs. Empty if the job can start once other jobs have ended.
     std::string remedy{};
 };
 
@@ -40,11 +40,12 @@ class Limits {
 
     // Returns whether an account of the running job borrows, that is, uses more than its own quota.
     bool borrows(const Job& job) const;
-    // Returns whether the job would borrow in every variant in which it may start now: one of its
-    // accounts would exceed that account's own quota. False if no variant may start now.
+    // Returns whether the job can start now only if it borrows: in each variant that may start now,
+    // one of its accounts would exceed that account's own quota. False if no variant may start now.
     bool would_borrow(const Job& job) const;
-    // Returns whether the job would fit into the own quota of the nearest account that has one,
-    // among the job's account and its ancestors. False if no account has a quota.
+    // Returns whether the job fits, without borrowing, into the quota of the nearest account that
+    // has a quota. Searches the job's account, then its parent, and so on. False if none has a
+    // quota.
     bool owns(const Job& job) const;
 
   private:

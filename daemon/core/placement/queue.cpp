@@ -16,8 +16,8 @@ Queue::Queue(const State& state, Time now, const Limits& limits)
     for (Cursor& cursor : cursors_) enter(&cursor);
 }
 
-// Inserts the group's next job into heads_: jobs that have waited for `starve_after` first, by age,
-// then the others by priority.
+// Inserts the group's next job into heads_. The jobs of a group that have waited for `starve_after`
+// come first, the oldest first. The other jobs follow by priority.
 void Queue::enter(Cursor* cursor) {
     const ReadyJobs& line = *cursor->line;
     if (cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)) {
@@ -52,7 +52,8 @@ void Queue::sort_anew() {
 }
 
 std::optional<JobId> Queue::next() {
-    if (last_ != nullptr) {  // the caller has started the job that next() returned last
+    // drop() was not called: continue with the group's next job
+    if (last_ != nullptr) {
         enter(last_);
         sort_anew();
     }

@@ -15,8 +15,8 @@ namespace roll::core {
 // - jobs that fit into their accounts' own quotas (they do not borrow);
 // - higher priority;
 // - with fair share, less use in proportion to the share (Limits::rank);
-// - the older job. Only jobs that became ready earlier can precede a job that has waited for
-//   `starve_after`.
+// - the older job.
+// A job that has waited for `starve_after` therefore comes before all jobs that became ready later.
 struct QueueOrder {
     bool fresh = true;  // true if the job has waited for less than `starve_after`
     // time since which the job is ready, if it has waited for `starve_after`; otherwise unset

@@ -1,11 +1,11 @@
 // Backfill (EASY): the first job that must wait gets a reservation. A later job may start only
 // where it cannot delay the first job, assuming that every job uses its whole time limit.
 //
-// The reservation is the earliest time at which the first job fits if each running attempt ends at
-// its limit. A later job may take resources if it ends before that time, or if the first job still
-// fits at that time without these resources. The time is unknown if attempts without a limit hold
-// resources that the first job needs. A later job may then take only workers that the first job
-// cannot use at all.
+// The reserved time is the earliest time at which the first job fits, if each running attempt ends
+// at its time limit. A later job may start now if it ends before the reserved time, or if its
+// resources still leave room for the first job at that time. The reserved time is unknown if
+// attempts without a time limit hold resources that the first job needs. In this case, a later job
+// may take only workers that the first job cannot use at all.
 #pragma once
 
 #include <chrono>
@@ -30,9 +30,9 @@ struct Holder {
 
 class Reservation {
   public:
-    // `free` is the capacity that is free now, and `all` is the whole capacity of the workers that
-    // the job may use. `held` lists the attempts that hold the rest of `all`. `held` may also
-    // contain places on other workers.
+    // `wanted` are the resources of the first job. `all` is the whole capacity of the workers that
+    // the job may use, and `free` is the part that is free now. `held` lists the attempts that hold
+    // the other part; they may also hold places on workers that are not in `all`.
     Reservation(const spec::Resources& wanted, const Capacity& free, const Capacity& all,
                 std::vector<Holder> held);
 

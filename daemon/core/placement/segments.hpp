@@ -20,9 +20,10 @@ struct Candidate {
 // Chooses from `candidates`, which are sorted from best to worst. Returns the members in the order
 // of node ranks, then the spares; empty if the gang does not fit as a whole.
 //
-// If the job sets `segment` to N, every N consecutive members are in one segment, and as few
-// segments as possible are used. Otherwise all members are in one segment if a segment has enough
-// workers that need not be avoided; else under one leaf switch; else under one spine switch.
+// If the job sets `segment` to N > 1, every N consecutive members are in one segment, and as few
+// segments as possible are used. Otherwise all members are in the smallest area of the network that
+// has enough workers without `avoid`: in one segment, else under one leaf switch, else under one
+// spine switch. If no area has enough, takes the best candidates.
 std::vector<WorkerId> choose_workers(const std::vector<Candidate>& candidates,
                                      const spec::Resources& wanted);
 

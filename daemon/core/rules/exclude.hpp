@@ -2,10 +2,10 @@
 //
 // The policy sets how many faults, within what time, exclude a machine. The faults must come from
 // at least two jobs, because one job may cause faults everywhere. A machine is excluded at once if
-// its own check fails. The last machine that takes jobs is never excluded.
+// a check of the machine itself fails. If only one machine still takes jobs, it is not excluded.
 //
-// An excluded machine is used again if a ready job fits nowhere else, unless the machine's own
-// check failed, because no job can run there.
+// An excluded machine is used again if a ready job fits on no other machine. A machine whose own
+// check failed stays excluded, because no job can run there.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

@@ -55,8 +55,9 @@ class Placer {
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
-            // The other jobs of this group are equal, so they do not fit either. An exception is a
-            // job that avoids workers: another job of its group may fit on those workers.
+            // The jobs of a group are equal for placement, so the rest of the group does not fit
+            // either. Do not skip the rest if this job avoids workers: other jobs of the group may
+            // fit on those workers.
             if (forbidden.empty()) queue.drop();
             if (first_) continue;
             const Capacity others = forbidden.empty() ? Capacity{} : without(all_, forbidden);
@@ -69,7 +70,8 @@ class Placer {
             if (!state_.policy.backfill) break;
             first_.emplace(job.spec.shape(*wanted), without(free_, forbidden), all, held());
             first_id_ = *id;
-            limits.add(job, job.spec.shape(*wanted));  // also reserve the job's quota
+            // later jobs must also leave the job's quota free
+            limits.add(job, job.spec.shape(*wanted));
         }
         return events_.size() > before;
     }

@@ -1,5 +1,6 @@
-// Preemption: the first waiting job may take the resources of an attempt that has run for the
-// policy's `min_run` and has a lower priority or borrows the waiting job's quota. The attempt stops
+// Preemption: the first waiting job may take the resources of a running attempt. The attempt must
+// have run for the policy's `min_run`. Its job must have a lower priority than the waiting job; or
+// it must borrow, and the waiting job must fit into the quota of its own account. The attempt stops
 // after a checkpoint, as at a time limit, and its job is requeued. Between two preemptions, a job
 // therefore runs for at least `min_run`.
 #pragma once
@@ -8,7 +9,7 @@
 
 namespace roll::core {
 
-// Stops attempts whose resources the first waiting job may take, if that job can then run.
+// If preemption lets the first waiting job run, stops the attempts whose resources this job needs.
 Events preempt_jobs(const State& state, Time now);
 
 }  // namespace roll::core

@@ -21,9 +21,9 @@ Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
 }
 
-// Returns the node that the job must avoid from now on; empty if there is none. This is the blamed
-// node if a rule of on_exit or on_log says so, if an earlier attempt ended there with an infra
-// failure, too, or if a check of the node failed.
+// Returns the node that the job must avoid from now on; empty if there is none. The job must avoid
+// the blamed node in three cases: a rule of on_exit or on_log says so, or this is the job's second
+// infra failure on the node, or a check of the node failed.
 std::string node_to_avoid(const Job& job, Outcome outcome) {
     const std::string& node = job.attempt->blamed;
     if (exit_policy_of(job, outcome) == spec::OnExit::AvoidNode) return node;

@@ -27,8 +27,8 @@ std::uint64_t decay_factor(Milliseconds elapsed, Milliseconds half_life) {
     const auto halves = elapsed / half_life;
     if (halves >= 32) return 0;
     const auto rest = static_cast<std::uint64_t>((elapsed % half_life).count());
-    // The elapsed part of a half-life is a binary fraction, and each of its digits that is 1
-    // contributes a factor.
+    // `fraction` is rest / half_life as a binary fraction of 32 digits. If its i-th digit is 1,
+    // multiply the factor by kRoots[i - 1], which is 2^(-2^-i).
     auto fraction = static_cast<std::uint64_t>((Wide(rest) << 32) / half_life.count());
     std::uint64_t factor = kOne;
     for (const std::uint32_t root : kRoots) {

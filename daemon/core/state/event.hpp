@@ -15,7 +15,8 @@ namespace roll::core {
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
-    // no job had this number or a higher one, not even a job that the restored backup lacks
+    // Set by a restore: a number that is higher than the numbers of all earlier jobs, including the
+    // jobs that the backup lacks. 0: no restore.
     std::uint64_t next_job = 0;
 };
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};

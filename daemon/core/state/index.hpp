@@ -1,6 +1,6 @@
-// Indexes over State, maintained by apply() (indexing.hpp). The rules visit them instead of all
-// jobs, so the cost of a turn depends on the number of open and changed jobs, not on the size of
-// State.
+// Indexes over State, maintained by apply() (indexing.hpp). The rules look up jobs in the indexes
+// instead of visiting all jobs. The cost of a turn therefore depends on the number of open and
+// changed jobs, not on the size of State.
 #pragma once
 
 #include <array>
@@ -44,7 +44,8 @@ struct QueueKey {
 // The ready jobs of one group, in the two orders in which placement visits them.
 struct ReadyJobs {
     std::set<QueueKey> by_priority;
-    // jobs by the time since which they have waited only for capacity
+    // the same jobs by the time of ready_since(): the job that has been ready for the longest time
+    // first
     std::set<std::pair<Time, JobId>> by_age;
     friend bool operator==(const ReadyJobs&, const ReadyJobs&) = default;
 };

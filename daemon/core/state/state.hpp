@@ -90,8 +90,9 @@ struct Worker {
     // worker gets no such job.
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
-    // Run directory and host of the roll-worker; empty: unknown. Tells a restarted roll-worker from
-    // another one of the same node.
+    // Run directory and host of the roll-worker; empty: unknown. A new roll-worker with the same
+    // value is a restart of this roll-worker. With another value, it is a second roll-worker on the
+    // node.
     std::string home{};
     friend bool operator==(const Worker&, const Worker&) = default;
 };

@@ -15,7 +15,8 @@ struct Use {
     int slots = 0;  // slots that running attempts hold
     int gpu_hundredths = 0;
     int jobs = 0;  // jobs that have not ended
-    // GPUs x ms of ended attempts; for each attempt, at most its time limit in ms.
+    // GPUs x milliseconds that the ended attempts are charged. An attempt is charged for the time
+    // that it ran, but at most for its time limit.
     std::int64_t gpu_ms = 0;
     std::int64_t gpu_ms_due = 0;  // GPUs x time limit in ms of the attempts that hold GPUs now
     std::int64_t decayed = 0;     // fair-share use (weight x ms), decayed up to the time `at`
