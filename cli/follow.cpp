@@ -43,18 +43,23 @@ std::string span_text(const std::vector<Json>& rows, const std::string& key) {
 }
 
 // Returns a text with the path of the job's export; empty if the job has no export. Until the
-// export job has succeeded, the text also names that job.
+// export job has succeeded, the text also names that job and its state.
 std::string export_text(Daemon& daemon, const Json& job) {
     if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
     const Json follows = job.value("export_job", Json());
     if (!follows.is_number_unsigned()) return "";
+    const std::string id = follows.dump();
     const auto exporting = daemon.show(follows.get<std::uint64_t>());
-    if (!exporting) return fmt::format("by job {}", follows.dump());
+    if (!exporting) return "by job " + id;
     const Json convert = exporting->value(Json::json_pointer("/spec/convert"), Json());
     const std::string where = field_text(convert, "target");
-    if (field_text(*exporting, "state") == "done") return where;
+    const std::string state = field_text(*exporting, "state");
+    if (state == "done") return where;
+    if (is_over(*exporting))
+        return fmt::format("none: job {}, which exports to {}, {}{}; next: rollctl show {}", id,
+                           where, state == "cancelled" ? "was " : "", state, id);
     return fmt::format("{} (job {} has not finished this export; to wait for it: rollctl wait {})",
-                       where, follows.dump(), follows.dump());
+                       where, id, id);
 }
 
 // Prints the results of a finished job: its losses and its export.

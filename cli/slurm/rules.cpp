@@ -194,12 +194,13 @@ void Translation::read_memory() {
                                       {"mem-per-cpu", slots},
                                       {"mem-per-gpu", gpus}}) {
         const SbatchOption* const option = find(name);
-        if (option == nullptr || resources().contains("memory")) continue;
+        if (option == nullptr) continue;
         const auto size = slurm_mebibytes(option->value);
         if (!size)
             refuse(*option, "a whole number with a suffix K, M, G or T, such as 16G");
         else if (*size * count > 0)
             resources()["memory"] = fmt::format("{}MiB", *size * count);
+        return;
     }
 }
 

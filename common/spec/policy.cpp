@@ -45,24 +45,27 @@ std::chrono::seconds duration(const Json& section, const char* key) {
     return parse_duration(section[key].get<std::string>()).value();
 }
 
-// Reports unknown parents and cycles.
+// Reports parents that do not exist and cycles, each at the account that names the parent.
 void check_parents(const Policy& policy, std::vector<Problem>& problems) {
     for (const auto& [name, account] : policy.accounts) {
+        if (account.parent.empty()) continue;
         const std::string path = fmt::format("accounts.{}.parent", name);
-        std::string at = account.parent;
-        for (std::size_t steps = 0; !at.empty(); ++steps) {
-            const auto parent = policy.accounts.find(at);
-            if (parent == policy.accounts.end()) {
-                problems.push_back(
-                    {path, fmt::format("leads to the account {}, which does not exist", at)});
-                break;
-            }
-            if (steps > policy.accounts.size()) {
-                problems.push_back({path, "forms a cycle"});
-                break;
-            }
-            at = parent->second.parent;
+        if (!policy.accounts.contains(account.parent)) {
+            problems.push_back({path, fmt::format("is {}, which is no account here; add the "
+                                                  "account or correct the name",
+                                                  account.parent)});
+            continue;
         }
+        std::string at = account.parent;
+        for (std::size_t steps = 0; at != name && steps < policy.accounts.size(); ++steps) {
+            const auto next = policy.accounts.find(at);
+            if (next == policy.accounts.end()) break;
+            at = next->second.parent;
+        }
+        if (at == name)
+            problems.push_back({path, fmt::format("is {}, which is itself below {}: the parents "
+                                                  "form a cycle",
+                                                  account.parent, name)});
     }
 }
 

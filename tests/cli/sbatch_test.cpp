@@ -262,6 +262,7 @@ TEST(SbatchRules, MemoryIsThatOfANode) {
     EXPECT_EQ(memory({}), "");
     EXPECT_EQ(memory({"--mem=2G"}), "2048MiB");
     EXPECT_EQ(memory({"--mem=0"}), "");
+    EXPECT_EQ(memory({"--mem-per-cpu=4G", "--mem=0"}), "") << "--mem comes first";
     EXPECT_EQ(memory({"-n4", "-c2", "--mem-per-cpu=100"}), "800MiB");
     EXPECT_EQ(memory({"--gres=gpu:2", "--mem-per-gpu=10G"}), "20480MiB");
     EXPECT_EQ(

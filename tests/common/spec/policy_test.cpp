@@ -45,6 +45,12 @@ TEST(Policy, NamesWhatIsWrong) {
     EXPECT_EQ(path(R"({"accounts": {"a": {"parent": "b"}}})"), "accounts.a.parent");
     EXPECT_EQ(path(R"({"accounts": {"a": {"parent": "b"}, "b": {"parent": "a"}}})"),
               "accounts.a.parent");
+    EXPECT_EQ(path(R"({"accounts": {"a": {"parent": "b"}, "b": {"parent": "b"}}})"),
+              "accounts.b.parent");
+    const auto unknown = parse_policy(R"({"accounts": {"a": {"parent": "b"}, "b": {"parent": "x"},
+                                          "c": {"parent": "b"}}})");
+    ASSERT_EQ(unknown.problems.size(), 1u) << "descendants of a wrong account are no problems";
+    EXPECT_EQ(unknown.problems[0].path, "accounts.b.parent");
     EXPECT_EQ(path(R"({"accounts": {"a": {"gpus": -1}}})"), "accounts.a.gpus");
 }
 
