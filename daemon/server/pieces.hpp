@@ -24,8 +24,8 @@ class PieceSender {
     // Takes a worker's request for a piece. A new request of a worker replaces the earlier one.
     void take(const gateway::Peer& peer, const std::string& frame);
     bool is_wanted() const { return !wanted_.empty(); }
-    // Returns the answers to send in this turn, and their receivers. There are only a few of them,
-    // so that nodes which fetch files delay no turn.
+    // Returns the answers to send in this turn, and their receivers. Returns at most eight answers,
+    // so that nodes which fetch files do not delay the turn.
     std::vector<std::pair<gateway::Peer, std::string>> next_frames();
 
   private:

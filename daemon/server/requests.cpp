@@ -14,8 +14,9 @@ namespace {
 
 constexpr int kWaitMsMax = 60'000;
 
-// Returns a waiter for at most `wait_ms` milliseconds. A missing or negative `wait_ms` means to
-// wait until the request is done.
+// Returns the waiting client of the request `asking`. The client waits at most `wait_ms`
+// milliseconds, or kWaitMsMax if that is less. If `wait_ms` is missing or negative, the client
+// waits until the request is done.
 api::Waiter waiter_of(const Asking& asking, const std::string& user, std::optional<int> wait_ms) {
     api::Waiter waiter{asking.peer, asking.id, user, std::nullopt};
     if (wait_ms.value_or(-1) >= 0)

@@ -36,8 +36,9 @@ class Latencies {
     Json json() const;
 
   private:
-    std::array<std::uint64_t, kLimitsMs.size()>
-        counts_{};  // without the durations above all limits
+    // counts_[i]: number of durations up to kLimitsMs[i] and above the limit before it. Durations
+    // above all limits are not counted here.
+    std::array<std::uint64_t, kLimitsMs.size()> counts_{};
     std::uint64_t count_ = 0;
     std::chrono::milliseconds sum_{0};
 };

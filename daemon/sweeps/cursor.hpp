@@ -15,7 +15,7 @@ namespace roll::sweeps {
 
 class Cursor {
   public:
-    // `rungs` are ascending numbers of steps.
+    // `rungs`: the steps for which values() returns a value, in ascending order.
     Cursor(std::filesystem::path file, std::string metric, std::vector<std::int64_t> rungs);
 
     // Reads the next lines, at most 4 MiB in total. Blocks while the volume hangs. Returns whether

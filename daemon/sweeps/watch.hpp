@@ -36,7 +36,7 @@ class Watch {
     Watch(boost::asio::io_context& io, const core::State& state,
           std::function<void(std::vector<Loser>)> stop,
           std::chrono::milliseconds pause = std::chrono::seconds(1));
-    // A thread that still reads continues, but its results are dropped.
+    // Does not wait for a thread that still reads files. The results of that thread are dropped.
     ~Watch();
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;

@@ -31,8 +31,8 @@ class JobFiles {
   public:
     // For a process that starts no attempts, such as the reaper.
     JobFiles() = default;
-    // Removes the files that an earlier roll-worker left in the directory. Keeps at most
-    // `kept_bytes_max` of pieces that no waiting attempt needs.
+    // Removes the files that an earlier roll-worker left in the directory. Keeps pieces that no
+    // waiting attempt needs, but at most `kept_bytes_max` bytes of them.
     explicit JobFiles(std::filesystem::path directory, std::uint64_t kept_bytes_max = 256u << 20);
 
     // Removes from `answer` the start orders whose files are not here, and fetches these files.
@@ -53,7 +53,7 @@ class JobFiles {
   private:
     struct Kept {
         std::uint64_t bytes = 0;
-        std::uint64_t used = 0;  // grows with each use
+        std::uint64_t used = 0;  // number of the last use; higher means later
     };
     void fetch(const protocol::StartOrder& order);
     void settle(const AttemptKey& key, std::string trouble);
@@ -73,7 +73,8 @@ class JobFiles {
     std::map<AttemptKey, std::vector<spec::StagedFile>> waiting_{};
     std::string asked_{};  // piece of the request that is not answered yet; empty: none
     Instant asked_at_{};
-    // Attempts whose files are laid out, or cannot be for this reason
+    // Attempts that no longer wait for files. The text says why the files could not be fetched or
+    // written; it is empty if they were written.
     std::map<AttemptKey, std::string> settled_{};
     bool news_ = false;
 };

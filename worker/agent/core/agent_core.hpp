@@ -40,8 +40,8 @@ class AgentCore {
     void add_leftover(protocol::RunningAttempt entry);
 
     void on_answer(const protocol::Answer& answer, Instant now);
-    // Must be called instead of on_answer() with an answer in which rolld refuses the worker. The
-    // answer renews no lease; it shows only that rolld is reached.
+    // Must be called instead of on_answer() if rolld refuses the worker in the answer. The answer
+    // renews no lease. It shows only that this worker reaches rolld.
     void on_refusal(const protocol::Answer& answer) {
         const auto sent = sent_.find(answer.sequence);
         if (accept(answer) && sent != sent_.end()) heard_ = sent->second;

@@ -188,8 +188,8 @@ std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& name
 }
 
 std::string gpu_fault(const std::string& name) {
-    constexpr int kUncorrected = 1,
-                  kSinceLoaded = 0;  // nvmlMemoryErrorType_t, nvmlEccCounterType_t
+    constexpr int kUncorrected = 1,  // NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        kSinceLoaded = 0;            // NVML_VOLATILE_ECC
     const Nvml nvml;
     Device const part = nvml.ready() ? find(nvml, name) : nullptr;
     if (part == nullptr) return "";

@@ -71,8 +71,8 @@ const std::string& workdir_of(const Container& container, const ContainerPlace& 
     return container.workdir.empty() ? place.directory : container.workdir;
 }
 
-// Returns the names of the variables that a container gets. The guard sets MASTER_ADDR and
-// MASTER_PORT only when the gang has met.
+// Returns the names of the variables that a container gets. They include MASTER_ADDR and
+// MASTER_PORT, which the guard sets later, when it knows the gang's meeting point (meeting.hpp).
 std::set<std::string> names_of(const std::map<std::string, std::string>& environment) {
     std::set<std::string> names = {"MASTER_ADDR", "MASTER_PORT"};
     for (const auto& [name, value] : environment) names.insert(name);
@@ -258,7 +258,8 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
     if (plan.after.empty())
         plan.after.push_back(
             {removal({path, "rm", "--force", "--ignore", "--time=0"}), {}, "/", ""});
-    plan.after.back().arguments.push_back(place.name);  // one program removes all containers
+    // One `podman rm` removes the containers of all programs of the attempt.
+    plan.after.back().arguments.push_back(place.name);
     return {};
 }
 

@@ -71,8 +71,8 @@ void add_gpu_share(int percent, const LaunchSite& site, Environment& environment
     add("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
 }
 
-// Makes waiting OpenMP threads sleep soon. Threads that spin would take the cores from the very
-// threads that they wait for.
+// Makes an OpenMP thread that waits go to sleep after a short time. A waiting thread that spins
+// would take a core from the threads that it waits for.
 void let_waiting_threads_sleep(const LaunchSite& site, Environment& environment) {
     if (is_set(site.environment, "GOMP_SPINCOUNT") || is_set(site.environment, "OMP_WAIT_POLICY"))
         return;

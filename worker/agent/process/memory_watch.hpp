@@ -63,7 +63,8 @@ class MemoryWatch {
     std::int64_t peak_ = 0;
     std::int64_t used_ = 0;
     std::int64_t resident_then_ = 0;  // resident memory when peak_ was measured
-    // Bytes by which shared pages made the sum of resident memory too large at the last measurement
+    // Number of bytes by which the sum of resident memory was too large at the last exact
+    // measurement, because it counts shared pages several times
     std::int64_t shared_ = 0;
     Process largest_{};  // largest process at the last look
     Process killed_{};   // the largest process that SIGKILL has ended

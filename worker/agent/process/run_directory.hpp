@@ -47,8 +47,9 @@ class RunDirectory {
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
     // Returns the generation of this roll-worker, a number that is part of its heartbeats. The
-    // number grows each time the directory is opened. If the stored number was lost, the new number
-    // comes from the clock. The next number belongs to this roll-worker's reaper.
+    // number is the wall clock's count, or the last roll-worker's number plus 2 if that is higher.
+    // It therefore grows even if the stored number was lost. This roll-worker's reaper has the
+    // number after it.
     Result<std::uint64_t> next_generation();
 
     // Returns the random id of this directory. The first call makes it.

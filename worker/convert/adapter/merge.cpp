@@ -19,7 +19,8 @@ std::vector<float> floats_of(const tensor::StridedView& view) {
     const std::int64_t rows = view.info.shape[0];
     const std::int64_t columns = view.info.shape.size() > 1 ? view.info.shape[1] : 1;
     const std::int64_t stride = view.info.shape.size() > 1 ? view.strides[1] : 1;
-    const std::int64_t run = stride == 1 ? columns : 1;  // number of elements that one cast reads
+    // number of elements that one call of cast() converts: a row if its elements are contiguous
+    const std::int64_t run = stride == 1 ? columns : 1;
     std::vector<float> values(static_cast<std::size_t>(rows * columns));
     std::span<std::byte> to = std::as_writable_bytes(std::span(values));
     for (std::int64_t i = 0; i < rows; ++i)

@@ -13,7 +13,7 @@ namespace roll::convert {
 enum class Strictness {
     RaiseAll,            // fail on missing and on unexpected tensors
     RaiseUnexpected,     // fail on unexpected tensors; ignore missing tensors
-    AssumeOkUnexpected,  // same as RaiseUnexpected, because Roll reads everything before it writes
+    AssumeOkUnexpected,  // same as RaiseUnexpected: Roll checks all tensors before it writes
     LogAll,              // warn about missing and unexpected tensors, and leave both out
     LogUnexpected,       // warn about unexpected tensors, and leave them out; ignore missing ones
     ReturnAll,           // report missing and unexpected tensors, and leave both out

@@ -17,7 +17,7 @@ namespace roll::convert {
 struct WriterLayout {
     formats::McaLayout layout;
     std::int64_t padded_vocab = 0;  // rows of the embedding with padding; 0: no padding
-    bool local_names = false;       // true: the modules were those without TransformerEngine
+    bool local_names = false;       // true: the model was built without TransformerEngine
 };
 
 // Returns true if the checkpoint has the optimizer's state in buckets.

@@ -289,8 +289,8 @@ class Opener {
         return flat;
     }
 
-    // Takes the tensors of ZeRO 1 and 2. The concatenated partitions of all ranks are the
-    // concatenated parameters of a group.
+    // Takes the tensors of ZeRO 1 and 2. The concatenation of all ranks' partitions of a group
+    // equals the concatenation of the group's parameters.
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         if (groups.size() != ranks[0].groups.size())
