@@ -13,7 +13,7 @@
 
 namespace roll::server {
 
-// Returns the pieces of the files of all jobs in the ledger.
+// Returns all pieces that the jobs in the ledger need for their files.
 std::set<std::string> named_pieces(const core::State& state);
 
 class PieceSender {

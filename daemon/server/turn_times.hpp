@@ -47,7 +47,7 @@ struct TurnTimes {
     Durations turns;           // time in the engine, without the commit
     Durations commits;         // time to write and sync the events of a turn
     Latencies dispatches;      // time from when a job could run until its start order was sent
-    std::uint64_t fenced = 0;  // number of orders to kill an attempt that is not current
+    std::uint64_t fenced = 0;  // number of orders to kill a fenced (no longer current) attempt
     // Time of the current turn's commit; 0 if the turn had nothing to write.
     std::chrono::nanoseconds last_commit{0};
 };

@@ -36,7 +36,7 @@ class Cursor {
     std::vector<std::int64_t> rungs_;
     spec::RungValues values_;
     std::size_t next_ = 0;            // index of the first rung that has not been passed
-    std::optional<double> newest_{};  // last value before this rung
+    std::optional<double> newest_{};  // last value before rung `next_`
     std::uint64_t offset_ = 0;
     std::string partial_{};
 };

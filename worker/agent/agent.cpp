@@ -15,7 +15,7 @@
 namespace roll::agent {
 namespace {
 
-// longest wait of the loop, short enough for all timed events
+// longest wait of the loop; an action that is due at a certain time is late by at most this time
 constexpr Millis kPoll{500};
 // delay before a change that is not urgent is reported, so that one heartbeat can report several
 constexpr Millis kSoon{20};

@@ -1,6 +1,6 @@
 // Runs roll-worker's loop. The loop passes input from rolld, the child processes, the volume and
-// the clock to AgentCore, and carries out the effects that AgentCore returns. The loop has one
-// thread, which waits in one place.
+// the clock to AgentCore, and carries out the effects that AgentCore returns. The loop runs on one
+// thread and waits only in wait().
 #pragma once
 
 #include <chrono>

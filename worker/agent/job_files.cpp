@@ -76,7 +76,7 @@ void JobFiles::settle(const AttemptKey& key, std::string trouble) {
     news_ = true;
 }
 
-// Returns the pieces that a waiting attempt needs and that are not here.
+// Returns the pieces that waiting attempts need and that have not arrived yet.
 std::set<std::string> JobFiles::lacking() const {
     std::set<std::string> lacking;
     for (const auto& [key, files] : waiting_)

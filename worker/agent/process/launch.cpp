@@ -175,8 +175,9 @@ Environment gang_environment(const protocol::StartOrder& order, int local_rank) 
             {"ROLL_HOSTFILE", host_file_of(order)}};
 }
 
-// Plans where the processes of a gang meet. The file names contain the attempt's nonce, so that
-// files of an earlier job in the same output directory are not mistaken for this attempt's.
+// Returns the files through which the processes of a gang find each other. The files' names contain
+// the attempt's nonce, so that the files of an earlier job in the same output directory are not
+// used by mistake.
 Gang gang_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Gang gang;
     gang.first = order.node_rank == 0;

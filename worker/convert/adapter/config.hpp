@@ -21,9 +21,9 @@ Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& mod
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);
 
-// The modules that can have LoRA, in the form of target_modules: the sorted last parts of their
-// native or HuggingFace names. `linear` lists the linear modules of the decoder layers, as
-// "all-linear" does; the output layer is not included.
+// The modules that can have LoRA. As in target_modules of a PEFT config, each list has the last
+// parts of the modules' native or HuggingFace names, sorted. `linear` lists the linear modules of
+// the decoder layers, as "all-linear" does; the output layer is not included.
 struct LoraTargets {
     std::vector<std::string> linear;
     std::vector<std::string> embedding;

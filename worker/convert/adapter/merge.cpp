@@ -111,8 +111,9 @@ void append_scaled(std::vector<float>& to, const std::vector<float>& from, std::
     for (std::size_t i = begin; i < begin + count; ++i) to.push_back(from[i] * factor);
 }
 
-// Adds the change of a further adapter to a tensor's change: s B A + s' B' A' is one product of the
-// joined factors.
+// Adds the change of a further adapter to a tensor's change. The sum s B A + s' B' A' is stored as
+// a single product: the columns of s B and s' B' side by side, times the rows of A above those of
+// A'.
 void add_to(Delta& sum, const Delta& more) {
     constexpr std::size_t kTile = 32;
     const auto r = static_cast<std::size_t>(sum.lora_rank);

@@ -136,7 +136,7 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 
 Json quantization_of(const Source& source, const Plan& plan) {
     if (!source.overlay.quantization.is_null()) return source.overlay.quantization;
-    // modules that are not quantized; packed experts are listed under their modules' names
+    // names of the modules whose weights are not quantized, including modules with packed experts
     std::set<std::string> plain;
     for (const TargetTensor& target : plan.tensors)
         if (target.making == Making::Copies && target.info.shape.size() >= 2)

@@ -23,9 +23,10 @@ struct WriterLayout {
 // Returns true if the checkpoint has the optimizer's state in buckets.
 bool has_buckets(const formats::DcpMetadata& metadata);
 
-// Adds the state source.state of all native tensors to source.tensors. Requires that the family and
-// the model of `source` are set. Fails with InvalidArgument if the checkpoint has no such state, or
-// if the buckets do not have the sizes that follow from `writer`.
+// Reads the optimizer state that source.state names, for all native tensors, and adds it to
+// source.tensors. Requires that the family and the model of `source` are set. Fails with
+// InvalidArgument if the checkpoint has no such state, or if the buckets do not have the sizes that
+// follow from `writer`.
 Result<void> read_buckets(Source& source, MappedFiles& files, const formats::DcpMetadata& metadata,
                           const WriterLayout& writer);
 
