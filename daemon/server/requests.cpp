@@ -40,8 +40,8 @@ void Server::add_later(core::Input input) {
     });
 }
 
-// Refuses a message that is larger than kFrameBytesMax. Sends no answer to a worker, because an
-// answer would acknowledge its heartbeat.
+// Refuses a message that is larger than kFrameBytesMax. Sends the error only if a user sent the
+// message. A worker gets no answer, because an answer would acknowledge its heartbeat.
 void Server::refuse_large(const Client& client, const io::ZmqMessage& message) {
     if (client.who.role == Role::None) return;
     const std::string& frame = message.frames[1];

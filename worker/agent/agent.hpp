@@ -38,8 +38,8 @@ struct AgentParts {
     PilotRules pilot{};
     Millis heartbeat{1000};
     GpuWatch gpus{};
-    // true in the reaper, which only reports attempts; run() then returns once rolld has answered,
-    // or after a timeout
+    // true in the reaper (reaper.hpp), which only reports the attempts of a killed roll-worker;
+    // run() then returns once rolld has answered, or after a timeout
     bool last_word = false;
 };
 

@@ -35,14 +35,15 @@ class JobFiles {
     // waiting attempt needs, but at most `kept_bytes_max` bytes of them.
     explicit JobFiles(std::filesystem::path directory, std::uint64_t kept_bytes_max = 256u << 20);
 
-    // Removes from `answer` the start orders whose files are not here, and fetches these files.
-    // rolld repeats these orders. Refuses the orders whose files cannot be fetched.
+    // Removes from `answer` the start orders whose files have not arrived yet, and begins to fetch
+    // these files. rolld repeats these orders. Marks an order as refused if its files cannot be
+    // fetched or written.
     void hold_back(protocol::Answer& answer);
     // Returns the request to send now, if there is one. Repeats a request that was not answered.
     std::optional<protocol::PieceRequest> request(Instant now);
     void take(const protocol::Piece& piece);
-    // Returns whether the files of an attempt have arrived, or were given up, since the last call.
-    // The caller then asks rolld for the order again.
+    // Returns true if, since the last call, the files of an attempt have arrived, or this class has
+    // given up fetching them. The caller then asks rolld for the order again.
     bool take_news() { return std::exchange(news_, false); }
 
     // Removes the files of an attempt that has ended.

@@ -88,9 +88,9 @@ class AgentCore {
     bool has(const AttemptKey& key) const { return attempts_.contains(key); }
     // Returns the number of attempts that each heartbeat lists.
     std::size_t running() const { return attempts_.size(); }
-    // Returns true if no attempt is left and every end is acknowledged. While draining, rolld must
-    // also have acknowledged the drain, or be unreachable: a rolld that does not know of the drain
-    // would wait until the lease expires.
+    // Returns true if no attempt is left and rolld has acknowledged the end of every attempt. If
+    // this worker drains, rolld must also have acknowledged the drain: otherwise it would wait for
+    // this worker until the lease expires. This does not apply if rolld cannot be reached.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 

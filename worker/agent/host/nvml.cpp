@@ -90,7 +90,8 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
 }
 
 // Layout of nvmlProcessInfo_t. Some drivers of release 535 write entries that are 8 bytes longer.
-// The buffer has room for these longer entries, but only the first of them is read correctly.
+// The buffer is large enough for such entries, but only the first of these longer entries is read
+// correctly.
 struct ProcessInfo {
     unsigned pid;
     unsigned long long used;

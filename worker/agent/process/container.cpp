@@ -79,8 +79,8 @@ std::set<std::string> names_of(const std::map<std::string, std::string>& environ
     return names;
 }
 
-// Returns whether a variable of this name changes what a runtime itself does, such as where it
-// keeps its images. Such a variable must have the value of roll-worker.
+// Returns whether a variable of this name configures the container runtime itself, such as the
+// place where it keeps its images. The runtime must get roll-worker's value of such a variable.
 bool configures_runtime(const std::string& name) {
     constexpr std::array<std::string_view, 7> kNames = {"HOME",
                                                         "PATH",

@@ -27,12 +27,13 @@ class MemoryWatch {
         : ancestor_(ancestor),
           limit_(std::move(limit)) {}
 
-    // Returns the longest time until the next look.
+    // Returns the longest time until the next look (measurement).
     Millis interval() const;
 
-    // Takes a look if it is due. If the attempt has used more than its limit, returns "out of
-    // memory: used 3.9 of 4 GiB (python3, pid 123)", else nullopt. The text names no process that
-    // was never seen. Call this function after each wait.
+    // Measures the memory if a measurement is due. If the attempt has used more than its limit,
+    // returns "out of memory: used 3.9 of 4 GiB (python3, pid 123)", else nullopt. The text names a
+    // process only if a measurement has seen the process that used the memory. Call this function
+    // after each wait.
     std::optional<std::string> look(Instant now);
 
     // Records a process that has ended. `peak` is the process's peak memory in bytes, which

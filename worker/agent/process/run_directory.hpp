@@ -65,8 +65,9 @@ class RunDirectory {
     // Returns the sessions of the roll-workers that started the recorded attempts.
     std::set<std::string> sessions() const;
 
-    // Returns true if certainly no process of any attempt is left. `clean` lists the guards that
-    // reported that no process is left below them. Requires that end_leftovers() was called.
+    // Returns true only if it is certain that no process of any attempt is left. `clean` lists the
+    // guards that reported that all processes below them have ended. Requires that end_leftovers()
+    // was called.
     bool nothing_left(const std::set<ProcessName>& clean) const;
 
     // Records how the processes of this roll-worker's attempts are confined. Call it once, before

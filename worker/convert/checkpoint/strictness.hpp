@@ -32,7 +32,7 @@ Result<Strictness> parse_strictness(const std::string& name);
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 
-// Differences between a checkpoint and its model. as_told() returns those differences in `all` that
+// Differences between a checkpoint and its model. as_told() returns the differences in `all` that
 // the mode warns about or reports.
 struct Disagreement {
     std::vector<std::string> unexpected;  // tensors of the model that the checkpoint lacks
