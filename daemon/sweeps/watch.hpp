@@ -80,7 +80,7 @@ class Watch {
     boost::asio::steady_timer timer_;
     std::shared_ptr<Home> home_;
     std::map<JobId, Sweep> sweeps_{};  // sweeps, by the first job of the array
-    JobId next_{};                     // jobs with lower ids are known
+    JobId next_{};                     // note_new() has seen all jobs with lower ids
     JobId last_array_{};
     bool waiting_ = false;  // true while the timer runs or the thread reads
 };

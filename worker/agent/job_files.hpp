@@ -66,7 +66,7 @@ class JobFiles {
     Result<void> lay_out(const AttemptKey& key, const std::vector<spec::StagedFile>& files);
     void give_up(const std::string& piece, const std::string& trouble);
 
-    std::filesystem::path directory_{};  // empty: none
+    std::filesystem::path directory_{};  // directory of the files and pieces; empty: none
     std::uint64_t kept_bytes_max_ = 0;
     std::uint64_t kept_bytes_ = 0;
     std::uint64_t uses_ = 0;

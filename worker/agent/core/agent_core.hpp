@@ -84,7 +84,7 @@ class AgentCore {
     std::string look_due(Instant now);
 
     bool idle() const;  // returns true if no attempt has a process
-    // Returns whether the attempt is in heartbeats.
+    // Returns true if heartbeats report the attempt.
     bool has(const AttemptKey& key) const { return attempts_.contains(key); }
     // Returns the number of attempts that each heartbeat lists.
     std::size_t running() const { return attempts_.size(); }

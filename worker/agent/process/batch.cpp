@@ -26,7 +26,7 @@ std::string on_each(int number, int nodes) {
 std::string tasks_text(const BatchScript& batch, int nodes) {
     if (batch.tasks == 0) return on_each(std::max(batch.tasks_per_node, 1), nodes);
     const int each = batch.tasks / nodes;
-    const int more = batch.tasks % nodes;  // number of nodes with one task more
+    const int more = batch.tasks % nodes;  // number of nodes with `each` + 1 tasks
     if (more == 0) return on_each(each, nodes);
     return on_each(each + 1, more) + "," + on_each(each, nodes - more);
 }

@@ -124,7 +124,7 @@ std::string MemoryWatch::reason(std::int64_t used) const {
     const Process& process = unseen ? killed_ : largest_;
     const std::string limit = spec::size_text(limit_.bytes);
     std::string text = spec::size_text(used);
-    // "3.9 of 4 GiB" if both have the same unit
+    // Omit the first unit if both sizes have the same unit: "3.9 of 4 GiB".
     const auto unit = limit.substr(limit.find(' '));
     if (text.ends_with(unit)) text.resize(text.size() - unit.size());
     text = fmt::format("out of memory: used {} of {}", text, limit);

@@ -63,7 +63,8 @@ class MemoryWatch {
     Instant looked_{};
     std::int64_t peak_ = 0;
     std::int64_t used_ = 0;
-    std::int64_t resident_then_ = 0;  // resident memory when peak_ was measured
+    // highest sum of the processes' resident memory at an exact measurement
+    std::int64_t resident_then_ = 0;
     // Number of bytes by which the sum of resident memory was too large at the last exact
     // measurement, because it counts shared pages several times
     std::int64_t shared_ = 0;

@@ -1,4 +1,4 @@
-// How a guard starts a program of its plan.
+// Describes how a guard starts a program of its plan.
 #pragma once
 
 #include <vector>

@@ -162,7 +162,7 @@ bool clip(Piece& piece, const Shape& begin, const Shape& size) {
 
 }  // namespace
 
-// Follows TransformerBlock.sharded_state_dict.
+// Decides as Megatron's TransformerBlock.sharded_state_dict does.
 bool stacks_layers(const Json& native) {
     return !is_listed(native, "moe_layer_freq") && !is_listed(native, "linear_attention_freq") &&
            !is_set(native, "heterogeneous_block_specs") &&
