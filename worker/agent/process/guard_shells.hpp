@@ -19,9 +19,9 @@
 
 namespace roll::agent {
 
-// Returns the program for an order: `base` with the command and the variable TERM of the order. If
-// the order has no command, runs the shell that the variable SHELL names if it can be run, else
-// /bin/sh. In a container, always runs /bin/sh then.
+// Returns the program for an order: `base` with the command and the variable TERM of the order. The
+// default command is the shell that the variable SHELL names if it can be run, else /bin/sh. In a
+// container, the default command is always /bin/sh.
 Program shell_program(Program base, const protocol::TerminalStart& start);
 
 class GuardShells {

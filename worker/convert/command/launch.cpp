@@ -27,10 +27,10 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
 }
 
 // Returns true if the target may be overwritten. The first attempt may overwrite it only if the job
-// allows this, because a target that exists before belongs to the user. A later attempt may always
-// overwrite it, because an earlier attempt may have finished the target and died before rolld
-// recorded the success. Fails with InvalidArgument if the first attempt finds a target that it may
-// not overwrite.
+// allows this, because a target that exists before the first attempt belongs to the user. A later
+// attempt may always overwrite it, because an earlier attempt may have finished the target and died
+// before rolld recorded the success. Fails with InvalidArgument if the first attempt finds a target
+// that it may not overwrite.
 Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch& launch) {
     if (spec.overwrite || launch.node_rank > 0 || launch.attempt.token.attempt > 1) return true;
     std::error_code error;

@@ -157,7 +157,8 @@ class Opener {
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
             // If the parameter shares its weight with another parameter, use only the file of the
-            // other parameter. The shared parameter's own file may be one rounding step older.
+            // other parameter. The values in this parameter's own file may be one rounding step
+            // older.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
                 source_.matching.dropped.push_back(
