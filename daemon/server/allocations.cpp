@@ -4,8 +4,8 @@
 #include "daemon/server/server.hpp"
 
 namespace roll::server {
-// Starts the next errand (a Slurm command) if none is running. Losing an outcome does no harm,
-// because errands are derived only from State and Slurm's last answers.
+// Starts the next errand (a Slurm command) if none is running. It does no harm if the outcome of an
+// errand is lost, because each errand follows only from State and from Slurm's last answers.
 void Server::run_errands() {
     if (stopping_) return;
     if (!withdrawing_ && !desk_.withdraw(engine_.state()).empty()) {
@@ -15,15 +15,17 @@ void Server::run_errands() {
     if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
 }
 
-// Schedules a turn that withdraws all requests that are no longer needed.
+// Runs a turn (one pass of the main loop) that withdraws the allocation requests that are no longer
+// needed and were never sent to Slurm.
 void Server::withdraw() {
     withdrawing_ = false;
     for (core::Input& input : desk_.withdraw(engine_.state())) add(std::move(input));
     turn();
 }
 
-// Adds the inputs about silent workers whose nodes Slurm reports as down. Returns at once if no
-// worker runs in an allocation.
+// Adds a NodeDown input for each silent worker whose node is down according to Slurm. If a worker
+// has just fallen silent (`fell_silent`), first makes the polling of Slurm faster. Adds nothing if
+// State has no allocations.
 void Server::hear_of_silence(bool fell_silent) {
     const core::State& state = engine_.state();
     if (fell_silent) desk_.hurry(steady_ms());

@@ -17,7 +17,7 @@ struct ServerOptions {
     std::string endpoint;              // address to bind
     std::string local{};               // Unix socket for local clients; empty: none
     io::CurveKeys keys;                // CURVE key pair of the server
-    std::filesystem::path authorized;  // directory of public keys
+    std::filesystem::path authorized;  // directory with the clients' public keys
     std::filesystem::path beacon;      // path of the beacon file; empty: none
     std::filesystem::path secrets;     // directory of the users' secrets
     // Directory with the run directories of workers on this machine.

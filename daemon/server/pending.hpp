@@ -36,7 +36,8 @@ struct WaitingForEvents {
 };
 // A request that is answered at the end of this turn.
 struct TurnReply {
-    std::size_t first = 0, count = 0;  // range of the request's inputs in the turn
+    // The request's inputs are the `count` inputs of the turn from index `first` on.
+    std::size_t first = 0, count = 0;
     Peer peer;
     std::uint64_t id = 0;
     std::function<Json(const core::State& state, bool changed)> reply;

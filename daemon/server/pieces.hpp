@@ -13,7 +13,7 @@
 
 namespace roll::server {
 
-// Returns the pieces of the files of all jobs in the ledger.
+// Returns all pieces that the jobs in the ledger need for their files.
 std::set<std::string> named_pieces(const core::State& state);
 
 class PieceSender {
@@ -24,8 +24,8 @@ class PieceSender {
     // Takes a worker's request for a piece. A new request of a worker replaces the earlier one.
     void take(const gateway::Peer& peer, const std::string& frame);
     bool is_wanted() const { return !wanted_.empty(); }
-    // Returns the answers to send in this turn, and their receivers. There are only a few of them,
-    // so that nodes which fetch files delay no turn.
+    // Returns the answers to send in this turn, and their receivers. Returns at most eight answers,
+    // so that nodes which fetch files do not delay the turn.
     std::vector<std::pair<gateway::Peer, std::string>> next_frames();
 
   private:

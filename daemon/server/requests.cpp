@@ -14,8 +14,9 @@ namespace {
 
 constexpr int kWaitMsMax = 60'000;
 
-// Returns a waiter for at most `wait_ms` milliseconds. A missing or negative `wait_ms` means to
-// wait until the request is done.
+// Returns the waiting client of the request `asking`. The client waits at most `wait_ms`
+// milliseconds, or kWaitMsMax if that is less. If `wait_ms` is missing or negative, the client
+// waits until the request is done.
 api::Waiter waiter_of(const Asking& asking, const std::string& user, std::optional<int> wait_ms) {
     api::Waiter waiter{asking.peer, asking.id, user, std::nullopt};
     if (wait_ms.value_or(-1) >= 0)
@@ -39,8 +40,8 @@ void Server::add_later(core::Input input) {
     });
 }
 
-// Refuses a message that is larger than kFrameBytesMax. Sends no answer to a worker, because an
-// answer would acknowledge its heartbeat.
+// Refuses a message that is larger than kFrameBytesMax. Sends the error only if a user sent the
+// message. A worker gets no answer, because an answer would acknowledge its heartbeat.
 void Server::refuse_large(const Client& client, const io::ZmqMessage& message) {
     if (client.who.role == Role::None) return;
     const std::string& frame = message.frames[1];

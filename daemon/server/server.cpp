@@ -97,8 +97,8 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
                                            core::SetSecrets{secrets.names()}};
     ROLL_TRY(const engine::Turn turn, engine.step(first, now));
     if (!turn.replies[1]) return tl::unexpected(turn.replies[1].error());
-    // Create the authenticator before the socket is bound. It must answer libzmq's question about
-    // the first peer.
+    // Create the authenticator before the socket is bound, because libzmq asks it to authenticate
+    // even the first peer.
     auto server = std::unique_ptr<Server>(
         new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
                    std::move(times), std::move(engine), std::move(secrets), std::move(tokens),
@@ -178,8 +178,8 @@ io::Task<void> Server::listen() {
     }
 }
 
-// Starts a turn whenever something must be done: silence is counted, a back-off or a limit ends, or
-// a delayed request is answered. Sleeps in between.
+// Starts a turn whenever something is due: a beat of the beacon, the end of a back-off or of a time
+// limit, a Slurm command, or the answer to a waiting client. Sleeps until the next of these times.
 io::Task<void> Server::tick() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     while (!stopping_) {
@@ -209,8 +209,8 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// Reads the messages that have arrived. Returns false if it stopped at kMessagesMax, so that a
-// worker's heartbeat may still be unread.
+// Reads the messages that have arrived. Returns false if it stopped after kMessagesMax messages. A
+// worker's heartbeat may then still be unread.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {
@@ -291,8 +291,8 @@ void Server::stop_trials(const std::vector<sweeps::Loser>& losers) {
 }
 
 // Runs one turn in the order that leases rule 1 requires: read all messages, check whether another
-// rolld took over, decide, commit, answer, and only then publish a beat. A turn that could not read
-// all messages counts no silence and publishes no beat.
+// rolld took over, decide, commit, answer, and only then publish a beat (update the beacon). If
+// messages are still unread, the turn counts no worker as silent and publishes no beat.
 void Server::turn() {
     if (stopping_) return;
     authenticator_->refresh();
@@ -337,9 +337,9 @@ void Server::turn() {
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
-    // Publish a beat only if some worker has lately confirmed an answer. Otherwise the network may
-    // have cut this rolld off from its workers. If all workers that could report have ended, no
-    // report is needed.
+    // Publish a beat only if a worker has lately confirmed an answer. Otherwise the network may
+    // have cut this rolld off from its workers. If all workers have ended, none can confirm an
+    // answer, so no confirmation is needed.
     const bool company = sessions_.has_company(steady_now()) ||
                          desk_.only_gone_are_left(engine_.state()) ||
                          gateway::all_have_ended(engine_.state(), options_.workers);

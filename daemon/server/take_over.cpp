@@ -45,8 +45,9 @@ Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
         "another rolld took over at the same time and wrote the beacon file: " + rolld_of(seen));
 }
 
-// Returns whether a take-over from this state directory was interrupted between its claim and its
-// first event in the ledger. In that case, the ledger lacks no decision of the claim's incarnation.
+// Returns whether a take-over from this state directory was interrupted after its claim and before
+// its first event in the ledger. If so, the claim's incarnation has made no decision, and the
+// ledger is complete.
 bool is_interrupted_claim(const io::Beacon& seen, const ServerOptions& options,
                           const core::State& state) {
     return seen.nonce.starts_with(kClaim) && seen.incarnation == state.incarnation + 1 &&
@@ -73,14 +74,15 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool interrupted = is_interrupted_claim(*seen, options, state);
     const bool old = !interrupted && seen->incarnation > state.incarnation;
-    // Compare state directories and hosts, because the lock does not exclude every other rolld.
-    // Another rolld may use a copy of the state directory, or run on another machine of the same
-    // name.
+    // The lock on the state directory does not exclude every other rolld, so compare state
+    // directories and hosts. Another rolld may use a copy of the state directory, or run on another
+    // machine, even on one with the same host name.
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied || interrupted;
-    // Until this rolld may start jobs again (State::adopting), use the longer `volume_patience` of
-    // the two rollds, even across a restart.
+    // While this rolld may not start jobs (State::adopting), use the longer `volume_patience`: its
+    // own, or that of the rolld that wrote the beacon. State keeps `adopting`, so this also holds
+    // after a restart.
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));

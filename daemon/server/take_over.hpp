@@ -16,16 +16,17 @@ namespace roll::server {
 // Returns the first beacon record that this process writes.
 io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 
-// Decides how this rolld starts. Fails with Refused
-// - if another rolld's beacon changes while this function watches it;
-// - unless --take-over is set, if the ledger is older than the beacon;
-// - unless --take-over is set, if another machine wrote the beacon: its rolld may still run.
+// Decides how this rolld starts. Fails with Refused in three cases:
+// - Another rolld's beacon changes while this function watches it.
+// - The ledger is older than the beacon, and --take-over is not set.
+// - Another machine wrote the beacon, whose rolld may still run, and --take-over is not set.
 // If another state directory on this machine wrote the beacon, and the beacon does not change, this
 // rolld takes over even without --take-over. Watching the beacon and taking over block for seconds.
 //
-// Taking over means to write a claim to the beacon and to read it back. Jobs are then only adopted,
-// not started, for 35 beats plus the time for which the older rolld may continue without reading
-// the beacon. `volume_patience` becomes the longer of both rollds' values.
+// To take over, this function writes a claim to the beacon and reads it back. At first, this rolld
+// then only adopts running jobs and starts none. This lasts for 35 beats (updates of the beacon)
+// plus the time for which the older rolld may run without reading the beacon (`volume_patience`).
+// If the older rolld's `volume_patience` is longer, this rolld uses it.
 //
 // If this process ends before the ledger has the incarnation of the take-over, the next start from
 // this state directory repeats the take-over.

@@ -36,8 +36,9 @@ class Latencies {
     Json json() const;
 
   private:
-    std::array<std::uint64_t, kLimitsMs.size()>
-        counts_{};  // without the durations above all limits
+    // counts_[i]: number of durations up to kLimitsMs[i] and above the limit before it. Durations
+    // above all limits are not counted here.
+    std::array<std::uint64_t, kLimitsMs.size()> counts_{};
     std::uint64_t count_ = 0;
     std::chrono::milliseconds sum_{0};
 };
@@ -46,7 +47,7 @@ struct TurnTimes {
     Durations turns;           // time in the engine, without the commit
     Durations commits;         // time to write and sync the events of a turn
     Latencies dispatches;      // time from when a job could run until its start order was sent
-    std::uint64_t fenced = 0;  // number of orders to kill an attempt that is not current
+    std::uint64_t fenced = 0;  // number of orders to kill a fenced (no longer current) attempt
     // Time of the current turn's commit; 0 if the turn had nothing to write.
     std::chrono::nanoseconds last_commit{0};
 };

@@ -107,9 +107,9 @@ std::string worker_words(const spec::PilotQueue& queue, const std::string& key, 
            " --ends-at \"$ends\" --handover " + std::to_string(queue.margin().count());
 }
 
-// Returns the srun command that starts the workers of all nodes but the first. --no-kill keeps the
-// other workers running if a node fails. --overlap and the sizes are given explicitly, because a
-// site's defaults may break an srun without them.
+// Returns the srun command that starts the workers of all nodes except the first. --no-kill keeps
+// the other workers running if a node fails. The command gives --overlap and the sizes explicitly,
+// because srun may fail with a site's default values.
 std::string other_nodes(const spec::PilotQueue& queue) {
     const std::string others = std::to_string(queue.nodes - 1);
     std::string text = "srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0";
@@ -137,7 +137,8 @@ exit $status
 // The worker of the first node is started without srun, which would take half a second. On one
 // node, the worker replaces the script (exec), so that it receives Slurm's signals. The lines of
 // --setup run in a login shell, which provides `module`. Slurm 22.05 does not set
-// SLURM_JOB_END_TIME, so the script computes the end. rolld learns of an earlier end from squeue.
+// SLURM_JOB_END_TIME, so the script computes the end of the allocation. If Slurm moves the end to
+// an earlier time, rolld learns this from squeue.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::string text = queue.setup.empty() ? "#!/bin/bash\n" : "#!/bin/bash -l\n";
     text += "# Pilot " + key + " of Roll's allocation queue " + queue.name +
@@ -157,9 +158,9 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
 // Returns the sbatch command.
 //
 // --no-requeue: a job that Slurm restarts would belong to a request that has ended. --signal: Slurm
-// sends SIGTERM when queue.margin() is left before the end of the allocation, even if that end was
-// moved, but up to a minute early. "B:" sends the signal to the batch script; without "B:", only
-// processes started by srun get it.
+// sends SIGTERM queue.margin() before the end of the allocation, or up to a minute earlier. If the
+// end is moved, the signal moves with it. "B:" sends the signal to the batch script; without "B:",
+// only processes started by srun get it.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

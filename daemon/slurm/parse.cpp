@@ -120,9 +120,9 @@ std::string_view word_after(std::string_view line, std::string_view key) {
 
 }  // namespace
 
-// Parses squeue's output. The comment of another user's job may contain newlines, so the parser
-// skips malformed lines after such a row. Roll's own comments contain no newlines, so the line
-// after a row of Roll must be a valid row.
+// Parses squeue's output. The comment of a job that Roll did not submit may contain newlines, so
+// the parser skips malformed lines after the row of such a job. The comments of Roll's jobs contain
+// no newlines, so a malformed line after the row of a Roll job is an error.
 Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "squeue"));
     std::vector<QueueRow> rows;
@@ -181,10 +181,9 @@ Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     return rows;
 }
 
-// Decides from the result of sbatch whether the job was queued. Only an answer
-// of slurmctld itself is a refusal; a connection error leaves the question
-// open. Unknown text counts as a refusal. If the job was queued all the same,
-// it is found by its comment and cancelled.
+// Decides from the result of sbatch whether the job was queued. A timeout, a signal or a connection
+// error means Unknown. Any other failure means Refused, even if the error text is not known. If the
+// job was queued nevertheless, rolld finds it by its comment and cancels it.
 //
 // sbatch exits with 255 for invalid arguments, and with 128 + N after signal
 // N.

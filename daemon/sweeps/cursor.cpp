@@ -70,7 +70,7 @@ void Cursor::take(std::int64_t step, std::optional<double> value) {
         const bool at = step == rungs_[next_] && value;
         if (step < rungs_[next_] || (step == rungs_[next_] && !value)) break;
         values_[next_] = at || !newest_ ? value : newest_;
-        // A rung without a value may still get one: the first value after its step.
+        // If the rung has no value yet, stay at this rung: it gets the first later value.
         if (!values_[next_]) return;
         ++next_;
     }

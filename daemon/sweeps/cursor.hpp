@@ -15,7 +15,7 @@ namespace roll::sweeps {
 
 class Cursor {
   public:
-    // `rungs` are ascending numbers of steps.
+    // `rungs`: the steps for which values() returns a value, in ascending order.
     Cursor(std::filesystem::path file, std::string metric, std::vector<std::int64_t> rungs);
 
     // Reads the next lines, at most 4 MiB in total. Blocks while the volume hangs. Returns whether
@@ -36,7 +36,7 @@ class Cursor {
     std::vector<std::int64_t> rungs_;
     spec::RungValues values_;
     std::size_t next_ = 0;            // index of the first rung that has not been passed
-    std::optional<double> newest_{};  // last value before this rung
+    std::optional<double> newest_{};  // last value before rung `next_`
     std::uint64_t offset_ = 0;
     std::string partial_{};
 };

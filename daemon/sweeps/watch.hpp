@@ -36,7 +36,7 @@ class Watch {
     Watch(boost::asio::io_context& io, const core::State& state,
           std::function<void(std::vector<Loser>)> stop,
           std::chrono::milliseconds pause = std::chrono::seconds(1));
-    // A thread that still reads continues, but its results are dropped.
+    // Does not wait for a thread that still reads files. The results of that thread are dropped.
     ~Watch();
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
@@ -80,7 +80,7 @@ class Watch {
     boost::asio::steady_timer timer_;
     std::shared_ptr<Home> home_;
     std::map<JobId, Sweep> sweeps_{};  // sweeps, by the first job of the array
-    JobId next_{};                     // jobs with lower ids are known
+    JobId next_{};                     // note_new() has seen all jobs with lower ids
     JobId last_array_{};
     bool waiting_ = false;  // true while the timer runs or the thread reads
 };

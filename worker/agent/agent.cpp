@@ -15,7 +15,7 @@
 namespace roll::agent {
 namespace {
 
-// longest wait of the loop, short enough for all timed events
+// longest wait of the loop; an action that is due at a certain time is late by at most this time
 constexpr Millis kPoll{500};
 // delay before a change that is not urgent is reported, so that one heartbeat can report several
 constexpr Millis kSoon{20};
@@ -25,8 +25,9 @@ constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
 // longest wait for rolld's acknowledgement of the last attempts' ends
 constexpr Millis kFarewell{3000};
-// Time for which rolld must refuse this roll-worker, because another one of the node is alive,
-// before this one ends. An earlier roll-worker of the node that was killed counts as silent before.
+// This roll-worker ends if rolld refuses it for this time because another roll-worker of the same
+// node is alive. The time is long enough for rolld to notice that an earlier roll-worker of the
+// node was killed.
 constexpr Millis kRefusedFor{6000};
 
 std::string label(const AttemptKey& key) {

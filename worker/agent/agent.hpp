@@ -1,6 +1,6 @@
 // Runs roll-worker's loop. The loop passes input from rolld, the child processes, the volume and
-// the clock to AgentCore, and carries out the effects that AgentCore returns. The loop has one
-// thread, which waits in one place.
+// the clock to AgentCore, and carries out the effects that AgentCore returns. The loop runs on one
+// thread and waits only in wait().
 #pragma once
 
 #include <chrono>
@@ -38,8 +38,8 @@ struct AgentParts {
     PilotRules pilot{};
     Millis heartbeat{1000};
     GpuWatch gpus{};
-    // true in the reaper, which only reports attempts; run() then returns once rolld has answered,
-    // or after a timeout
+    // true in the reaper (reaper.hpp), which only reports the attempts of a killed roll-worker;
+    // run() then returns once rolld has answered, or after a timeout
     bool last_word = false;
 };
 

@@ -76,7 +76,7 @@ void JobFiles::settle(const AttemptKey& key, std::string trouble) {
     news_ = true;
 }
 
-// Returns the pieces that a waiting attempt needs and that are not here.
+// Returns the pieces that waiting attempts need and that have not arrived yet.
 std::set<std::string> JobFiles::lacking() const {
     std::set<std::string> lacking;
     for (const auto& [key, files] : waiting_)
@@ -146,7 +146,7 @@ void JobFiles::forget(const std::vector<spec::StagedFile>& files) {
             }
 }
 
-// Lays out the files of each waiting attempt whose pieces are all here.
+// Writes the files of each waiting attempt whose pieces have all arrived.
 void JobFiles::lay_out_all() {
     std::erase_if(waiting_, [&](const auto& item) {
         const auto& [key, files] = item;
@@ -157,7 +157,7 @@ void JobFiles::lay_out_all() {
         if (!complete) return false;
         const auto done = lay_out(key, files);
         if (!done)
-            forget(files);  // a piece may be lost or damaged; the next attempt fetches it again
+            forget(files);  // a piece on disk may be damaged; the next attempt fetches it again
         settle(key, done ? "" : done.error().message);
         return true;
     });

@@ -31,18 +31,19 @@ class JobFiles {
   public:
     // For a process that starts no attempts, such as the reaper.
     JobFiles() = default;
-    // Removes the files that an earlier roll-worker left in the directory. Keeps at most
-    // `kept_bytes_max` of pieces that no waiting attempt needs.
+    // Removes the files that an earlier roll-worker left in the directory. Keeps pieces that no
+    // waiting attempt needs, but at most `kept_bytes_max` bytes of them.
     explicit JobFiles(std::filesystem::path directory, std::uint64_t kept_bytes_max = 256u << 20);
 
-    // Removes from `answer` the start orders whose files are not here, and fetches these files.
-    // rolld repeats these orders. Refuses the orders whose files cannot be fetched.
+    // Removes from `answer` the start orders whose files have not arrived yet, and begins to fetch
+    // these files. rolld repeats these orders. Marks an order as refused if its files cannot be
+    // fetched or written.
     void hold_back(protocol::Answer& answer);
     // Returns the request to send now, if there is one. Repeats a request that was not answered.
     std::optional<protocol::PieceRequest> request(Instant now);
     void take(const protocol::Piece& piece);
-    // Returns whether the files of an attempt have arrived, or were given up, since the last call.
-    // The caller then asks rolld for the order again.
+    // Returns true if, since the last call, the files of an attempt have arrived, or this class has
+    // given up fetching them. The caller then asks rolld for the order again.
     bool take_news() { return std::exchange(news_, false); }
 
     // Removes the files of an attempt that has ended.
@@ -53,7 +54,7 @@ class JobFiles {
   private:
     struct Kept {
         std::uint64_t bytes = 0;
-        std::uint64_t used = 0;  // grows with each use
+        std::uint64_t used = 0;  // number of the last use; higher means later
     };
     void fetch(const protocol::StartOrder& order);
     void settle(const AttemptKey& key, std::string trouble);
@@ -65,7 +66,7 @@ class JobFiles {
     Result<void> lay_out(const AttemptKey& key, const std::vector<spec::StagedFile>& files);
     void give_up(const std::string& piece, const std::string& trouble);
 
-    std::filesystem::path directory_{};  // empty: none
+    std::filesystem::path directory_{};  // directory of the files and pieces; empty: none
     std::uint64_t kept_bytes_max_ = 0;
     std::uint64_t kept_bytes_ = 0;
     std::uint64_t uses_ = 0;
@@ -73,7 +74,8 @@ class JobFiles {
     std::map<AttemptKey, std::vector<spec::StagedFile>> waiting_{};
     std::string asked_{};  // piece of the request that is not answered yet; empty: none
     Instant asked_at_{};
-    // Attempts whose files are laid out, or cannot be for this reason
+    // Attempts that no longer wait for files. The text says why the files could not be fetched or
+    // written; it is empty if they were written.
     std::map<AttemptKey, std::string> settled_{};
     bool news_ = false;
 };

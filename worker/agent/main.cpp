@@ -152,8 +152,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "supervising process) was killed: cgroup, namespace or marks (environment "
                    "variables); default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    // Makes this process a reaper. The value is the generation number of its
-    // heartbeats, from which rolld knows that they are newer than those of earlier
+    // Makes this process a reaper. The value is the generation number in its heartbeats. From this
+    // number, rolld knows that these heartbeats are newer than the heartbeats of earlier
     // roll-workers.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
@@ -346,8 +346,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     ::_exit(ended ? 0 : exit_code(ended.error().code));
 }
 
-// Reports the attempts that a killed roll-worker left. Only the reaper calls this function, because
-// there may never be another roll-worker here.
+// Reports the attempts that a killed roll-worker left behind. Only the reaper calls this function.
+// A later roll-worker could report them too, but none may ever be started on this node.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {

@@ -29,8 +29,8 @@ struct Published {
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
-// Runs the operations. The destructor waits for those that still run, and so waits forever if the
-// volume hangs.
+// Runs the operations. The destructor waits for the operations that still run. If the volume hangs,
+// it waits forever.
 class Volume {
   public:
     Volume();
@@ -38,7 +38,7 @@ class Volume {
     Volume& operator=(const Volume&) = delete;
     ~Volume();
 
-    // Reads the beacon. Does nothing while the previous look still runs.
+    // Reads the beacon (a look). Does nothing if the previous read of the beacon still runs.
     void look(const std::string& beacon);
     void publish(const Publish& publish);
 

@@ -18,7 +18,8 @@ std::byte* Arena::take(std::size_t count, std::size_t size) {
     const std::size_t bytes = (count * size + kAlign - 1) / kAlign * kAlign;
     taken_ = std::min(limit_, taken_ + bytes);
     if (bytes > left_) {
-        const std::size_t block = std::max(2 * bytes, kBlockSize);  // leaves room for join()
+        // Leave free space after the allocation, so that join() can extend it in place.
+        const std::size_t block = std::max(2 * bytes, kBlockSize);
         blocks_.push_back(std::make_unique_for_overwrite<std::byte[]>(block));
         next_ = blocks_.back().get();
         left_ = block;
@@ -41,7 +42,8 @@ std::string_view Arena::join(std::string_view text, std::string_view more) {
     const bool is_newest = reinterpret_cast<const std::byte*>(text.data()) + text.size() == end_;
     if (is_newest && more.size() <= padding + left_) {
         std::byte* const behind = end_;
-        take(more.size() - std::min(more.size(), padding), 1);  // takes the bytes after the padding
+        // The padding holds the first bytes of `more`; allocate only the bytes after it.
+        take(more.size() - std::min(more.size(), padding), 1);
         end_ = behind + more.size();
         if (!more.empty()) std::memcpy(behind, more.data(), more.size());
         return {text.data(), text.size() + more.size()};

@@ -36,8 +36,8 @@ class Arena {
         return reinterpret_cast<T*>(take(count, sizeof(T)));
     }
     std::string_view copy(std::string_view text);
-    // Returns `text` followed by `more`. If `text` is the end of the newest allocation, `more` is
-    // written behind it, so that a sum of many texts copies each text only once.
+    // Returns `text` followed by `more`. If `text` is at the end of the newest allocation, appends
+    // `more` in place. A text that is built by many calls is therefore not copied at each call.
     std::string_view join(std::string_view text, std::string_view more);
     template <class T>
     std::span<const T> copy(const std::vector<T>& items) {

@@ -228,8 +228,8 @@ const char* name_of(Form form) {
 
 std::optional<Form> form_of(const Value& record, const Names& names) {
     const Value list = column(record, names, "messages", "messages");
-    // If the file renames this column, a list in the column may have either form. The first message
-    // then decides.
+    // If the file renames the column `messages`, its list may have the format Messages or ShareGpt.
+    // The first message decides: in the format Messages, it has a `role`.
     const bool in_roles = !names.columns.contains("messages") ||
                           (list.size > 0 && !at(list.items[0], "role").is(Kind::None));
     if (names.tags.empty() && list.is(Kind::List) && in_roles) return Form::Messages;

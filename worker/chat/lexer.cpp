@@ -14,8 +14,8 @@ namespace {
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Returns the source with all line ends as \n, and without one line end at the end of the
-// source.
+// Returns the source with each line end converted to \n. If the source ends with a line end,
+// removes this one line end.
 std::string normalized(std::string_view source) {
     std::string text;
     for (std::size_t i = 0; i < source.size(); ++i) {

@@ -135,9 +135,10 @@ class TurnFinder {
             text.resize(text.size() - eos->second.size());
     }
 
-    // Returns the position at which the turn of a message begins: after the prompt that the
-    // template writes for the assistant. Some prompts (DeepSeek's) begin a thought that the turn
-    // does not have. The turn then begins where its text first differs from the prompt.
+    // Returns the position at which the turn of a message begins. This is the end of the prompt
+    // that the template writes for the assistant. The prompt of some templates (DeepSeek's) also
+    // opens a thought, which the text of the conversation does not have. The turn then begins where
+    // the text of the conversation first differs from the prompt.
     Result<std::size_t> begin_of(std::size_t index) const {
         const std::span<const Value> earlier = messages_.first(index);
         auto prompt = part(earlier, /*prompt=*/true);
@@ -152,9 +153,9 @@ class TurnFinder {
         return refused(index, "the text before this message changes with the messages after it");
     }
 
-    // Like begin_of(), but for the first message. There is no earlier text that a prompt could
-    // continue, so this function looks for the prompt that the template writes after a user's
-    // message.
+    // Returns the position at which the turn of the first message begins. No message precedes it,
+    // so the prompt cannot be rendered after earlier messages as in begin_of(). Instead, renders
+    // the prompt after a user's message and looks for this prompt in the text of the conversation.
     Result<std::size_t> first_begin() const {
         const Value user = dict({{"role", string("user")}, {"content", string("a")}}, arena_);
         auto prompt = part({&user, 1}, /*prompt=*/true);
@@ -186,9 +187,10 @@ class TurnFinder {
         return messages;
     }
 
-    // Finds a turn that is rendered differently if its message is the last one. The turn ends with
-    // the text that follows the content if the message is the last one, or else before the text of
-    // the next message.
+    // Finds the span of a turn that is rendered differently if its message is the last one. Let E
+    // be the text after the content if the message is the last one. If the content is also followed
+    // by E in the whole conversation, the turn ends after E. Otherwise, the turn ends before the
+    // text of the next message.
     Result<Span> by_mark(std::size_t index, std::size_t begin) const {
         ROLL_TRY(const std::string tail, tail_of(index, begin));
         const std::vector<Value> messages = marked(index, kMarks[0]);
@@ -208,9 +210,10 @@ class TurnFinder {
                                        : std::string_view(text).substr(at + kMarks[0].size());
     }
 
-    // Returns the text that follows the content of a message in the whole conversation. To find it,
-    // replaces the content by a marker. Returns an empty text if the template writes the content
-    // more than once or not at all, or changes the text after it.
+    // Returns the text after the content of a message in the rendered conversation. To find this
+    // text, renders the conversation with a marker instead of the content. Returns an empty text if
+    // the template does not write the content exactly once, or if the text after it depends on the
+    // content.
     Result<std::string> tail_of(std::size_t index, std::size_t begin) const {
         std::string texts[2];
         for (int i = 0; i < 2; ++i) {
@@ -226,7 +229,7 @@ class TurnFinder {
     }
 
     // Returns the text that the template writes for the next message if the message at `index` is
-    // left out, or a text that is in no conversation if there is none.
+    // left out. If there is no such text, returns a NUL character, which is in no conversation.
     std::string text_of_next(std::size_t index) const {
         const std::string none(1, '\0');
         if (index + 1 == messages_.size()) return none;
@@ -266,7 +269,8 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
         if (!is_assistant(messages[i])) continue;
-        // Consecutive messages of the assistant are handled together, at the first of them.
+        // Skip all but the first of consecutive messages of the assistant. The first one reports
+        // the error below.
         if (i > 0 && is_assistant(messages[i - 1])) continue;
         std::size_t last = i;
         while (last + 1 < messages.size() && is_assistant(messages[last + 1])) ++last;

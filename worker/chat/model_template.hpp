@@ -46,11 +46,11 @@ struct RenderOptions {
     Limits limits = {};
 };
 
-// Renders a conversation and finds the spans that the loss covers. With the tag `generation`, they
-// are the texts inside this tag. Without it, the span of an assistant's message is the text that
-// the message adds to the preceding messages, which are rendered with add_generation_prompt. Fails
-// with InvalidArgument if the template refuses the conversation, or if the spans cannot be
-// determined.
+// Renders a conversation and finds the spans that the loss covers. If the template has the tag
+// `generation`, the spans are the texts inside this tag. Otherwise, the span of an assistant's
+// message begins after the text of the preceding messages, rendered with add_generation_prompt, and
+// contains the text that the message adds. Fails with InvalidArgument if the template refuses the
+// conversation, or if the spans cannot be determined.
 Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
                            Arena& arena, const RenderOptions& options);
 

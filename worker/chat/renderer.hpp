@@ -58,7 +58,8 @@ class Renderer {
 
     // The functions from here to test() are for filters, tests and methods.
     Arena& arena() { return arena_; }
-    // Adds `amount` to the count of work. Throws Failure if the count exceeds the limit.
+    // Counts work on `amount` bytes: one step, and one more for each kBytesPerStep bytes. Throws
+    // Failure if the total number of steps exceeds the limit.
     void work(std::size_t amount);
     Value text(const std::string& made) { return string(arena_.copy(made)); }
     Value item(const Value& value, const Value& key);
@@ -130,7 +131,8 @@ class Renderer {
     std::size_t macro_begin_ = 0, scope_begin_ = 0;
     int scopes_ = 0;  // number of open scopes; 0 at the top level of the template
     int captures_ = 0, depth_ = 0, line_ = 0;
-    std::size_t held_ = 0;  // bytes of output that are set aside while captures are open
+    // bytes of output that capture() has set aside; they count against the limit of the output
+    std::size_t held_ = 0;
     std::int64_t steps_ = 0;
 };
 

@@ -25,8 +25,8 @@ enum class Op : std::uint8_t {
     Item,       // args[0][args[1]]
     Slice,      // args[0][args[1]:args[2]:args[3]]; an omitted bound is None
     Call,       // args[0](args[1]...)
-    Filter,     // args[0] | text(args[1]...)
-    Test,       // args[0] is text(args[1]...)
+    Filter,     // args[0] | text(args[1]...); Expression::text is the filter's name
+    Test,       // args[0] is text(args[1]...); Expression::text is the test's name
     Not,
     Negative,
     And,

@@ -11,9 +11,9 @@ namespace {
 constexpr std::size_t kFew = 8;  // dicts with at most this many entries are searched linearly
 constexpr int kLevelsMax = 200;
 
-// Largest number of comparisons in one call of equal() or compare(). Without this limit, even a
-// small value could take extremely long, such as a list with two references to a list that has two
-// references to another list, and so on.
+// Largest number of comparisons in one call of equal() or compare(). Without this limit, comparing
+// even a small value could take extremely long: for example, a list whose two items are the same
+// list, whose two items are again the same list, and so on.
 constexpr int kComparisonsMax = 1'000'000;
 
 void check_depth(int depth) {

@@ -24,9 +24,9 @@ struct Choice {
     std::vector<std::filesystem::path> damaged;
 };
 
-// Returns the step with the lowest validation loss; nullopt if no validation is recorded. Reads
-// only the newest readable state, because each attempt continues the record of the attempt
-// before.
+// Returns the step with the best value of the job's metric train.best, by default the validation
+// loss; nullopt if no value is recorded. Reads only the newest readable state.json, because each
+// attempt takes over the best value of the attempt before.
 std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first);
 
 // Returns the directories in a new order: first the checkpoints of `step`, then the other

@@ -32,8 +32,8 @@ Best decode_best(const Json& json) {
     return best;
 }
 
-// Sets the metric of `held`. Returns whether the value of `held` stays valid: it does if the metric
-// and its direction do not change.
+// Sets the metric and the direction of `held`. Returns true if neither changes. Otherwise, clears
+// the value of `held`, which belongs to the old metric.
 bool use_metric(Best& held, const Best& metric) {
     const bool same =
         held.metric == metric.metric && held.higher.value_or(*metric.higher) == *metric.higher;

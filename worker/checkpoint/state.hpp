@@ -41,7 +41,7 @@ struct Best {
 struct LossScale {
     double scale = 1;
     int good_steps = 0;          // consecutive steps without overflow since the scale last changed
-    int tolerated = 0;           // number of further overflows that do not lower the scale
+    int tolerated = 0;           // number of overflows still tolerated before one lowers the scale
     std::int64_t overflows = 0;  // number of steps skipped because of an overflow
     int at_least = 0;            // number of consecutive overflows at the lowest scale
     friend bool operator==(const LossScale&, const LossScale&) = default;
@@ -78,8 +78,9 @@ struct State {
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Sets the metrics of the job; ignores the values of `best` and `stop`. If a metric or its
-// direction changes, forgets its best value and the step or count that belongs to this value.
+// Sets the metrics of the job. Ignores the values of `best` and `stop`. If the metric or the
+// direction of `best` changes, clears the best value and `best_step`. If the metric or the
+// direction of `stop` changes, clears the best value and `stale_validations`.
 void use_metrics(State& state, const Best& best, const Best& stop);
 
 // Records a value of state.best.metric at state.step. Returns true if it is the best value so far.

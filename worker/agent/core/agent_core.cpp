@@ -8,7 +8,8 @@
 namespace roll::agent {
 namespace {
 
-// The beacon is read less often while the bounds (lease.hpp) of all attempts are at most kCalm.
+// While the bound (lease.hpp: silence that rolld may have counted) of every attempt is at most
+// kCalm, the beacon is read only every kCalmLooks.
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
@@ -119,8 +120,8 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    // Only the first answer to a heartbeat may move the ends of leases. Answers that rolld sends
-    // without a heartbeat repeat an old sequence number.
+    // Only the first answer to a heartbeat may extend leases. Answers that rolld sends without a
+    // heartbeat repeat an old sequence number.
     const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
     if (sent != sent_.end() && first) {
         renewed_ = answer.sequence;
@@ -138,8 +139,8 @@ void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>
     for (auto& [key, attempt] : attempts_) drop_said(attempt, answer.sequence);
 }
 
-// Drops the attempt's reports of deleted checkpoints up to heartbeat `sequence`. rolld has answered
-// this heartbeat, so rolld knows of the deletions.
+// Removes the reports of deleted checkpoints that heartbeat `sequence` or an earlier one contained.
+// rolld has answered heartbeat `sequence`, so it knows of the deletions.
 void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
     std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
         return written.checkpoint.deleted && written.said && *written.said <= sequence;
@@ -188,7 +189,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
         if (key.token < order.attempt.token)
             kill(attempt, StopCause::Superseded, "a later attempt of the job arrived", now);
     }
-    if (!free) return;  // start later, when rolld repeats the order
+    if (!free) return;  // another attempt of the job still runs here; rolld repeats the order
     ran_.insert(order.attempt);
     Attempt attempt;
     attempt.order = order;
@@ -237,7 +238,7 @@ void AgentCore::on_clock(Instant now) {
     for (auto& [key, attempt] : attempts_) {
         if (!attempt.gone) check_clock(attempt, now);
     }
-    // Forget heartbeats older than lease + fence. An answer to them can no longer lower a bound.
+    // Forget heartbeats older than lease + fence: an answer to such a heartbeat extends no lease.
     const Instant useless = now - rules_.lease - rules_.fence;
     while (!sent_.empty() && sent_.begin()->second < useless) sent_.erase(sent_.begin());
 }
@@ -258,8 +259,7 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     if (graceless || settled) kill_processes(attempt);
 }
 
-// Stops an attempt that hangs. This counts as an infra failure, because the cause is not
-// known.
+// Stops an attempt that hangs. This counts as an infra failure, because the cause is not known.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
     // Before the first step, only rank 0 reports activity, so only the first node can
@@ -450,8 +450,8 @@ void AgentCore::leash(const Attempt& attempt) {
                                 attempt.bound.killed_at(rules_)});
 }
 
-// Returns true if the bound of every attempt is below the lease. Ignores attempts that are no
-// longer current (fenced or superseded), which must not affect the others.
+// Returns true if every attempt still has its lease: its bound is below the lease time. Ignores
+// fenced and superseded attempts, which must not affect the leases of the others.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

@@ -40,8 +40,8 @@ class AgentCore {
     void add_leftover(protocol::RunningAttempt entry);
 
     void on_answer(const protocol::Answer& answer, Instant now);
-    // Must be called instead of on_answer() with an answer in which rolld refuses the worker. The
-    // answer renews no lease; it shows only that rolld is reached.
+    // Must be called instead of on_answer() if rolld refuses the worker in the answer. The answer
+    // renews no lease. It shows only that this worker reaches rolld.
     void on_refusal(const protocol::Answer& answer) {
         const auto sent = sent_.find(answer.sequence);
         if (accept(answer) && sent != sent_.end()) heard_ = sent->second;
@@ -84,13 +84,13 @@ class AgentCore {
     std::string look_due(Instant now);
 
     bool idle() const;  // returns true if no attempt has a process
-    // Returns whether the attempt is in heartbeats.
+    // Returns true if heartbeats report the attempt.
     bool has(const AttemptKey& key) const { return attempts_.contains(key); }
     // Returns the number of attempts that each heartbeat lists.
     std::size_t running() const { return attempts_.size(); }
-    // Returns true if no attempt is left and every end is acknowledged. While draining, rolld must
-    // also have acknowledged the drain, or be unreachable: a rolld that does not know of the drain
-    // would wait until the lease expires.
+    // Returns true if no attempt is left and rolld has acknowledged the end of every attempt. If
+    // this worker drains, rolld must also have acknowledged the drain: otherwise it would wait for
+    // this worker until the lease expires. This does not apply if rolld cannot be reached.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 

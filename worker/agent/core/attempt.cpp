@@ -103,11 +103,11 @@ void BeaconTrust::on_answer(std::uint64_t from, std::uint64_t counter) {
 }
 
 bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules) {
-    // Ticks of different incarnations (starts of rolld) cannot be compared; SilenceBound::looked()
-    // handles looks that show another incarnation.
+    // Ticks of different incarnations (starts of rolld) cannot be compared. If a look (a read of
+    // the beacon) shows another incarnation, SilenceBound::looked() handles it.
     if (look.incarnation != incarnation) return true;
-    // Compare only with an answer to a heartbeat that was sent before the look ended. A later
-    // answer may have a counter that the look could not show yet.
+    // Compare the look only with an answer to a heartbeat that was sent before the look ended. A
+    // later answer may contain a counter that was not yet in the beacon during the look.
     const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.contact;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
     const auto late = static_cast<std::uint64_t>(delay / rules.tick) + 1;

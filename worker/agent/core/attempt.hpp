@@ -20,7 +20,8 @@ struct StopRules {
     Millis grace{30000};  // time between the request to stop and SIGKILL
     // time from the request to save a checkpoint and stop until SIGKILL
     Millis checkpoint_grace{300000};
-    // time limit for ranks to report the cause of a lost peer or a hang
+    // time from the loss of a peer, or from the detection of a hang, until SIGKILL; in this time,
+    // the ranks can report the cause
     Millis settle{5000};
 };
 

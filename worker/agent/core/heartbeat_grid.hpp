@@ -8,7 +8,7 @@
 namespace roll::agent {
 
 constexpr std::chrono::milliseconds kHeartbeatGrid{500};
-// Shorter heartbeat intervals are not aligned
+// Smallest heartbeat interval that is aligned to the grid
 constexpr std::chrono::milliseconds kHeartbeatOnGrid{1000};
 
 // Returns the latest grid point at or before `due`. `due` and the result are times of this

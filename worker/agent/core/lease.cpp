@@ -21,7 +21,7 @@ void SilenceBound::answered(Instant sent, std::int64_t counted, std::uint64_t in
 void SilenceBound::looked(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const bool newer = look.incarnation > incarnation_;
-    // The previous incarnation (start) of rolld may have reassigned the job before it
+    // The previous incarnation (start) of rolld may have reassigned the job before that rolld
     // ended.
     if (newer && at(look.ended) >= rules.lease + rules.fence) return;
     if (newer) {  // count ticks from the start of the new incarnation

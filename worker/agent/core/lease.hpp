@@ -1,5 +1,5 @@
-// The bound of an attempt: the longest silence of this worker that any rolld can have counted
-// against the attempt. It is pure arithmetic.
+// The bound of an attempt: the longest time for which rolld can have counted this worker as silent.
+// It holds for every rolld, including one that took over. The computation is pure.
 //
 // Answers and looks at the beacon (rolld's file with its tick counter) lower a bound; this
 // machine's clock raises it. When the bound reaches `lease`, the attempt saves a checkpoint and
@@ -37,9 +37,10 @@ struct Look {
 class SilenceBound {
   public:
     SilenceBound() = default;
-    // Makes the bound of an attempt from the answer with its start order. `sent`: when the answered
-    // heartbeat was sent. `counted`: ticks of silence that rolld had counted when that heartbeat
-    // arrived. `incarnation`: rolld's start. `counter`: its tick counter when `counted` was 0.
+    // Makes the bound of an attempt from the answer that contains its start order. `sent`: time
+    // when the answered heartbeat was sent. `counted`: number of ticks that rolld had counted as
+    // silence when that heartbeat arrived. `incarnation`: the start of rolld that answered.
+    // `counter`: rolld's tick counter when `counted` was 0.
     SilenceBound(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                  std::uint64_t counter, const LeaseRules& rules);
 

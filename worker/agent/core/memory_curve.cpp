@@ -5,7 +5,7 @@
 namespace roll::agent {
 namespace {
 
-// Replaces each two values by the larger one.
+// Halves the number of values: replaces each pair of neighbouring values by the larger one.
 void halve(MemoryCurve& curve) {
     std::vector<std::int64_t> halved;
     for (std::size_t i = 0; i < curve.mebibytes.size(); ++i) {
@@ -28,7 +28,7 @@ void add_memory(MemoryCurve& curve, std::int64_t bytes, Instant now) {
     const auto index = [&] { return static_cast<std::size_t>((now - *curve.begin) / curve.every); };
     while (index() >= kMemoryValuesMax) halve(curve);
     const std::int64_t value = (bytes + kMebibyte / 2) / kMebibyte;
-    // Without a measurement in between, the memory has not changed.
+    // Fill the intervals without a measurement with the last value.
     const std::int64_t last = curve.mebibytes.empty() ? value : curve.mebibytes.back();
     while (curve.mebibytes.size() < index()) curve.mebibytes.push_back(last);
     if (curve.mebibytes.size() == index()) curve.mebibytes.push_back(value);

@@ -21,7 +21,7 @@ struct MemoryCurve {
 constexpr std::size_t kMemoryValuesMax = 32;
 
 // Adds a measurement to the curve. `now` must not be earlier than in previous calls. When the curve
-// is full, `every` doubles, and each two values become one.
+// is full, doubles `every` and replaces each pair of neighbouring values by the larger one.
 void add_memory(MemoryCurve& curve, std::int64_t bytes, Instant now);
 
 }  // namespace roll::agent

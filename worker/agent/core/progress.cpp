@@ -34,7 +34,7 @@ Millis start_bound(std::string_view document) {
     const Json json = Json::parse(document, nullptr, false);
     const Json said = json.is_object() ? json.value("hang_first_step", Json()) : Json();
     if (!said.is_string() || said == "auto") return kStartBound;
-    // no limit for "never", which does not parse as a duration
+    // "never" does not parse as a duration and means no limit
     const auto bound = spec::parse_duration(said.get<std::string>());
     return bound ? Millis(*bound) : Millis{};
 }

@@ -53,8 +53,8 @@ bool failed_by_itself(const ExitStatus& exit, bool command);
 
 Verdict judge(const Ending& ending);
 
-// Returns `before` followed by the first failure that a rank reported. Returns "" if no rank
-// reported a failure.
+// Returns `before` followed by the reported failure of the lowest local rank that reported one.
+// Returns "" if no rank reported a failure.
 std::string first_failure(const Ending& ending, const std::string& before);
 
 }  // namespace roll::agent

@@ -22,8 +22,9 @@ bool lists(const std::string& list, std::string_view item) {
     return false;
 }
 
-// Returns the path of this process in a hierarchy, from lines "ID:CONTROLLERS:PATH" of its file
-// cgroup; empty if it is in no such hierarchy.
+// Returns the path of this process's cgroup in a hierarchy: the v1 hierarchy of `controller`, or
+// the v2 hierarchy if `controller` is empty. Returns an empty string if there is no such hierarchy.
+// Reads the lines "ID:CONTROLLERS:PATH" of the file `proc`/cgroup.
 std::string path_in(std::string_view controller, const fs::path& proc) {
     std::istringstream groups(read_file(proc / "cgroup").value_or(""));
     for (std::string line; std::getline(groups, line);) {

@@ -72,8 +72,8 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
         parse_number<int>(value_of(environment, "SLURM_CPUS_PER_TASK")).value_or(on_node);
     const std::string binding = value_of(environment, "ROLL_CPU_BINDING");
     if (on_node < 1) return {usable, binding == "slots"};
-    // A process with all CPUs of the node is bound, too: with --exclusive, Slurm gives the
-    // allocation all CPUs, whatever number was granted to one task.
+    // A process that may use all CPUs of the allocation on this node is bound, too. With
+    // --exclusive, these are all CPUs of the node, even if a task was granted fewer.
     const bool bound = usable == on_node || usable == of_task;
     const bool own = bound && binding != "none";
     return {own ? usable : std::clamp(of_task, 1, usable), own};
@@ -100,7 +100,7 @@ std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int slots,
         const std::size_t gpu = static_cast<std::size_t>(slot) * near_gpus.size() / slots;
         return near_gpus.empty() ? std::vector<int>{} : near_gpus[gpu];
     };
-    // order in which slots choose CPUs; slots with a GPU whose near CPUs are known choose first
+    // order in which slots choose CPUs: first the slots whose GPU has known near CPUs
     std::vector<int> order(slots);
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_partition(order, [&](int slot) { return !near(slot).empty(); });

@@ -1,9 +1,9 @@
 // Assigns a node's CPUs to slots. All functions except machine_cpus() are pure.
 //
 // A worker pins its programs only if its CPUs were granted to no other process. This is the case if
-// its affinity has exactly as many CPUs as Slurm granted. On a shared node where Slurm does not
-// limit the affinity, two workers would pin their programs to the same CPUs. The grant then sets
-// only the number of threads.
+// its affinity has exactly as many CPUs as Slurm granted. On a shared node, Slurm may not limit the
+// affinity. Two workers could then pin their programs to the same CPUs, so a worker does not pin
+// them, and the grant sets only the number of threads.
 #pragma once
 
 #include <filesystem>

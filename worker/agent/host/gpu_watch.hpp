@@ -24,7 +24,7 @@ class GpuWatch {
         std::mutex mutex;
         std::vector<int> use;
     };
-    // the latest measurement, which the thread shares; the thread ends once this pointer is gone
+    // the latest measurement, shared with the thread; the thread ends after GpuWatch is destroyed
     std::shared_ptr<Seen> seen_;
 };
 

@@ -90,7 +90,8 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
 }
 
 // Layout of nvmlProcessInfo_t. Some drivers of release 535 write entries that are 8 bytes longer.
-// The buffer has room for these longer entries, but only the first of them is read correctly.
+// The buffer is large enough for such entries, but only the first of these longer entries is read
+// correctly.
 struct ProcessInfo {
     unsigned pid;
     unsigned long long used;
@@ -188,8 +189,8 @@ std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& name
 }
 
 std::string gpu_fault(const std::string& name) {
-    constexpr int kUncorrected = 1,
-                  kSinceLoaded = 0;  // nvmlMemoryErrorType_t, nvmlEccCounterType_t
+    constexpr int kUncorrected = 1,  // NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        kSinceLoaded = 0;            // NVML_VOLATILE_ECC
     const Nvml nvml;
     Device const part = nvml.ready() ? find(nvml, name) : nullptr;
     if (part == nullptr) return "";

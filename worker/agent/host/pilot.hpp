@@ -27,10 +27,10 @@ std::optional<std::vector<std::string>> given_gpus(const std::vector<std::string
 std::string pilot_node(const std::vector<std::string>& environment, const std::string& host,
                        const std::string& key);
 
-// Returns the network segment of a Slurm step's node. It consists of all levels above the node in
-// SLURM_TOPOLOGY_ADDR ("core.leaf3.node7") and of the NVLink domain `nvlink`, if known. All levels
-// are needed, because leaves of different trees may have the same name. Returns empty if both parts
-// are unknown.
+// Returns the network segment of a Slurm step's node. It consists of two parts: all levels above
+// the node in SLURM_TOPOLOGY_ADDR ("core.leaf3" for "core.leaf3.node7"), and the NVLink domain
+// `nvlink`. All levels are needed, because leaf switches of different trees may have the same name.
+// Omits an unknown part; returns an empty string if both parts are unknown.
 std::string segment_of(const std::vector<std::string>& environment, const std::string& nvlink);
 
 // Returns true if the pilot's jobs must stop now, because the known end of the allocation is at

@@ -42,9 +42,9 @@ class LogPipe {
     // when the descriptor is readable.
     int waited() const { return waited_; }
     void begin(short revents);
-    // Waits until all output is in the log. Returns the write error if there was one. Call finish()
-    // when no program writes to the pipe any more. After a write error, the program's own writes
-    // fail as on a full disk.
+    // Waits until all output is in the log. Requires that no program writes to the pipe any more.
+    // If a write to the log has failed, returns the error. After such an error, the program's own
+    // writes to the pipe fail, as on a full disk.
     Result<void> finish();
 
   private:

@@ -17,7 +17,7 @@ std::string slurm_name(const std::string& node, bool pilot) {
     return pilot && numbered ? node.substr(0, end) : node;
 }
 
-// Returns the same number for each node in Slurm's notation: "4(x2)".
+// Returns `number` for each of `nodes` nodes in Slurm's notation: "4(x2)" for 4 on each of 2 nodes.
 std::string on_each(int number, int nodes) {
     return std::to_string(number) + (nodes > 1 ? "(x" + std::to_string(nodes) + ")" : "");
 }
@@ -26,7 +26,7 @@ std::string on_each(int number, int nodes) {
 std::string tasks_text(const BatchScript& batch, int nodes) {
     if (batch.tasks == 0) return on_each(std::max(batch.tasks_per_node, 1), nodes);
     const int each = batch.tasks / nodes;
-    const int more = batch.tasks % nodes;  // number of nodes with one task more
+    const int more = batch.tasks % nodes;  // number of nodes with `each` + 1 tasks
     if (more == 0) return on_each(each, nodes);
     return on_each(each + 1, more) + "," + on_each(each, nodes - more);
 }
@@ -83,8 +83,9 @@ void add_given(const BatchScript& batch, int nodes, Environment& result) {
     if (!batch.submit_host.empty()) result["SLURM_SUBMIT_HOST"] = batch.submit_host;
 }
 
-// Returns the variables of the pilot's Slurm job that would contradict the variables of the
-// script's job.
+// Returns the names of the SLURM_* variables in roll-worker's environment that the script must not
+// get, because they describe the pilot's Slurm job. `set` has the variables of the script's own
+// job.
 std::set<std::string> stale(const LaunchSite& site, const std::vector<std::string>& set) {
     static const std::set<std::string> kKept = {
         "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"};

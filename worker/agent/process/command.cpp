@@ -127,8 +127,8 @@ Result<CommandDocument> read_command(const Json& document, const std::string& fi
 }
 
 // With `cleanup`, the shell stays the parent of the program and survives SIGTERM; otherwise the
-// program replaces the shell (exec). A signal makes `wait` return early, so it is repeated until
-// the program has ended.
+// program replaces the shell (exec). A signal makes `wait` return early, so the shell repeats
+// `wait` until the program has ended.
 std::vector<std::string> shell_words(const CommandDocument& document, bool forwards_sigterm) {
     constexpr const char* kForward =
         "exec 9<&0\n\"$@\" <&9 9<&- &\nchild=$!\n"
@@ -137,8 +137,8 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
         "exit \"$status\"";
     const bool has_modules = !document.modules.empty();
     if (document.setup.empty() && document.cleanup.empty() && !has_modules) return document.command;
-    // The start files of a login shell replace PATH. Modules that these files load must add their
-    // directories to the job's PATH again.
+    // The start files of a login shell replace PATH, so set PATH to its earlier value ($1) again. If
+    // these files have loaded modules, reload the modules: they add their directories to PATH.
     std::string text = has_modules ? "PATH=$1\n"
                                      "[ \"$LOADEDMODULES\" = \"$2\" ] || module reload\n"
                                      "shift 2\n"

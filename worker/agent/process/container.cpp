@@ -71,16 +71,16 @@ const std::string& workdir_of(const Container& container, const ContainerPlace& 
     return container.workdir.empty() ? place.directory : container.workdir;
 }
 
-// Returns the names of the variables that a container gets. The guard sets MASTER_ADDR and
-// MASTER_PORT only when the gang has met.
+// Returns the names of the variables that a container gets. They include MASTER_ADDR and
+// MASTER_PORT, which the guard sets later, when it knows the gang's meeting point (meeting.hpp).
 std::set<std::string> names_of(const std::map<std::string, std::string>& environment) {
     std::set<std::string> names = {"MASTER_ADDR", "MASTER_PORT"};
     for (const auto& [name, value] : environment) names.insert(name);
     return names;
 }
 
-// Returns whether a variable of this name changes what a runtime itself does, such as where it
-// keeps its images. Such a variable must have the value of roll-worker.
+// Returns whether a variable of this name configures the container runtime itself, such as the
+// place where it keeps its images. The runtime must get roll-worker's value of such a variable.
 bool configures_runtime(const std::string& name) {
     constexpr std::array<std::string_view, 7> kNames = {"HOME",
                                                         "PATH",
@@ -258,7 +258,8 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
     if (plan.after.empty())
         plan.after.push_back(
             {removal({path, "rm", "--force", "--ignore", "--time=0"}), {}, "/", ""});
-    plan.after.back().arguments.push_back(place.name);  // one program removes all containers
+    // One `podman rm` removes the containers of all programs of the attempt.
+    plan.after.back().arguments.push_back(place.name);
     return {};
 }
 

@@ -37,8 +37,8 @@ struct ContainerPlace {
     bool gpus = false;      // the attempt has GPUs
 };
 
-// Makes the program that was added to the plan last run in the container, with the variables
-// `environment` and those of the gang's meeting. For Podman, adds to the plan a program that
+// Makes the program that was added to the plan last run in the container. The container gets the
+// variables `environment`, MASTER_ADDR and MASTER_PORT. For Podman, adds to the plan a program that
 // removes the container after the attempt. Fails with InvalidArgument if this node lacks the
 // runtime.
 Result<void> enclose(const Container& container, const ContainerPlace& place,

@@ -312,8 +312,9 @@ void Guard::watch_memory() {
     fail_as({App, protocol::kExitOutOfMemory, *reason});
 }
 
-// Reports "memory BYTES", the memory in use, after each change that a curve would show. Does not
-// report it for an attempt that ends within two seconds.
+// Reports "memory BYTES", the memory in use, if it has changed by more than 1/64 since the last
+// report. Reports at most once in two seconds, and not at all for an attempt that ends within two
+// seconds.
 void Guard::tell_memory() {
     constexpr std::chrono::seconds kBetween{2};
     const Instant now = boot_now();

@@ -11,7 +11,8 @@
 //                 and "kill". To roll-worker: "exit PROGRAM code|signal N", "leash",
 //                 "failed {verdict}", "matched N...", "usage CPU-MS MEMORY-PEAK WALL-MS READ
 //                 WRITTEN" in bytes and ms, and "gone" as the last line of an attempt.
-//                 Lines written together arrive together.
+//                 The guard sends several lines at once if it can, so that they wake roll-worker
+//                 only once.
 //   descriptor 3  the leash (leash.hpp)
 //   descriptor 4  the reaper's pipe (reaper.hpp)
 #pragma once

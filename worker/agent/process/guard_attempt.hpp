@@ -75,7 +75,7 @@ class Guard {
     std::vector<io::Descriptor> passed_;  // for each program, its stdin and its report pipe
     GuardShells shells_;
     std::vector<std::string> shell_orders_{};
-    std::vector<Program> running_{};  // the programs as they were started
+    std::vector<Program> running_{};  // the started programs, with MASTER_ADDR and MASTER_PORT
     // Programs that ended while a terminal owned the attempt. Their ends are reported when the
     // terminal's program ends.
     std::vector<std::size_t> withheld_{};

@@ -46,11 +46,11 @@ struct NodeCheck {
 // The processes of a command on all nodes of an attempt. They find each other at an address and a
 // port of the first node (meeting.hpp).
 struct Gang {
-    bool first = false;   // true on the first node, which chooses the port
-    std::string meeting;  // path of the file to which the first node writes its address and port
-    std::string address;  // address of this node for other nodes; empty if unknown
-    std::string host_file;
-    std::string hosts;           // content of the host file
+    bool first = false;     // true on the first node, which chooses the port
+    std::string meeting;    // path of the file to which the first node writes its address and port
+    std::string address;    // address of this node for other nodes; empty if unknown
+    std::string host_file;  // path of the host file, which lists the gang's nodes
+    std::string hosts;      // content of the host file
     int patience_seconds = 120;  // longest wait for the file `meeting`
     friend bool operator==(const Gang&, const Gang&) = default;
 };

@@ -19,16 +19,17 @@
 
 namespace roll::agent {
 
-// Returns the program of an order: `base` with the order's command, and with TERM. The default
-// command is the shell that SHELL names if it can be run, else /bin/sh.
+// Returns the program for an order: `base` with the command and the variable TERM of the order. The
+// default command is the shell that the variable SHELL names if it can be run, else /bin/sh. In a
+// container, the default command is always /bin/sh.
 Program shell_program(Program base, const protocol::TerminalStart& start);
 
 class GuardShells {
   public:
     explicit GuardShells(Talk& talk) : talk_(talk) {}
 
-    // Starts the program of the order `line`. `programs` are the attempt's programs; if it is null,
-    // they do not run, and the order fails.
+    // Starts the program of the order `line`. `programs` are the attempt's programs. If `programs`
+    // is null, the attempt's programs do not run, and the order fails.
     void open(const std::string& line, const std::vector<Program>* programs,
               const std::vector<io::Descriptor>& cgroups);
 
@@ -37,8 +38,9 @@ class GuardShells {
     void hang_up_all(Instant now);
     void kill_overdue(Instant now);
 
-    // Returns true if `pid` is one of the programs. `status` is from wait(). `attempt_ends` says
-    // that the program ends because its attempt ends.
+    // Handles the end of process `pid`. Returns false if `pid` is not a program that open()
+    // started. `status` is the status from wait(). If `attempt_ends` is true, the program was ended
+    // because its attempt ends.
     bool take_end(pid_t pid, int status, bool attempt_ends);
 
     // Returns true if a terminal owns the attempt and its program still runs. The attempt ends with

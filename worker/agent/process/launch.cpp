@@ -71,8 +71,8 @@ void add_gpu_share(int percent, const LaunchSite& site, Environment& environment
     add("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
 }
 
-// Makes waiting OpenMP threads sleep soon. Threads that spin would take the cores from the very
-// threads that they wait for.
+// Makes an OpenMP thread that waits go to sleep after a short time. A waiting thread that spins
+// would take a core from the threads that it waits for.
 void let_waiting_threads_sleep(const LaunchSite& site, Environment& environment) {
     if (is_set(site.environment, "GOMP_SPINCOUNT") || is_set(site.environment, "OMP_WAIT_POLICY"))
         return;
@@ -175,8 +175,9 @@ Environment gang_environment(const protocol::StartOrder& order, int local_rank) 
             {"ROLL_HOSTFILE", host_file_of(order)}};
 }
 
-// Plans where the processes of a gang meet. The file names contain the attempt's nonce, so that
-// files of an earlier job in the same output directory are not mistaken for this attempt's.
+// Returns the files through which the processes of a gang find each other. The files' names contain
+// the attempt's nonce, so that the files of an earlier job in the same output directory are not
+// used by mistake.
 Gang gang_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Gang gang;
     gang.first = order.node_rank == 0;

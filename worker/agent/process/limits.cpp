@@ -48,8 +48,8 @@ std::int64_t number_in(const fs::path& file) {
     return parse_number<std::int64_t>(text.substr(0, text.find('\n'))).value_or(0);
 }
 
-// Enables a controller of cgroup v2 for the cgroups below `wall`. To do so, enables it in the
-// cgroup above `wall` and in `wall` itself. Returns false if that is not possible.
+// Enables a controller of cgroup v2 for the cgroups below `wall`: enables it in the cgroup above
+// `wall`, then in `wall` itself. Returns false if that fails.
 bool delegate(const fs::path& wall, const std::string& controller) {
     const fs::path own = wall.parent_path();
     if (!has_word(own / "cgroup.controllers", controller)) return false;
@@ -58,8 +58,8 @@ bool delegate(const fs::path& wall, const std::string& controller) {
                set(group / "cgroup.subtree_control", "+" + controller).has_value();
     };
     if (!enable(own)) {
-        // The kernel refuses to enable a controller while the cgroup has processes. Move this
-        // process, which may be the only one there.
+        // The kernel refuses to enable a controller in a cgroup that has processes. Move this
+        // process to another cgroup, because it may be the only process in `own`.
         const fs::path leaf = wall.string() + ".worker";
         const std::string self = std::to_string(::getpid());
         if (!make(leaf) || !set(leaf / "cgroup.procs", self)) return false;

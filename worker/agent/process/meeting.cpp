@@ -27,8 +27,8 @@ int first_port() {
     const std::string range = read_file("/proc/sys/net/ipv4/ip_local_port_range").value_or("");
     const int lowest = std::atoi(range.c_str());
     constexpr int kUnprivileged = 1024;
-    // If too few ports are left below the kernel's range, take the highest ports, which are above
-    // its usual range.
+    // The kernel takes the ports of connections from `range`. If there are too few ports below this
+    // range, use the highest ports, which are usually above the range.
     return lowest >= kUnprivileged + kPorts ? lowest - kPorts : 65535 - kPorts;
 }
 

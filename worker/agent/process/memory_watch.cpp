@@ -15,9 +15,9 @@ namespace roll::agent {
 namespace {
 
 constexpr Millis kBetweenLooks{1000};
-// If a cgroup enforces the limit, the time between two looks is the limit divided by this rate. A
-// program that fills memory at half this rate (5 GB/s) thus fills at most half of its limit between
-// two looks.
+// A rate of 10 GB/s. If a cgroup enforces the limit, the time between two looks (measurements) is
+// the limit divided by this rate. A program that fills memory at 5 GB/s therefore fills at most
+// half of its limit between two looks.
 constexpr std::int64_t kBytesPerMilli = 10'000'000;
 constexpr std::int64_t kMillisLeast = 5;
 constexpr std::int64_t kMillisMost = 100;
@@ -82,9 +82,10 @@ bool MemoryWatch::was_killed() const {
     return !limit_.cgroup.empty() && kills_for_memory(limit_.cgroup) > 0;
 }
 
-// Resident memory counts a shared page once for each process, so it is only an upper bound, and an
-// exact measurement takes long for large processes. Measure exactly only if the bound is above the
-// limit, or well above the bound at the highest measurement so far.
+// The sum of the processes' resident memory counts a shared page once per process, so it is only an
+// upper bound of the used memory. An exact measurement takes long for large processes. Measure
+// exactly only if the upper bound is above the limit, or more than 1/16 above its highest value at
+// an earlier exact measurement.
 std::optional<std::string> MemoryWatch::look(Instant now) {
     if (was_killed()) {
         const std::int64_t used = std::min(peak_memory(limit_.cgroup), limit_.bytes);
@@ -99,7 +100,7 @@ std::optional<std::string> MemoryWatch::look(Instant now) {
     if (calm && now - looked_ < kBetweenLooks) return std::nullopt;
     looked_ = now;
     const std::int64_t bound = measure(false);
-    // The largest process alone uses at least this much.
+    // The attempt uses at least as much memory as its largest process.
     used_ = std::max(bound - shared_, std::min(bound, largest_.bytes));
     const bool over = !enforced && limit_.bytes > 0 && bound > limit_.bytes;
     if (!over && bound <= resident_then_ + resident_then_ / 16) return std::nullopt;
@@ -117,17 +118,18 @@ void MemoryWatch::note_ended(pid_t pid, std::int64_t peak, const std::string& na
 }
 
 std::string MemoryWatch::reason(std::int64_t used) const {
-    // If the killed process is much larger than the largest process of the last look, it has grown
-    // since.
+    // If the killed process is much larger than the largest process of the last look, the killed
+    // process has grown since that look.
     const bool unseen = killed_.bytes / 4 > largest_.bytes;
     const Process& process = unseen ? killed_ : largest_;
     const std::string limit = spec::size_text(limit_.bytes);
     std::string text = spec::size_text(used);
-    // "3.9 of 4 GiB" if both have the same unit
+    // Omit the first unit if both sizes have the same unit: "3.9 of 4 GiB".
     const auto unit = limit.substr(limit.find(' '));
     if (text.ends_with(unit)) text.resize(text.size() - unit.size());
     text = fmt::format("out of memory: used {} of {}", text, limit);
-    // If only small processes were seen, name none: the process to blame was never seen.
+    // If the largest known process is small, name none: no look has seen the process that used the
+    // memory.
     if (process.bytes < used / 8) return text;
     return text + fmt::format(" ({}, pid {})", process.name, process.pid);
 }

@@ -27,12 +27,13 @@ class MemoryWatch {
         : ancestor_(ancestor),
           limit_(std::move(limit)) {}
 
-    // Returns the longest time until the next look.
+    // Returns the longest time until the next look (measurement).
     Millis interval() const;
 
-    // Takes a look if it is due. If the attempt has used more than its limit, returns "out of
-    // memory: used 3.9 of 4 GiB (python3, pid 123)", else nullopt. The text names no process that
-    // was never seen. Call this function after each wait.
+    // Measures the memory if a measurement is due. If the attempt has used more than its limit,
+    // returns "out of memory: used 3.9 of 4 GiB (python3, pid 123)", else nullopt. The text names a
+    // process only if a measurement has seen the process that used the memory. Call this function
+    // after each wait.
     std::optional<std::string> look(Instant now);
 
     // Records a process that has ended. `peak` is the process's peak memory in bytes, which
@@ -62,8 +63,10 @@ class MemoryWatch {
     Instant looked_{};
     std::int64_t peak_ = 0;
     std::int64_t used_ = 0;
-    std::int64_t resident_then_ = 0;  // resident memory when peak_ was measured
-    // Bytes by which shared pages made the sum of resident memory too large at the last measurement
+    // highest sum of the processes' resident memory at an exact measurement
+    std::int64_t resident_then_ = 0;
+    // Number of bytes by which the sum of resident memory was too large at the last exact
+    // measurement, because it counts shared pages several times
     std::int64_t shared_ = 0;
     Process largest_{};  // largest process at the last look
     Process killed_{};   // the largest process that SIGKILL has ended

@@ -1,4 +1,4 @@
-// How a guard starts a program of its plan.
+// Describes how a guard starts a program of its plan.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace roll::agent {
 
-// Returns how to start the program in the process group `group`, in the given cgroups, with this
-// process's environment and the variables of the program. `cgroups` has the open files cgroup.procs
-// and must outlive the result.
+// Returns the io::Spawn that starts the program in the process group `group` and in the given
+// cgroups. The program gets this process's environment and its own variables. `cgroups` has the
+// open files cgroup.procs and must outlive the result.
 io::Spawn spawn_of(const Program& program, pid_t group, const std::vector<io::Descriptor>& cgroups);
 
 }  // namespace roll::agent

@@ -297,8 +297,9 @@ bool RunDirectory::nothing_left(const std::set<ProcessName>& clean) const {
     });
 }
 
-// Returns the record of an attempt. A new record gets this roll-worker's session; the record of an
-// earlier roll-worker's attempt keeps the session that started it.
+// Returns the record of an attempt. Makes the record if there is none. A new record gets the
+// session of this roll-worker. A record that an earlier roll-worker made keeps the session of that
+// roll-worker.
 RunDirectory::Record& RunDirectory::record_of(const AttemptKey& key) {
     Record& record = records_[key];
     record.entry.attempt = key;

@@ -47,8 +47,9 @@ class RunDirectory {
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
     // Returns the generation of this roll-worker, a number that is part of its heartbeats. The
-    // number grows each time the directory is opened. If the stored number was lost, the new number
-    // comes from the clock. The next number belongs to this roll-worker's reaper.
+    // number is the wall clock's count, or the last roll-worker's number plus 2 if that is higher.
+    // It therefore grows even if the stored number was lost. This roll-worker's reaper has the
+    // number after it.
     Result<std::uint64_t> next_generation();
 
     // Returns the random id of this directory. The first call makes it.
@@ -64,8 +65,9 @@ class RunDirectory {
     // Returns the sessions of the roll-workers that started the recorded attempts.
     std::set<std::string> sessions() const;
 
-    // Returns true if certainly no process of any attempt is left. `clean` lists the guards that
-    // reported that no process is left below them. Requires that end_leftovers() was called.
+    // Returns true only if it is certain that no process of any attempt is left. `clean` lists the
+    // guards that reported that all processes below them have ended. Requires that end_leftovers()
+    // was called.
     bool nothing_left(const std::set<ProcessName>& clean) const;
 
     // Records how the processes of this roll-worker's attempts are confined. Call it once, before

@@ -62,9 +62,9 @@ void tell_program(const io::Descriptor& to, std::string& unsent, const std::stri
     write_on(to, unsent);
 }
 
-// Sends `line` with the descriptors `all`. A message carries a limited number of descriptors,
-// so a longer list needs several messages. All but the last have a blank as text, which JSON
-// skips.
+// Sends `line` with the descriptors `all`. A message carries a limited number of descriptors, so a
+// longer list needs several messages. The text of all messages except the last is a single space,
+// which the JSON parser skips.
 Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
                        std::string& unsent) {
     ssize_t sent = 0;
@@ -270,8 +270,8 @@ void Supervisor::collect_channel(const AttemptKey& key, int rank, Channel& chann
     }
 }
 
-// Handles what a guard has sent. Reads a program's reports before its exit, so that the reports
-// come first.
+// Handles the lines that a guard has sent. First reads the programs' own reports, so that all
+// reports of a program are handled before its exit.
 void Supervisor::collect_guard(const AttemptKey& key, Guarded& guarded) {
     bool ended = false;
     for (;;) {

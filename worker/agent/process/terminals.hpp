@@ -1,9 +1,10 @@
 // The terminals that clients have opened in this worker's attempts (`rollctl shell`). Moves data
 // between rolld's messages and the programs that the guards run. Never blocks.
 //
-// Output is read only while rolld grants room for it, and all terminals together send at most
-// kFramesPerSecond messages, so that much output does not load rolld. A terminal ends if its client
-// shows no sign of life for protocol::kTerminalPatience.
+// The output of a terminal is read only up to the limit that rolld has set for it
+// (TerminalOrder::limit). All terminals together send at most kFramesPerSecond messages per second.
+// These two limits protect rolld from much output. A terminal ends if its client shows no sign of
+// life for protocol::kTerminalPatience.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +42,9 @@ class Terminals {
         io::Descriptor errors{};
         std::string unwritten{};  // input that the program has not taken yet
         bool end_of_input = false;
-        std::uint64_t received = 0;  // bytes of input
+        std::uint64_t received = 0;  // bytes of input received from rolld
         std::uint64_t reported = 0;  // bytes of input reported to rolld as taken
-        std::uint64_t sent = 0;      // bytes of output
+        std::uint64_t sent = 0;      // bytes of output sent to rolld
         std::uint64_t limit = 0;
         Instant heard{};
         std::optional<int> exit{};

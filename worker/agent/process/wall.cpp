@@ -48,7 +48,7 @@ Result<void> try_cgroup(const fs::path& directory) {
     spawn.descriptors = {{input.read.get(), STDIN_FILENO}};
     spawn.cgroups = {procs.get()};
     ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    // Repeat the kill, because the process may enter the cgroup after the first one: under
+    // Repeat cgroup.kill, because the process may enter the cgroup only after the first kill: under
     // qemu-user, clone does not wait for the exec.
     for (const Instant until = boot_now() + kTrialTime; kill_cgroup(trial) && boot_now() < until;) {
         if (::waitpid(pid, nullptr, WNOHANG) == pid) return {};

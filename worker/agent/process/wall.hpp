@@ -7,8 +7,9 @@
 //               the next roll-worker kills the processes that are left in that cgroup.
 //   namespace   the guard is process 1 of a PID namespace. When the guard ends, the kernel ends all
 //               processes of the namespace.
-//   marks       ROLL_* in the environment, and the tree of processes. This kind is weaker: if
-//               roll-worker and guard are killed at once, a process without these variables stays.
+//   marks       roll-worker finds the processes by the variables ROLL_* in their environment and by
+//               the tree of processes. This kind is weaker: if roll-worker and the guard are killed
+//               at once, a process without these variables is not found.
 #pragma once
 
 #include <filesystem>

@@ -163,8 +163,8 @@ class StepServer {
     }
 
   private:
-    // Starts the tasks of the new steps. A step gets its file only when its srun writes it, and
-    // never if the srun was killed before.
+    // Starts the tasks of the new steps. Skips a step whose folder has no step file yet: its srun
+    // writes the file later, or never if the srun was killed.
     void start_new() {
         for (int number = next_; path_exists(step_folder(folder_, number)); ++number) {
             if (started_.contains(number)) continue;

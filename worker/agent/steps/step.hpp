@@ -55,12 +55,15 @@ std::vector<std::string> without(const std::vector<std::string>& variables,
                                  const std::vector<std::string>& names);
 std::string value_in(const std::vector<std::string>& environment, const std::string& name);
 
-// Return paths in the folder of an attempt's steps.
+// Return paths in `folder`, the folder of an attempt's steps.
+// - ended_file(): a file that exists once the batch script has ended.
+// - signal_file(): a file that exists once the signal of --signal is due, with the signal's number.
+// - step_signal_file(): "COUNT NUMBER", the count of signals sent to the step, and the last one.
 std::string step_folder(const std::string& folder, int number);
 std::string task_file(const std::string& folder, int step, int task, const char* suffix);
-std::string ended_file(const std::string& folder);   // exists once the batch script has ended
-std::string signal_file(const std::string& folder);  // has the signal of --signal once it is due
-std::string step_signal_file(const std::string& folder, int step);  // "COUNT NUMBER"
+std::string ended_file(const std::string& folder);
+std::string signal_file(const std::string& folder);
+std::string step_signal_file(const std::string& folder, int step);
 
 Result<void> write_step(const std::string& folder, const Step& step);
 // Reads the file of a step. Returns nullopt if the step has no file yet.

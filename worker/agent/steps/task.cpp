@@ -29,8 +29,8 @@ Result<void> RunningTasks::start(const std::string& folder, const Step& step, co
     spawn.arguments = step.words;
     spawn.environment = merged(environment, task_variables(step, task));
     spawn.directory = step.directory;
-    // Start the task in a process group of its own. In the script's group it would get each signal
-    // twice: from srun, and with the script.
+    // Start the task in a process group of its own. In the script's process group, the task would
+    // get each signal twice: from srun, and together with the script.
     spawn.group = 0;
     spawn.death_signal = SIGKILL;
     io::Descriptor output;

@@ -19,9 +19,9 @@ int shell_status(int wait_status);
 // Tasks that this process started.
 class RunningTasks {
   public:
-    // Starts a task. `environment` is the whole environment without the step's variables. If
-    // `inherits` is true, the task has this process's standard streams. Otherwise its output goes
-    // to its files.
+    // Starts a task. `environment` has all variables of the task except those that task_variables()
+    // adds. If `inherits` is true, the task has this process's standard streams. Otherwise its
+    // output goes to its files.
     Result<void> start(const std::string& folder, const Step& step, const Task& task,
                        const std::vector<std::string>& environment, bool inherits);
     struct Ended {

@@ -18,7 +18,7 @@ using formats::LoraModule;
 
 std::int64_t bytes_of(tensor::DType dtype) { return tensor::bits_of(dtype) / 8; }
 
-// A matrix that is assembled from copies. All other elements are zero.
+// A matrix of zeros into which other matrices are copied as blocks.
 class Block {
   public:
     Block(tensor::DType dtype, std::int64_t rows, std::int64_t columns)
@@ -258,7 +258,8 @@ Result<Source> open_base(const fs::path& base_directory, const fs::path& config,
     }
     const fs::path& given = base_directory.empty() ? config : base_directory;
     ROLL_TRY_VOID(find_config(base, families, places, given));
-    // The adapter of a reward model holds a score, which its base model may lack.
+    // The adapter of a reward model has a score layer (score.weight), which its base model may
+    // lack.
     const bool scores = adapter && adapter->value("task_type", Json()) == "SEQ_CLS";
     if (scores && !families::has_score(base.config.native))
         families::set_scores(base.config.native, 1);

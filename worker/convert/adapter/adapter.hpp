@@ -3,10 +3,10 @@
 // small and are held in memory completely.
 //
 // The LoRA of a fused tensor has a single A. If PEFT's modules have different A's, or if some
-// modules have no LoRA, the fused A stacks the modules' A's by rows, and its rank is the sum of the
-// modules' ranks. In the fused B, each module has its own columns; the module's rows are zero in
-// all other columns. The reader drops columns of zeros, so the conversion is exact in both
-// directions.
+// modules have no LoRA, the modules' A's are stacked by rows. The LoRA rank of the fused tensor is
+// then the sum of the modules' ranks. In the fused B, each module has its own columns: the module's
+// rows are zero in the columns of other modules. When Roll reads a module's B from the fused B, it
+// drops the columns of zeros, so the conversion is exact in both directions.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 
 namespace roll::convert {
 
-// Opens the config and the tensor names of the adapters' base model, but not its tensors. Looks in
-// `base_directory` if it is given, else in `config` if it is given, else in the adapters' directory
-// and in the base model's directory that the adapters' config names.
+// Opens the config and the tensor names of the adapters' base model, but not its tensors. Looks for
+// the config in `base_directory` or, if that is empty, in `config`. If both are empty, looks first
+// in `adapters`, then in the directory that the adapters' config gives for the base model.
 Result<Source> open_base(const std::filesystem::path& base_directory,
                          const std::filesystem::path& config, const std::filesystem::path& adapters,
                          const families::Families& families);

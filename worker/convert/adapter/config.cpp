@@ -31,7 +31,8 @@ Json most_common(const std::map<std::string, Json>& values) {
     return best;
 }
 
-// Returns the shortest names that match `modules` and match no other module in `all`.
+// Returns names that match all of `modules` and no other module in `all`. The name of a module is
+// its last part ("q_proj") if that matches only modules in `modules`, else its full name.
 std::set<std::string> names_of(const std::set<std::string>& modules,
                                const std::vector<std::string>& all) {
     std::set<std::string> incomplete;

@@ -12,17 +12,18 @@ namespace roll::convert {
 
 // Returns the config of an adapter that has LoRA for `modules` and saves the modules `whole`
 // completely. Copies those keys of `from` that do not depend on module names. `all` lists the
-// model's modules that can have LoRA. The last part of a name ("q_proj") stands for all modules of
-// `all` with this last part, so it is used only if all of them have LoRA with the same rank and
-// alpha. `is_local` means that a layer number stands for different layers on different ranks. Fails
-// with InvalidArgument if `is_local` is true and a name would need a layer number.
+// model's modules that can have LoRA. In the config, the last part of a name ("q_proj") matches all
+// modules of `all` with this last part. It is used only if all these modules have LoRA with the
+// same rank and alpha; otherwise, full names are used. `is_local` is true if a layer number means
+// different layers on different ranks. Full names with a layer number are then ambiguous; fails
+// with InvalidArgument if one would be needed.
 Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& modules,
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);
 
-// The modules that can have LoRA, in the form of target_modules: the sorted last parts of their
-// native or HuggingFace names. `linear` lists the linear modules of the decoder layers, as
-// "all-linear" does; the output layer is not included.
+// The modules that can have LoRA. As in target_modules of a PEFT config, each list has the last
+// parts of the modules' native or HuggingFace names, sorted. `linear` lists the linear modules of
+// the decoder layers, as "all-linear" does; the output layer is not included.
 struct LoraTargets {
     std::vector<std::string> linear;
     std::vector<std::string> embedding;

@@ -153,7 +153,7 @@ class Splitter {
     };
 
     // Returns A and B of source tensor `i` of one expert. PEFT before 0.18 stored A and B
-    // transposed, because it computed the change as the sum of A^T B^T.
+    // transposed, because it computed the weight change as A^T B^T instead of B A.
     static LoraModule pair_of(const LoraModule& module, const Stack& stack, const Place& place,
                               std::size_t i) {
         const NativeTensor& expert = *stack.experts[static_cast<std::size_t>(place.expert)];
@@ -215,8 +215,8 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            // PEFT nests the two modules of one stem: the module of the previous stack is inside
-            // this one.
+            // The two stacks of a layer have the same stem. PEFT nests their modules: the module of
+            // the first stack is inside the module of the second stack.
             if (stack.stem == stem) result_.stacked.back().module += kInner;
             stem = stack.stem;
             join(stack);

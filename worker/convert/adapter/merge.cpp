@@ -19,7 +19,8 @@ std::vector<float> floats_of(const tensor::StridedView& view) {
     const std::int64_t rows = view.info.shape[0];
     const std::int64_t columns = view.info.shape.size() > 1 ? view.info.shape[1] : 1;
     const std::int64_t stride = view.info.shape.size() > 1 ? view.strides[1] : 1;
-    const std::int64_t run = stride == 1 ? columns : 1;  // number of elements that one cast reads
+    // number of elements that one call of cast() converts: a row if its elements are contiguous
+    const std::int64_t run = stride == 1 ? columns : 1;
     std::vector<float> values(static_cast<std::size_t>(rows * columns));
     std::span<std::byte> to = std::as_writable_bytes(std::span(values));
     for (std::int64_t i = 0; i < rows; ++i)
@@ -110,8 +111,9 @@ void append_scaled(std::vector<float>& to, const std::vector<float>& from, std::
     for (std::size_t i = begin; i < begin + count; ++i) to.push_back(from[i] * factor);
 }
 
-// Adds the change of a further adapter to a tensor's change: s B A + s' B' A' is one product of the
-// joined factors.
+// Adds the change of a further adapter to a tensor's change. The sum s B A + s' B' A' is stored as
+// a single product: the columns of s B and s' B' side by side, times the rows of A above those of
+// A'.
 void add_to(Delta& sum, const Delta& more) {
     constexpr std::size_t kTile = 32;
     const auto r = static_cast<std::size_t>(sum.lora_rank);

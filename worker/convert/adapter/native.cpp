@@ -157,8 +157,8 @@ class NativeReader {
         }
     }
 
-    // Lists in source_ exactly the tensors that look() found, which the reader then
-    // expects.
+    // Lists in source_ the tensors that look() found. The reader then expects exactly these
+    // tensors.
     void expect() {
         source_.directory = directory_;
         source_.family = base_.family;

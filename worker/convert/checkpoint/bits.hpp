@@ -13,8 +13,8 @@ namespace roll::convert {
 struct BitsWeight {
     const std::byte* codes = nullptr;  // nf4: two codes a byte, the first in the high half
     std::int64_t columns = 0;
-    std::int64_t block = 0;     // elements per scale; 0: 8-bit codes, and `scales` has one per row
-    std::vector<float> scales;  // scales of the blocks or rows
+    std::int64_t block = 0;       // 4-bit codes: number of elements per scale; 8-bit codes: 0
+    std::vector<float> scales;    // 4-bit codes: one scale per block; 8-bit codes: one per row
     std::array<float, 16> map{};  // values of the 4-bit codes
 };
 

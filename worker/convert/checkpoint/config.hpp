@@ -35,8 +35,8 @@ Result<void> find_config(Source& source, const families::Families& families,
 
 // Calls find_config(), then `read`. If there is no config, or if `given` is the name of a family,
 // derives the config from `args`, the arguments of the run that wrote the checkpoint. If `given` is
-// empty, tries all families. Exactly one family must agree with the arguments, and its tensors must
-// be the ones that `read` finds.
+// empty, tries all families. A family fits if it agrees with the arguments, and if `read` finds
+// exactly its tensors in the checkpoint. Exactly one family must fit.
 Result<void> open_with_config(Source& source, const families::Families& families,
                               const std::vector<std::filesystem::path>& places,
                               const std::filesystem::path& given, const Json& args,

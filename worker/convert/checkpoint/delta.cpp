@@ -25,8 +25,8 @@ struct BF16 {
     static Bits narrow(float value) { return tensor::float_to_bfloat(value); }
 };
 
-// Operands for the change of kRows rows of `tiles` consecutive tiles. Each tile has kColumns
-// columns. Strides are in elements.
+// The operands of change_tiles(), which changes kRows rows of `tiles` consecutive tiles. Each tile
+// has kColumns columns. Strides are in elements.
 struct Tiles {
     const float* left = nullptr;   // matrix [kRows, lora_rank]
     const float* right = nullptr;  // matrices [tiles, lora_rank, kColumns]

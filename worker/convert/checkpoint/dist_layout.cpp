@@ -162,7 +162,7 @@ bool clip(Piece& piece, const Shape& begin, const Shape& size) {
 
 }  // namespace
 
-// Follows TransformerBlock.sharded_state_dict.
+// Decides as Megatron's TransformerBlock.sharded_state_dict does.
 bool stacks_layers(const Json& native) {
     return !is_listed(native, "moe_layer_freq") && !is_listed(native, "linear_attention_freq") &&
            !is_set(native, "heterogeneous_block_specs") &&
@@ -211,8 +211,8 @@ Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native,
     std::set<std::string> done;
     for (const NativeTensor& tensor : native) {
         std::string key = tensor.expert ? without_expert(tensor.name, *tensor.expert) : tensor.name;
-        // The same name stands for the norm of a MoE layer without TransformerEngine, and for the
-        // norm of a dense layer with TransformerEngine.
+        // Without TransformerEngine, Megatron stores the norm of a MoE layer under the name that
+        // the norm of a dense layer has with TransformerEngine.
         if (config.local_names && key.ends_with(".pre_mlp_layernorm.weight"))
             key = transformer_engine_spelling(key);
         if (tensor.stage == families::Stage::Layer && !per_layer) {

@@ -38,10 +38,10 @@ struct DistTensor {
     std::vector<Stored> parts;  // the parts, row-major over `stacked`
 };
 
-// All keys that a checkpoint may have, including alternatives: a key for all layers or a key
-// per layer, and different spellings of a norm's name. With `singletons`, dist_keys() also
-// adds one key per expert, in all of Megatron's spellings, and separate keys for gate and
-// up.
+// All keys that a checkpoint may have. A tensor may have several alternative keys: a key for all
+// layers, a key for its layer, or a different spelling of a norm's name. With `singletons`,
+// dist_keys() also adds one key per expert, in all of Megatron's spellings, and separate keys for
+// gate and up.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
                            bool singletons);

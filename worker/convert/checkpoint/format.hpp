@@ -8,8 +8,8 @@
 namespace roll::convert {
 
 // The format of a checkpoint. Bin is HuggingFace with torch files instead of safetensors.
-// FsdpDtensor is Megatron's FSDP. Bin and FsdpDtensor are formats of targets only: a source in the
-// form of Bin is opened as Hf, and a source in the form of FsdpDtensor as Dcp.
+// FsdpDtensor is Megatron's FSDP. Only a target can have the format Bin or FsdpDtensor. A source
+// that consists of such files is opened with the format Hf or Dcp, respectively.
 enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);

@@ -29,12 +29,12 @@ bool matches_pattern(std::string_view pattern, std::string_view name);
 // Returns true if the family's `drop` lists the tensor.
 bool is_dropped(const families::Family& family, const std::string& name);
 
-// Returns the family's spelling of a tensor's name that is spelled differently in a HuggingFace
-// directory. Returns an empty string if the spellings do not differ.
+// Converts `name`, a tensor's name in a HuggingFace directory, to the name in the family's rules,
+// if the family lists a different spelling. Otherwise returns an empty string.
 std::string other_spelling(const families::Family& family, const std::string& name);
 
-// Adds to source.matching.dropped the keys of `dict` that do not begin with a prefix in `kept`,
-// such as "optimizer" and "rng_state" in training files.
+// Adds to source.matching.dropped the keys of `dict` that begin with none of the prefixes in
+// `kept`. In training files, these are keys such as "optimizer" and "rng_state".
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
                     formats::PickleId dict, std::initializer_list<std::string_view> kept);
 

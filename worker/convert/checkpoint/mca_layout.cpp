@@ -49,8 +49,8 @@ Stored stored_of(layout::Held held, const NativeTensor& tensor, const Model& mod
     Stored stored{formats::mca_rank_file(config.layout, rank),
                   formats::mca_chunk_key(config.layout, held.chunk), std::move(name),
                   held.shard.shape, pieces_of(std::move(held.shard), tensor, model)};
-    // The tied output layer is a copy of the embedding. If the embedding is on the same stage, only
-    // some writers store the copy.
+    // The tied output layer is a copy of the embedding. If there is only one pipeline stage, it has
+    // both tensors, and only some writers store the copy.
     stored.optional = held.tied_output && config.layout.pp == 1 && config.layout.vpp == 1;
     return stored;
 }

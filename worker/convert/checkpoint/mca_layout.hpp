@@ -16,8 +16,8 @@ namespace roll::convert {
 Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
                                        const Model& model, const formats::McaConfig& config);
 
-// Returns a native tensor in the form of a checkpoint without tensor parallelism. `file` of the
-// result is empty.
+// Returns a native tensor as a checkpoint without tensor parallelism stores it, in one piece.
+// `file` of the result is empty.
 Result<Stored> whole_native(const families::NativeTensor& tensor, const Model& model);
 
 // Checks that each rank has only whole key-value groups. Otherwise fails with InvalidArgument,
@@ -36,8 +36,8 @@ std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);
 
 // Convert a tensor's name between Megatron versions. Megatron 0.17 renamed the layer inside a
-// multi-token prediction module: older_spelling() returns the name before, newer_spelling() the
-// name since. Roll writes the older name by default.
+// multi-token prediction module. older_spelling() returns the name in versions before 0.17, and
+// newer_spelling() the name since 0.17. Roll writes the older name by default.
 std::string older_spelling(const std::string& name);
 std::string newer_spelling(const std::string& name);
 

@@ -52,9 +52,10 @@ struct Stored {
     Shape shape;
     std::vector<Piece> pieces;
     bool optional = false;  // true: a copy that not all writers store, so it may be absent
-    // For a chunk of a larger tensor (torch_dist): the shape of the larger tensor, and the chunk's
-    // place in it. Both have leading dims that `shape` omits, along which the chunk has size 1. For
-    // other tensors, both are empty.
+    // For a chunk of a larger tensor (torch_dist), `whole` is the shape of the larger tensor, and
+    // `origin` is the index at which the chunk begins in it. The chunk has size 1 along the leading
+    // dims of the larger tensor; `whole` and `origin` have these dims, but `shape` does not. For
+    // other tensors, `whole` and `origin` are empty.
     Shape whole = {};
     Shape origin = {};
     Making making = Making::Copies;

@@ -13,7 +13,7 @@ namespace roll::convert {
 enum class Strictness {
     RaiseAll,            // fail on missing and on unexpected tensors
     RaiseUnexpected,     // fail on unexpected tensors; ignore missing tensors
-    AssumeOkUnexpected,  // same as RaiseUnexpected, because Roll reads everything before it writes
+    AssumeOkUnexpected,  // same as RaiseUnexpected: Roll checks all tensors before it writes
     LogAll,              // warn about missing and unexpected tensors, and leave both out
     LogUnexpected,       // warn about unexpected tensors, and leave them out; ignore missing ones
     ReturnAll,           // report missing and unexpected tensors, and leave both out
@@ -32,7 +32,7 @@ Result<Strictness> parse_strictness(const std::string& name);
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 
-// Differences between a checkpoint and its model. as_told() returns those differences in `all` that
+// Differences between a checkpoint and its model. as_told() returns the differences in `all` that
 // the mode warns about or reports.
 struct Disagreement {
     std::vector<std::string> unexpected;  // tensors of the model that the checkpoint lacks

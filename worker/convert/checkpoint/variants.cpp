@@ -51,15 +51,15 @@ Result<void> select_packed(Source& source) {
 Result<void> settle_packed(Source& source, const Shapes& found) {
     if (source.family->packed.empty()) return {};
     ROLL_TRY(const auto packed, known_packed(source));
-    // First find the conditions that the shape of some tensor rules out. The shape of another
-    // tensor may fit two conditions, one of which may be ruled out here.
+    // First collect in `fails` each condition that the shape of a tensor rules out. The shape of
+    // another tensor may fit two conditions; `fails` may then rule out one of the two.
     std::set<std::string> fails;
     for (const families::PackedTensor& one : packed) {
         const auto there = found.find(one.name);
         if (there != found.end() && there->second != packed_layout(source.model, one).shape)
             fails.insert(one.condition);
     }
-    // maps the name of a tensor to the condition that its shape fits
+    // maps the name of a tensor to the condition under which the tensor has the found shape
     std::map<std::string, std::string> holds;
     for (const families::PackedTensor& one : packed) {
         if (one.condition.empty() || fails.contains(one.condition)) continue;
@@ -120,7 +120,7 @@ Result<void> settle_copies(Source& source, const std::set<std::string>& found) {
     for (const families::CopiedTensor& copy : copies)
         if (!copy.condition.empty() && found.contains(copy.name))
             source.config.native[copy.condition] = true;
-    // Put copies last: of several tensors with the same part of the model, the first one is
+    // Put copies last. If several tensors hold the same part of the model, the first of them is
     // read.
     std::stable_partition(source.tensors.begin(), source.tensors.end(),
                           [](const SourceTensor& one) { return !one.stored.optional; });

@@ -26,10 +26,11 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
     return environment.choose(newest_first, spec.best);
 }
 
-// Returns true if the target may be overwritten: if the job allows it, or from the second
-// attempt on, because an earlier attempt may have finished the target and died before
-// rolld recorded the success. A target that exists before the first attempt belongs to the
-// user.
+// Returns true if the target may be overwritten. The first attempt may overwrite it only if the job
+// allows this, because a target that exists before the first attempt belongs to the user. A later
+// attempt may always overwrite it, because an earlier attempt may have finished the target and died
+// before rolld recorded the success. Fails with InvalidArgument if the first attempt finds a target
+// that it may not overwrite.
 Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch& launch) {
     if (spec.overwrite || launch.node_rank > 0 || launch.attempt.token.attempt > 1) return true;
     std::error_code error;
@@ -38,9 +39,9 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
     return false;
 }
 
-// Changes a request to convert the adapter in `source`: the request then merges the adapter into
-// its base model, which the adapter's config names. First merges the adapters on which this adapter
-// was trained.
+// Changes a request whose source is an adapter to a request that merges this adapter into its base
+// model. The adapter's config names the base model and the adapters on which this adapter was
+// trained. The request merges those adapters first.
 Result<void> merge_into_base(Request& request) {
     if (!request.state.empty()) {
         ROLL_TRY(request.source,

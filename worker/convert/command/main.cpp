@@ -19,8 +19,8 @@
 
 namespace {
 
-// Returns true if a stop signal has arrived. Stop signals are blocked and stay pending, so that the
-// conversion can ask for them between windows.
+// Returns true if a stop signal has arrived. Stop signals are blocked, so they stay pending. The
+// conversion calls this function between windows (groups of rows that it copies at a time).
 bool stop_is_pending() {
     sigset_t pending;
     ::sigpending(&pending);

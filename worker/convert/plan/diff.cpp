@@ -23,8 +23,8 @@ Result<std::vector<std::byte>> tensor_bytes(const Source& source, const TargetTe
     return bytes;
 }
 
-// Maps an element to an integer such that integers and values have the same order and neighbouring
-// values differ by 1. +0 and -0 map to the same integer.
+// Maps an element to an integer. The order of the integers is the order of the elements' values,
+// and the integers of two neighbouring values differ by 1. +0 and -0 map to the same integer.
 std::int64_t ordered(const std::byte* element, std::size_t size) {
     std::uint64_t bits = 0;
     // copies the low bytes, because the machine is little-endian

@@ -197,9 +197,9 @@ std::string place_of(const Stored& stored) {
            (stored.file.empty() ? "" : " ") + stored.name;
 }
 
-// Finds the target tensors that need a tensor which the checkpoint lacks. Lists them in the plan as
-// left out, and returns their places (place_of()). If one chunk of a tensor is left out, all its
-// chunks are, because a part of a tensor is useless.
+// Returns the places (place_of()) of the target tensors that need a tensor which the checkpoint
+// lacks. Lists these target tensors in the plan as left out. All chunks of a tensor have the same
+// place, so a chunked tensor is left out completely.
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;
@@ -241,7 +241,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        // take the tensor out of the layout, whose memory then shrinks as the plan grows
+        // Move the tensor out of the layout, so that its memory is freed while the plan grows.
         const Stored stored = std::move(one);
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());

@@ -69,8 +69,7 @@ struct Plan {
     std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
     std::int64_t bytes = 0;                    // size of the target's tensors in bytes
     std::int64_t parameters = 0;               // number of the model's parameters
-    tensor::DType dtype = tensor::DType::F32;  // the data type that has the most bytes in the
-                                               // target
+    tensor::DType dtype = tensor::DType::F32;  // data type with the most bytes in the target
     Json optimizer = nullptr;  // values of Megatron's optimizer; null: the target has no states
 };
 

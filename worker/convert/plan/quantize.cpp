@@ -11,7 +11,8 @@ namespace {
 constexpr std::int64_t kBlock = 128;
 constexpr float kLargest = 448;  // largest F8_E4M3 value
 constexpr const char* kSuffix = "_scale_inv";
-constexpr int kAsStored = -1;  // no tensor has this number, so no scales and no adapters apply
+// No tensor has this number. A copy with it gets the stored values, without scales or adapters.
+constexpr int kAsStored = -1;
 
 std::int64_t blocks(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
@@ -95,7 +96,8 @@ std::uint8_t to_e4m3(float value) {
     const float magnitude = std::fabs(value);
     if (std::isnan(value)) return sign | 0x7FU;
     if (magnitude >= kLargest) return sign | 0x7EU;
-    if (magnitude < 0x1p-6F)  // subnormal result: the addition of 2^14 rounds to steps of 2^-9
+    // The result is subnormal: adding 2^14 rounds `magnitude` to a multiple of 2^-9.
+    if (magnitude < 0x1p-6F)
         return sign |
                static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(magnitude + 0x1p14F) & 0xFFU);
     std::uint32_t rounded = std::bit_cast<std::uint32_t>(magnitude);
@@ -134,7 +136,7 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 
 Json quantization_of(const Source& source, const Plan& plan) {
     if (!source.overlay.quantization.is_null()) return source.overlay.quantization;
-    // modules that are not quantized; packed experts are listed under their modules' names
+    // names of the modules whose weights are not quantized, including modules with packed experts
     std::set<std::string> plain;
     for (const TargetTensor& target : plan.tensors)
         if (target.making == Making::Copies && target.info.shape.size() >= 2)

@@ -142,7 +142,7 @@ bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
     const std::int64_t place = copy.target_begin[0];
     std::size_t dim = 0;
     while (dim < copy.size.size() && copy.target_placing.axis(dim) != 0) ++dim;
-    if (dim == copy.size.size()) {  // no dim runs along the target's rows: the copy is in one row
+    if (dim == copy.size.size()) {  // the whole copy lies in one row of the target
         copy.target_begin[0] -= begin;
         return place >= begin && place < end;
     }
@@ -362,7 +362,8 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    // no tensor has this number, so stored values are compared without the changes of an adapter
+    // No tensor has this number. A copy with it gets the stored values, without the changes of an
+    // adapter.
     constexpr int kNoTensor = -1;
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {

@@ -18,8 +18,8 @@ struct OptimizerStates {
     std::size_t model_tensors = 0;   // number of tensors of the model itself
 };
 
-// Adds the main weights and the moments of the checkpoint at source.directory to `source`. The
-// tensor number n of state k gets the number (k + 1) * model_tensors + n and the name
+// Adds the main weights and the moments of the checkpoint at source.directory to `source`. State k
+// of the model's tensor n becomes tensor number (k + 1) * model_tensors + n, with the name
 // "optimizer.state.STATE.NAME". States keep their types when the model is cast. Fails with
 // InvalidArgument if the checkpoint has no such states.
 Result<OptimizerStates> add_states(Source& source, const families::Families& families,

@@ -66,7 +66,8 @@ std::int64_t blocks_of(std::int64_t elements, std::int64_t block) {
     return (elements + block - 1) / block;
 }
 
-// Returns the scales of a 4-bit weight's blocks. `state` describes them if they are packed.
+// Returns the scales of a 4-bit weight's blocks. If the scales are themselves quantized (tensor
+// .nested_absmax), `state` has the parameters for decoding them.
 Result<std::vector<float>> block_scales(const Parts& parts, const Json& state,
                                         std::int64_t blocks) {
     if (!parts.has(".nested_absmax")) return parts.floats(".absmax", blocks);
@@ -84,7 +85,7 @@ Result<std::vector<float>> block_scales(const Parts& parts, const Json& state,
     return scales;
 }
 
-// A weight and the shape that it has unpacked.
+// A quantized weight, and the weight's shape after decoding.
 struct Decoded {
     BitsWeight weight;
     tensor::Shape shape;

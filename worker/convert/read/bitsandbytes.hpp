@@ -19,19 +19,21 @@ bool is_bitsandbytes(const Json& hf_config);
 
 class BitsTensors {
   public:
-    // Keeps the tensor and returns true if it is a quantized weight or one of a weight's tensors.
+    // If the tensor is a quantized weight, or an additional tensor of a quantized weight such as
+    // its scales, keeps the tensor and returns true.
     bool take(const std::string& file, const tensor::StridedView& view);
 
-    // Passes each quantized weight to `add`, as a bf16 tensor of the weight's shape whose elements
-    // must not be read, and tells the source how to compute its elements. Removes the quantization
-    // from the source's config. Fails with Corrupt or InvalidArgument if a weight's tensors are
-    // missing or wrong, or have a form that Roll does not support.
+    // Passes each quantized weight to `add`, as a bf16 tensor of the weight's shape. The elements
+    // of this tensor must not be read; source.overlay.bits describes how to compute them. Removes
+    // the quantization from the source's config. Fails with Corrupt or InvalidArgument if a
+    // weight's tensors are missing or wrong, or have a form that Roll does not support.
     Result<void> attach(Source& source,
                         const std::function<Result<void>(const std::string& file,
                                                          const tensor::StridedView&)>& add);
 
   private:
-    std::map<std::string, std::pair<std::string, tensor::StridedView>> weights_;  // {file, codes}
+    // the file and the codes of each quantized weight, by the weight's name
+    std::map<std::string, std::pair<std::string, tensor::StridedView>> weights_;
     std::map<std::string, tensor::StridedView> parts_;
 };
 

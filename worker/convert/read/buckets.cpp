@@ -62,7 +62,8 @@ std::optional<Order> order_of(const std::string& name) {
                  static_cast<std::size_t>(found - kOfLayer.begin())};
 }
 
-// The parameters of a chunk of a model rank.
+// Identifies a model chunk (virtual pipeline stage) of a model rank. The chunk's parameters share a
+// gradient buffer.
 struct ChunkPlace {
     int group = 0;  // number of the rank among the model ranks: tp + pp * TP
     int buffer = 0;
@@ -70,7 +71,7 @@ struct ChunkPlace {
 };
 using Buckets = std::map<int, const DcpTensor*>;
 
-// Returns the buckets with the state of each chunk.
+// Returns for each chunk the buckets that hold the optimizer state `state`, by bucket number.
 Result<std::map<ChunkPlace, Buckets>> buckets_of(const formats::DcpMetadata& metadata,
                                                  const std::string& state) {
     const std::regex pattern(
@@ -162,7 +163,7 @@ class BucketReader {
         const std::int64_t to = std::min(chunk.begin[0] + chunk.size[0], place.end);
         const auto add = [&](const Shape& begin, const Shape& size, std::int64_t first) {
             Stored stored = cut(*place.parameter, begin, size);
-            if (stored.pieces.empty()) return;  // rows that pad the vocabulary
+            if (stored.pieces.empty()) return;  // the box has only padding rows
             stored.file = chunk.extent.file;
             source_.tensors.push_back({std::move(stored),
                                        {{view.info.name, view.info.dtype, size},
@@ -176,7 +177,7 @@ class BucketReader {
     MappedFiles& files_;
 };
 
-// Returns the tensors of each rank's file, as the writer divided the model.
+// Returns the tensors in each rank's file, for the layout in which the writer divided the model.
 Result<std::vector<Stored>> expected_of(const Source& source, const WriterLayout& writer) {
     formats::McaConfig config = source.config;
     config.layout = writer.layout;

@@ -17,15 +17,16 @@ namespace roll::convert {
 struct WriterLayout {
     formats::McaLayout layout;
     std::int64_t padded_vocab = 0;  // rows of the embedding with padding; 0: no padding
-    bool local_names = false;       // true: the modules were those without TransformerEngine
+    bool local_names = false;       // true: the model was built without TransformerEngine
 };
 
 // Returns true if the checkpoint has the optimizer's state in buckets.
 bool has_buckets(const formats::DcpMetadata& metadata);
 
-// Adds the state source.state of all native tensors to source.tensors. Requires that the family and
-// the model of `source` are set. Fails with InvalidArgument if the checkpoint has no such state, or
-// if the buckets do not have the sizes that follow from `writer`.
+// Reads the optimizer state that source.state names, for all native tensors, and adds it to
+// source.tensors. Requires that the family and the model of `source` are set. Fails with
+// InvalidArgument if the checkpoint has no such state, or if the buckets do not have the sizes that
+// follow from `writer`.
 Result<void> read_buckets(Source& source, MappedFiles& files, const formats::DcpMetadata& metadata,
                           const WriterLayout& writer);
 

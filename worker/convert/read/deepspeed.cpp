@@ -156,8 +156,9 @@ class Opener {
         const formats::Pickle& states = model->pickle();
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            // If a parameter shares the weight of another one, read the file of that other
-            // parameter instead. This file may be one rounding step older.
+            // If the parameter shares its weight with another parameter, use only the file of the
+            // other parameter. The values in this parameter's own file may be one rounding step
+            // older.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
                 source_.matching.dropped.push_back(
@@ -291,8 +292,8 @@ class Opener {
         return flat;
     }
 
-    // Takes the tensors of ZeRO 1 and 2. The concatenated partitions of all ranks are the
-    // concatenated parameters of a group.
+    // Takes the tensors of ZeRO 1 and 2. The concatenation of all ranks' partitions of a group
+    // equals the concatenation of the group's parameters.
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         if (groups.size() != ranks[0].groups.size())
@@ -323,8 +324,8 @@ class Opener {
         return {};
     }
 
-    // Takes the tensors of ZeRO 3. Each parameter is split over all ranks, and a rank's
-    // concatenated groups hold the rank's parts.
+    // Takes the tensors of ZeRO 3. Each parameter is split over all ranks. The concatenation of a
+    // rank's groups has the rank's part of each parameter, in the order of the parameters.
     Result<void> take_stage3(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         std::int64_t at = 0;  // index of the current element in the rank's concatenated groups
