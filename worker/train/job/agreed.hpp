@@ -16,7 +16,7 @@ struct Agreed {
     bool fail = false;     // end, because a hook with `on_fail: stop` has failed
     std::vector<TrainingRequest> requests = {};  // in order
 
-    // Adds the requests of an agreement that was made later.
+    // Merges `later`, the requests that the ranks have agreed on after these.
     void add(const Agreed& later) {
         stop |= later.stop;
         checkpoint &= later.checkpoint;

@@ -101,9 +101,9 @@ bool told_to_stop(const ReferencePass& pass, std::int64_t done, std::int64_t pai
     return votes.item<double>() > 0;
 }
 
-// Copies the log-probabilities of the samples in this replica's micro-batches to `values_P2`. For a
-// pair, copies the values of both answers. For a labelled answer, copies its value to column
-// `column`.
+// Copies the log-probabilities of this replica's answers to `values_P2`, which has one row for each
+// pair or labelled answer. For a pair, copies the log-probabilities of both answers to its row. For
+// a labelled answer, copies one log-probability to column `column` of its row.
 void copy_values(const ReferencePass& pass, std::span<const Microbatch> batch,
                  const at::Tensor& log_probs_KS, std::int64_t column, const at::Tensor& values_P2) {
     const Communicator& dp = pass.step.groups().dp;
@@ -122,7 +122,8 @@ void copy_values(const ReferencePass& pass, std::span<const Microbatch> batch,
     }
 }
 
-// Computes the values of some windows. Each replica computes a part of them.
+// Computes the log-probabilities of the answers in some windows under the reference model, and adds
+// them to `references`. Each replica computes a part of the windows.
 void compute(const ReferencePass& pass, std::span<const data::Window> windows,
              PairReferences& references) {
     Communicator& dp = pass.step.groups().dp;

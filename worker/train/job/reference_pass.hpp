@@ -32,7 +32,7 @@ struct ReferencePass {
     std::function<bool(std::int64_t done, std::int64_t pairs)> stops;
 };
 
-// A corpus file whose pairs or labelled answers need values.
+// A corpus file, and its windows whose answers need log-probabilities under the reference model.
 struct ReferenceFile {
     const data::CorpusFile* file = nullptr;
     std::string hash;  // hash of the file's tokens

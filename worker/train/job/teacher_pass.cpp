@@ -49,9 +49,10 @@ class Teacher {
 
     const std::string& how() const { return how_; }
 
-    // Returns, for each micro-batch, the values that Chunk::top_tokens() returns for its targets,
-    // as a row of [K, 2 N K']. Zeros follow the last value. All ranks of the replica get the
-    // result.
+    // Returns the teacher's most probable tokens for the targets of each micro-batch, on all ranks
+    // of the replica. The result has one row per micro-batch, with the values that
+    // Chunk::top_tokens() returns: first the ids, then the log-probabilities. Zeros follow the last
+    // value of a row.
     at::Tensor top_tokens(std::span<const Microbatch> batch) {
         const c10::InferenceMode no_autograd;
         std::vector<RankChunk> chunks;
@@ -77,8 +78,9 @@ class Teacher {
     std::string how_;
 };
 
-// Records the teacher. Throws RankFailure if values must be computed (`computes`), and the job, or
-// a job that it continues, has begun with other weights of the same teacher.
+// Records the teacher in the job's output directory. If `computes` is true (some values must still
+// be computed), first throws RankFailure if the teacher's files have changed since this job, or a
+// job that it continues, started.
 void check_unchanged(const TeacherPass& pass, const std::string& identity, bool computes) {
     if (!is_writer(pass)) return;
     const std::string& teacher = pass.spec.teacher.from;

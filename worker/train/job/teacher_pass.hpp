@@ -36,7 +36,7 @@ struct TeacherPass {
     std::vector<std::filesystem::path> earlier;
     std::filesystem::path directory;  // directory of the token files
     std::vector<std::string> tokens;  // hashes of the tokens of the files; used on rank 0 only
-    std::string attempt;              // differs from the text of every other attempt
+    std::string attempt;  // unique to this attempt; the attempt stores its values under this name
     // Reports progress, and returns true if this rank was told to stop.
     std::function<bool(std::int64_t done, std::int64_t windows)> stops;
 };

@@ -40,8 +40,8 @@ at::Tensor scaled(const at::Tensor& y_MO, const at::Tensor& factor_O) {
     return (ops::wide(y_MO) * factor_O).to(y_MO.scalar_type());
 }
 
-// Returns W x' + s B A x' in the rows of all parts. The other rows are 0 with dropout, and W x
-// without dropout.
+// Returns W x' + s B A x' in the output rows of the adapted modules (the parts). Without dropout,
+// x' is x, and the other rows are W x. With dropout, the other rows are 0.
 at::Tensor products(const Parameters& p, const Adapter& adapter, const at::Tensor& w_OI,
                     const at::Tensor& x_MI) {
     at::Tensor y_MO;
