@@ -63,21 +63,23 @@ struct PairScale {
     double token = 0;
 };
 
-// Sums over pairs, or over labelled answers. LogpChosen and LogpRejected sum the log-probabilities
-// that the loss compares: for simpo, orpo and cpo's ipo, means over the tokens; otherwise, sums
-// over the tokens. A reward is beta times (this log-probability minus the reference model's).
+// Sums over pairs, or over labelled answers. LogpChosen and LogpRejected are sums of the answers'
+// log-probabilities, as the loss compares them: for simpo, orpo and cpo with loss ipo, an answer's
+// log-probability is the mean over its tokens; otherwise, it is the sum over its tokens. The reward
+// of an answer is beta times (its log-probability minus its log-probability under the reference
+// model).
 struct PairSums {
     enum Index {
         Pairs,     // number of pairs; 0 if the answers are labelled
         Chosen,    // number of chosen answers
         Rejected,  // number of rejected answers
         Loss,
-        Nll,     // -log p of the chosen answers; 0 for scores
-        Tokens,  // number of tokens of the chosen answers; 0 for scores
+        Nll,     // -log p of the chosen answers; 0 for a reward model
+        Tokens,  // number of tokens of the chosen answers; 0 for a reward model
         RewardChosen,
         RewardRejected,
         Accuracy,    // number of pairs whose chosen answer has the higher reward
-        LogpChosen,  // 0 for scores, as is LogpRejected
+        LogpChosen,  // LogpChosen and LogpRejected are 0 for a reward model
         LogpRejected,
         Kl,  // for labelled answers: the divergence z times the number of answers
         kCount

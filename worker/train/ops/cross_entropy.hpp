@@ -35,7 +35,8 @@ struct Head {
     double soft_cap = 0;
     std::optional<VocabularyShard> shard = std::nullopt;  // nullopt: w_VC has the whole vocabulary
     LossTerms terms = {};
-    std::optional<TeacherRows> teacher = std::nullopt;  // one row for each row of the operator
+    // the teacher's predictions for the rows of x_MC
+    std::optional<TeacherRows> teacher = std::nullopt;
 };
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]

@@ -34,7 +34,7 @@ struct StepReport {
     std::optional<double> loss_scale = {};  // factor of the loss in this step; only in fp16
     // number of steps so far that overflowed because of the loss scale
     std::int64_t overflows = 0;
-    // number of micro-batches that train.microbatch_limit adds to each replica
+    // number of additional micro-batches per replica that result from train.microbatch_limit
     std::int64_t split = 0;
 
     // Returns the longest time for which a rank waited for data, in seconds.
