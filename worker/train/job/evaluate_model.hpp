@@ -22,7 +22,7 @@ struct EvaluationOptions {
     bool log_probs = false;  // also report the log-probability of each choice
 };
 
-// Returns the results as roll.eval/1. Throws RankFailure.
+// Returns the results as JSON in the format roll.eval/1. Throws RankFailure.
 OrderedJson evaluate_model(const EvaluationOptions& options);
 
 // Returns the results as text, one line for each task and file.

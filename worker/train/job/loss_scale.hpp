@@ -14,8 +14,8 @@ namespace roll::train {
 // Returns the loss scale at the start of a job; nullopt if the job's precision needs none.
 std::optional<checkpoint::LossScale> first_loss_scale(const spec::TrainSpec& spec);
 
-// Returns the number of steps by which the schedules of learning rate and weight decay have moved
-// on. As in Megatron, a step that an overflow skips does not move them.
+// Returns the number of steps that count for the schedules of learning rate and weight decay. As in
+// Megatron, steps that were skipped because of an overflow do not count.
 std::int64_t scheduled_steps(const checkpoint::State& state);
 
 // Changes the scale after a step. An overflow sets the number of consecutive good steps to 0 and is

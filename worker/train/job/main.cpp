@@ -37,7 +37,7 @@ struct Arguments {
     TextOptions text;
     std::string spec_file, svg, trace;
     std::string layout_search;        // file with the report of the search for the job's layout
-    std::vector<std::string> search;  // keys that the search chooses
+    std::vector<std::string> search;  // keys whose values the search chooses
     int dp = 0;                       // data-parallel size that the search must keep; 0: any
     MemoryLimit memory;
     bool json = false;

@@ -29,8 +29,9 @@ std::string model_of(const ReferencePass& pass) {
     return given.empty() ? pass.spec.model.from : given;
 }
 
-// Returns the identity of the weights that pass.load(model) loads. The identity includes the
-// adapters that are merged into model.from, and the form in which frozen weights are packed.
+// Returns a text that identifies the weights that pass.load(model) loads. The text depends on the
+// files of the model, on the adapters that are merged into model.from, and on the packed format of
+// the frozen weights.
 std::string identity_of(const ReferencePass& pass, const std::string& model) {
     const spec::TrainSpec& spec = pass.spec;
     std::string identity = need(model_identity(model));
@@ -72,7 +73,7 @@ at::Tensor tensor_of(PairValues& values) {
     return at::from_blob(values.data(), {std::ssize(values), 2}, at::kDouble);
 }
 
-// Reads the stored values on the rank that writes outputs, and sends them to all ranks.
+// Reads the stored values on rank 0, and sends them to all ranks.
 PairReferences stored(const ReferencePass& pass, const std::vector<ReferenceFile>& files,
                       const std::vector<fs::path>& paths) {
     PairReferences references;

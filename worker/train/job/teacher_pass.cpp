@@ -98,8 +98,7 @@ void check_unchanged(const TeacherPass& pass, const std::string& identity, bool 
 
 // Returns the directory of the files with the teacher's values; all ranks get the same result. The
 // directory's name has a hash of everything on which the values depend, except the windows. Only
-// the rank that writes knows the hashes of the tokens and `identity`, the identity of the teacher's
-// files.
+// rank 0 knows the hashes of the tokens, and `identity`, the identity of the teacher's files.
 fs::path directory_of(const TeacherPass& pass, const std::string& identity) {
     const spec::TrainSpec& spec = pass.spec;
     const Json key = {{"tokens", pass.tokens},

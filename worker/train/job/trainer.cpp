@@ -458,12 +458,11 @@ Moment Trainer::moment() const {
     return {state_.step, tokens_before_, state_.tokens, state_.step == last_step()};
 }
 
-// Samples texts if the job asks for samples. If so, returns true on all ranks.
+// Generates sample texts. Returns true, on all ranks, if the job asks for sample texts.
 bool Trainer::sample() {
     if (spec_.sample.prompts.empty()) return false;
     if (dp_->rank() > 0 && !step_->shares_weights()) return true;
-    // The whole model as one chunk, on the rank that writes outputs. Only this rank generates the
-    // text.
+    // The whole model as one chunk on rank 0. Only rank 0 generates the text.
     std::unique_ptr<Chunk> joined;
     if (pp_->size() * tp_->size() > 1 || step_->shares_weights()) joined = joined_stages(*step_);
     if (!writes()) return true;

@@ -131,8 +131,8 @@ class Trainer {
     checkpoint::Choice choice_;
     std::optional<PartWriter> part_;
     std::optional<checkpoint::State> saving_;  // state in the checkpoint that is being written
-    std::optional<Saver> saver_;               // set only on the rank that writes
-    std::optional<Metrics> metrics_;           // set only on the rank that writes
+    std::optional<Saver> saver_;               // set only on rank 0
+    std::optional<Metrics> metrics_;           // set only on rank 0
     std::int64_t tokens_before_ = 0;           // number of tokens trained before the latest step
     PhaseClock clock_;
     Pace pace_;
@@ -140,7 +140,7 @@ class Trainer {
     int skipped_in_a_row_ = 0;
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};
-    LossHistory history_;  // filled only on the rank that writes
+    LossHistory history_;  // filled only on rank 0
     Hooks hooks_;
     Steering steering_;
     std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded

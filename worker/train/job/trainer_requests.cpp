@@ -113,8 +113,8 @@ void Trainer::answer(std::uint64_t request, const std::string& text, std::int64_
     link_.report(protocol::Answered{{request, state_.step, stop_step, text}});
 }
 
-// Measures all validation sets and tasks. The values decide neither about the best checkpoint nor
-// about an early stop, because those count evaluations at their intervals.
+// Measures all validation sets and tasks. The values do not count for the best checkpoint or for an
+// early stop, because only evaluations at the regular intervals count.
 void Trainer::evaluate_now(const TrainingRequest& request) {
     Moment now = moment();
     now.last = true;

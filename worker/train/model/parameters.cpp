@@ -257,7 +257,7 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.grad.resize(p.specs.size());
         return;
     }
-    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);  // unused memory
+    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);  // unused gradients
     p.flat_grad = lazy_zeros(numel(p.specs), main, has_gaps ? Pages::Small : Pages::Huge);
     p.grad = views_of(p.specs, p.flat_grad);
     for (std::size_t i = 0; i < p.specs.size(); ++i)

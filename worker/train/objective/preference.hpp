@@ -47,12 +47,15 @@ namespace roll::train {
 // For an unpaired objective, sequence k has the label labels[k]; a sequence without a label does
 // not count.
 struct PairBatch {
-    std::span<const double> log_probs;   // sum over the tokens of each sequence; reward: its score
-    std::span<const double> references;  // sums under the reference model; empty: all 0
-    std::span<const double> tokens;      // number of tokens of each sequence; more than 0 in a pair
-    std::span<const std::uint8_t> labels = {};  // unpaired: 1 if the answer was chosen, else 0
-    double kl = 0;                              // unpaired: the divergence z
-    std::span<const double> margins = {};       // reward: margin of each pair; empty: all 0
+    // For each sequence: its log-probability, summed over its tokens, or for `reward`, its score
+    std::span<const double> log_probs;
+    // log-probabilities of the sequences under the reference model; empty: all 0
+    std::span<const double> references;
+    std::span<const double> tokens;  // number of tokens of each sequence; more than 0 in a pair
+    // only for an unpaired objective: 1 if the answer was chosen, 0 if it was rejected
+    std::span<const std::uint8_t> labels = {};
+    double kl = 0;                         // only for an unpaired objective: the divergence z
+    std::span<const double> margins = {};  // only for `reward`: margin of each pair; empty: all 0
 };
 
 // The factors of a batch's sums in its loss: 1 / the number of pairs or labelled answers, and 1 /

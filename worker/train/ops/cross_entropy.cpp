@@ -149,7 +149,7 @@ void losses_with_teacher(const Head& head, const at::Tensor& logits_RV, const at
 }
 
 // Replaces a block's logits by the gradient of the loss times scale_R. Writes the loss of each row
-// to loss_R. The block starts at row `begin` of the operator.
+// to loss_R. `begin`: index of the block's first row among all rows of the input.
 void losses_of(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
                const at::Tensor& scale_R, const at::Tensor& loss_R, std::int64_t begin) {
     if (head.teacher) {
@@ -200,8 +200,8 @@ at::Tensor same_scale(std::int64_t rows, double scale) {
     return at::full({rows}, scale, at::TensorOptions(at::kDouble));
 }
 
-// Computes the gradients of the sum, over the rows, of scale_M times loss. Returns the loss of each
-// row.
+// Computes the gradients of the sum of scale_M[m] * loss(m) over the rows m. Returns the loss of
+// each row.
 at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::Tensor& targets_M,
                             const at::Tensor& scale_M, const HeadGrad& grad,
                             CrossEntropySaved& saved, const Place& place) {

@@ -62,7 +62,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 CrossEntropySaved& saved, const Place& place = {});
 
 // Like linear_cross_entropy(), but with one factor for each row: `scale_M`, doubles on the CPU.
-// Computes the gradient of the sum, over the rows, of factor times loss. Returns no loss.
+// Computes the gradient of the sum of scale_M[m] * loss(m) over the rows m. Returns no loss.
 void linear_cross_entropy_grad(const at::Tensor& x_MC, const Head& head,
                                const at::Tensor& targets_M, const at::Tensor& scale_M,
                                const HeadGrad& grad, CrossEntropySaved& saved,

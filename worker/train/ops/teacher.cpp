@@ -15,7 +15,7 @@ namespace {
 // inverse are finite in float32.
 constexpr double kLeastRest = 1e-30;
 
-// Numbers of a row that are sums over the vocabulary.
+// Values of each row that are computed over the vocabulary.
 struct TeacherSums {
     at::Tensor max_R = {};
     at::Tensor sum_R = {};   // sum of exp(l - maximum)

@@ -27,8 +27,8 @@ at::Tensor modules_of_rows(const spec::ModelConfig& c, const ParameterSpec& spec
     return in_group.ge(queries).to(at::kLong) + in_group.ge(queries + c.head_dim).to(at::kLong);
 }
 
-// The update of one parameter. The tensors of sums are views of two buffers, which are summed over
-// the ranks.
+// The update of one parameter, and its sums over the whole parameter. The tensors of the sums are
+// views of buffers, which are summed over the ranks.
 struct Item {
     const Update& update;
     std::int64_t rows, columns, modules;  // sizes of the whole parameter; a vector has 1 column

@@ -98,8 +98,8 @@ struct Coded {
     W beta1, beta2, scale;
 };
 
-// Writes the largest absolute values of the moments after this update to `most`, which has two rows
-// of blocks.
+// Writes the largest absolute values of the moments after this update to `most`: first one value
+// per block for the first moment, then one value per block for the second moment.
 template <class W>
 void find_most(const Coded<W>& coded, const std::vector<layout::Part>& parts, W* most,
                std::int64_t blocks) {

@@ -93,8 +93,9 @@ std::string unit_of(const std::string& name) {
 }
 
 // Adds the numbers of weights that a rank stores, gathers and sends if the ranks share weights
-// (ZeRO-3). Both forward and backward gather the layers. While the rows of a unit are put together,
-// they are in memory twice. A packed weight counts in elements of `element` bytes.
+// (ZeRO-3). Both forward and backward gather the layers. While a unit is gathered, its rows are in
+// memory twice: as received, and in the whole weights. A packed weight counts in elements of
+// `element` bytes.
 void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner,
                  std::int64_t element) {
     std::map<std::string, std::int64_t> units;

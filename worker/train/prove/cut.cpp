@@ -54,9 +54,9 @@ void name_schedule(spec::ParallelSpec& p, const plan::PipelineSchedule& schedule
     if (p.schedule == spec::Schedule::Interleaved && p.group == 0) p.group = group_of(schedule);
 }
 
-// Returns the smallest number of micro-batches per replica with which every stage warms up,
-// alternates forward and backward, and drains. In a job of many ranks and layers, the stages
-// alternate less often, so that the proof is fast.
+// Returns a small number of micro-batches per replica for the proof. With this number, every stage
+// has a warm-up, a phase in which forward and backward alternate, and a cool-down. In a job of many
+// ranks and layers, the alternating phase is shorter, so that the proof is fast.
 std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers,
                                 std::int64_t microbatches) {
     constexpr std::int64_t kLayerPasses =

@@ -59,7 +59,7 @@ std::vector<Owned> rows_of_position(TrainStep& step, bool with_weights) {
     return owned;
 }
 
-// Reduces `owned` to the own rows of this rank. Used if ranks share optimizer state.
+// Limits `owned` to the own rows of this rank. Used if ranks share optimizer state.
 void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     for (Owned& one : owned) {
         const layout::Rows& own = step.chunks()[one.chunk].parameters().own[one.index];
@@ -68,7 +68,7 @@ void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     }
 }
 
-// Reduces `owned` to this rank's share of the rows. Used if every replica has all states.
+// Limits `owned` to this rank's share of the rows. Used if every replica has all states.
 void keep_share(TrainStep& step, std::vector<Owned>& owned,
                 const std::vector<std::int64_t>& fixed) {
     std::int64_t all = 0;
