@@ -88,7 +88,7 @@ PairReferences stored(const ReferencePass& pass, const std::vector<ReferenceFile
     return references;
 }
 
-// Stores the values of all files.
+// Stores the log-probabilities of the answers of all files.
 void store(const ReferencePass& pass, const std::vector<ReferenceFile>& files,
            const std::vector<fs::path>& paths, PairReferences& references) {
     if (!writes(pass)) return;

@@ -23,7 +23,7 @@ struct Profile {
 
 struct Steering {
     bool ended = false;          // true: the last step is done, and requests change nothing
-    std::int64_t stop_step = 0;  // step at which the training ends; 0: train.steps
+    std::int64_t stop_step = 0;  // step at which the training ends; 0: the job's last step
     std::int64_t log_every = 1;  // every log_every-th step is logged
     std::optional<Profile> profile{};
     // Requests that rank 0 has received but the ranks have not agreed on yet; empty on other ranks

@@ -116,7 +116,8 @@ fs::path directory_of(const TeacherPass& pass, const std::string& identity) {
            ("teacher-" + to_hex(static_cast<std::uint64_t>(hash[0].item<std::int64_t>())));
 }
 
-// Returns, on all ranks, the same list of the windows whose values are not stored, each once.
+// Returns the indices of the windows for which the teacher's values must be computed, because they
+// are not stored. Lists equal windows only once. All ranks get the same list.
 std::vector<std::int64_t> missing_of(const TeacherPass& pass, const TeacherWindows& windows,
                                      const TeacherValuesFiles& files) {
     const at::Tensor missing = at::zeros({windows.count}, at::kLong);
@@ -147,7 +148,8 @@ std::int64_t windows_at_once(const TeacherPass& pass) {
     return windows * std::clamp<std::int64_t>(kBytesMost / bytes, 1, kMicrobatchesMost);
 }
 
-// Computes the values of some windows and stores them. Each replica computes a part of them.
+// Computes and stores the teacher's values for the targets of some windows. Each replica computes a
+// part of the windows.
 void compute_some(const TeacherPass& pass, std::span<const data::Window> windows, Teacher& teacher,
                   TeacherValuesWriter& writer) {
     const spec::TrainSpec& spec = pass.spec;
@@ -190,7 +192,8 @@ bool is_told_to_stop(const TeacherPass& pass, std::int64_t done, std::int64_t wi
     return votes.item<double>() > 0;
 }
 
-// Computes and stores the values of windows. Returns false if a rank was told to stop.
+// Computes and stores the teacher's values for the targets of all windows in a list. Returns false
+// if a rank was told to stop.
 bool compute_all(const TeacherPass& pass, const TeacherWindows& windows, const ModelSetup& setup,
                  std::span<const std::int64_t> missing, const fs::path& directory) {
     Teacher teacher(pass, setup);

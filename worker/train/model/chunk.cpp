@@ -19,7 +19,7 @@ int head_unit(const spec::ModelConfig& config, const ChunkSpec& part) {
     return config.tied && part.pre ? kEmbeddingUnit : layer_unit(layers(part));
 }
 
-// Returns the unit whose weights forward uses after those of `unit`; -1: none.
+// Returns the unit whose weights forward uses next after the weights of `unit`; -1: none.
 int unit_after(const spec::ModelConfig& config, const ChunkSpec& part, int unit) {
     if (unit < layer_unit(layers(part)) - 1) return unit + 1;
     return part.post ? head_unit(config, part) : -1;

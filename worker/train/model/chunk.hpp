@@ -56,7 +56,7 @@ class Chunk {
     // with a teacher, of their divergences at `temperature`. Does not multiply by rule.scale.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC,
                         double temperature = 1);
-    // Like evaluate(), but the last stage returns the same as in forward() with a preference.
+    // Like evaluate(), but the last stage returns what forward() returns with rule.preference.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
     // Like evaluate(), but the last stage returns the most probable tokens for each target that is
     // not ignored, [2, N, K] doubles on the CPU: N rows of K ids, then N rows of log-probabilities.

@@ -53,7 +53,8 @@ struct Layer {
     Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
     RowSplit rows = {};  // x_MC, dy_MC and the results have only this rank's rows
     plan::LayerRecompute recompute = {};
-    bool again = false;  // true: this is the forward pass that backward repeats; nothing is dropped
+    // true: backward recomputes this layer's forward pass; no values are dropped
+    bool again = false;
     // Dropout of the input of the LoRA factors. Each linear layer sets first_column and columns
     Dropout dropout = {};
     RowLengths* lengths = nullptr;  // row lengths for DoRA (linear.hpp)

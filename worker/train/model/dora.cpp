@@ -67,8 +67,8 @@ at::Tensor row_lengths(const Parameters& p, const Adapter& adapter, const at::Te
         at::addmm(ops::wide(w_OI), ops::wide(factors.b_OR), ops::wide(factors.a_RI));
     const at::Tensor square_O = sum_OI.square_().sum(1);
     if (tp != nullptr) sum_over(*tp, square_O, tag);
-    // Round the lengths as the magnitudes are rounded, so that the factor is 1 until something is
-    // trained.
+    // Round the lengths in the same way as the magnitudes. The factor magnitude / length is then
+    // exactly 1 until training changes a weight.
     return square_O.sqrt().to(w_OI.scalar_type()).to(square_O.scalar_type());
 }
 

@@ -98,7 +98,7 @@ void set_packed(const Parameters& parameters, std::size_t i, const at::Tensor& w
 void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
                 std::span<const float> written);
 
-// Return the number of elements of all parameters, or of those that are not frozen.
+// Return the number of elements of all parameters, and of the parameters that are not frozen.
 std::int64_t numel(const std::vector<ParameterSpec>& specs);
 std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 
@@ -116,7 +116,7 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, cons
 
 struct InitOptions {
     std::uint64_t seed = 1;
-    double std = 0.02;  // standard deviation of matrices; norms start as identity, biases as 0
+    double std = 0.02;  // initial std. deviation of matrices; norms start as identity, biases as 0
     at::ScalarType dtype = at::kFloat;  // type of the weights: float, double, bfloat16 or float16
     at::Device device = at::kCPU;
     bool draw = true;       // false: the caller fills the weights; only LoRA factors are drawn

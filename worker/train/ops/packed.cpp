@@ -111,7 +111,7 @@ MatrixScales pack_scales(std::vector<float> scales) {
     return packed;
 }
 
-// Returns the indices of those rows of the weight that belong to matrix `k`, in the order of the
+// Returns the indices of the rows of the weight that belong to matrix `k`, in the order of the
 // matrix.
 std::vector<std::int64_t> matrix_rows(const FusedRows& fused, std::size_t k) {
     std::int64_t length = 0, begin = 0;

@@ -74,8 +74,7 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     const bool came = ::sem_timedwait(&collected.done, &until) == 0;
     if (!came && wanted.exchange(false))
         return text + "  does not answer; in the kernel at " + word_in(task / "wchan") + "\n";
-    // number of first frames to leave out: those of the signal handler, and the kernel's signal
-    // frame
+    // Leave out the first two frames: the signal handler, and the kernel's signal frame
     constexpr int kOurs = 2;
     for (int i = kOurs; i < collected.count; ++i)
         text += "  #" + std::to_string(i - kOurs) + " " +

@@ -29,8 +29,8 @@ checkpoint::State continued(checkpoint::State restored, const checkpoint::State&
 void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,
                      const std::filesystem::path& directory);
 
-// Returns those checkpoints of the launch that are in the job's own checkpoint directory. Retention
-// may delete them.
+// Returns the checkpoints of the launch that are in the job's own checkpoint directory. Retention
+// may delete these checkpoints.
 std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice);
 

@@ -25,7 +25,7 @@ std::string legal_rules(const std::vector<std::string>& rules) {
 }
 
 // Orders the layouts. First come the layouts whose estimated memory is within the limit, the
-// fastest first. The other layouts follow, those with the least memory first.
+// fastest first. The other layouts follow, ordered by memory, the least first.
 void order(std::vector<ScoredLayout>& all, std::int64_t limit) {
     const auto key = [&](const ScoredLayout& one) {
         const auto memory = static_cast<double>(one.score.memory);
