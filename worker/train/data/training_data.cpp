@@ -35,8 +35,7 @@ data::PrepareOptions options_of(const protocol::Launch& launch, const spec::Trai
     return options;
 }
 
-// Reports progress, and checks for a request to stop. Each call returns false if a request to stop
-// has arrived.
+// Called during tokenization. Reports progress, and returns false if a request to stop has arrived.
 class Watch {
   public:
     Watch(WorkerLink& link, bool tells) : link_(link), tells_(tells) {}
@@ -210,8 +209,8 @@ void check_lengths(const data::Corpus& corpus, const spec::TrainSpec& spec) {
 }
 
 // Counts the documents that do not contribute to the loss. Throws RankFailure(invalid) if no
-// document contributes. If the data have no completions and documents are not kept apart, returns
-// zeros.
+// document contributes. Returns zeros without counting if spec.data has neither documents_apart nor
+// completions.
 data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
     if (!spec.data.documents_apart && !spec.data.completions) return {};
     const data::RowRules rows = row_rules(spec);

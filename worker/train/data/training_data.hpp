@@ -22,7 +22,8 @@ struct TrainingData {
     ModelSetup model;
     data::Corpus corpus;
     std::vector<data::Corpus> valid;  // corpora of spec.data.valid_files
-    // Counts of documents; set only on rank 0, and only if documents are kept apart
+    // Counts of documents by their contribution to the loss. Zeros on all ranks except rank 0, and
+    // if spec.data has neither documents_apart nor completions
     data::LearnedDocuments learned = {};
     std::vector<std::string> identity = {};  // hashes for checkpoint::State::data; only on rank 0
     // Hashes of the tokens of each file: first the files of `corpus`, then the files in `valid`
@@ -31,8 +32,8 @@ struct TrainingData {
     std::vector<Task> tasks = {};       // tasks of spec.evaluation
 };
 
-// Prepares a rank. Returns nullopt if told to stop. Throws RankFailure. On rank 0, throws
-// RankFailure(invalid) if no document contributes to the loss.
+// Prepares the data of a rank. Returns nullopt if told to stop. Throws RankFailure. On rank 0,
+// throws RankFailure(invalid) if no document contributes to the loss.
 std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
                                              WorkerLink& link);
 

@@ -14,9 +14,9 @@ struct Agreed {
     bool save = false;     // true: save a checkpoint and continue
     bool measure = false;  // measure the peak FLOP/s again
     bool fail = false;     // end, because a hook with `on_fail: stop` has failed
-    std::vector<TrainingRequest> requests = {};  // in order
+    std::vector<TrainingRequest> requests = {};  // in the order in which the ranks agreed on them
 
-    // Adds the requests of an agreement that was made later.
+    // Merges `later`, the requests that the ranks have agreed on after these.
     void add(const Agreed& later) {
         stop |= later.stop;
         checkpoint &= later.checkpoint;

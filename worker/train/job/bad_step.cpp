@@ -36,10 +36,10 @@ struct Bad {
     std::string name;  // name of the parameter; empty if this rank does not hold the parameter
 };
 
-// Finds the first chunk of the model with a non-finite value, or the last such chunk if
-// `from_the_back`. Returns a description of this value. name_of(parameters) returns the name of
-// the bad parameter of a chunk, or "". If `over_replicas`, looks at the chunks of all replicas,
-// because each replica has a part of the parameters.
+// Finds the first chunk of the model, in the order of forward, that has a non-finite value, or the
+// last such chunk if `from_the_back`. name_of(parameters) returns the name of a chunk's first bad
+// parameter, or "" if the chunk has none. If `over_replicas`, also includes the chunks of the other
+// replicas, because each replica stores only a part of the parameters.
 Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
               const std::function<std::string(const Parameters&)>& name_of) {
     Communicator& pp = step.groups().pp;
@@ -65,7 +65,8 @@ Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
 
 constexpr std::int64_t kSentenceMax = 1024;
 
-// Returns, on all ranks, the `text` that rank `teller` has passed.
+// Broadcasts `text` from rank `teller` and returns it on all ranks. The `text` of the other ranks
+// is ignored.
 std::string told_by(int teller, const std::string& text, Communicator& world) {
     const at::Tensor letters = at::zeros({kSentenceMax}, at::kDouble);
     for (std::size_t i = 0; world.rank() == teller && i < text.size() && i < kSentenceMax; ++i)
@@ -78,8 +79,9 @@ std::string told_by(int teller, const std::string& text, Communicator& world) {
     return told;
 }
 
-// Returns this rank's samples that are at fault: the samples of the micro-batches in `found`. If
-// `found` lists no micro-batches, all samples of this rank's part are at fault.
+// Returns the samples at fault in `batch`, this rank's part of the global batch: the samples of the
+// micro-batches that `found` lists. If `found` lists no micro-batches, returns all samples of
+// `batch`.
 std::vector<std::int64_t> own_samples(const std::optional<NotFinite>& found,
                                       std::span<const Microbatch> batch) {
     std::vector<std::int64_t> samples;

@@ -1,5 +1,5 @@
-// Finds the cause if a step's loss or gradient norm is not finite: first in one replica of the
-// model, then over all ranks.
+// Finds the source of a non-finite loss or gradient norm. find_not_finite() searches one replica of
+// the model; find_bad_step() combines the results of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,9 @@ struct NotFinite {
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch);
 
 struct BadStep {
-    // The lowest rank that holds a bad value (NotFinite::what). 0 if no rank holds one: then only a
-    // sum over micro-batches or ranks is not finite.
+    // The lowest rank that holds a bad value (NotFinite::what). 0 if no rank holds one. In that
+    // case, all values are finite, and only a sum of them over micro-batches or ranks is not
+    // finite.
     int rank = 0;
     // sentence that names the step, the rank, the samples and the first bad parameter
     std::string sentence;

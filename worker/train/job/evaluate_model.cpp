@@ -91,7 +91,8 @@ OrderedJson measure_text(const std::string& path, const EvaluationOptions& optio
 OrderedJson evaluate_model(const EvaluationOptions& options) {
     if (options.tasks.empty() && options.texts.empty())
         throw RankFailure(2, "nothing to measure; give --task FILE or --data FILE");
-    std::vector<Task> tasks;  // read before the model, so that an error in the tasks costs no time
+    // Read the tasks before the model is loaded, so that an error in a task is reported at once
+    std::vector<Task> tasks;
     for (const std::string& file : options.tasks)
         tasks.push_back(need(read_task(file, options.fewshot)));
     Loaded model(options);

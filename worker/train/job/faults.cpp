@@ -11,8 +11,9 @@
 namespace roll::train {
 namespace {
 
-// Returns one element of a trained weight: the first element that this rank stores of the last
-// trained parameter, which every token uses.
+// Returns one element of a trained weight, which flip() then damages. Takes the last trained
+// parameter that is not split among data-parallel ranks, because every token uses the last
+// parameters of a model.
 at::Tensor an_element(TrainStep& trainer) {
     const Parameters& p = trainer.chunks().back().parameters();
     for (std::size_t i = p.specs.size(); i-- > 0;)

@@ -9,7 +9,7 @@
 
 namespace roll::train {
 
-// Makes the faults of rank `rank` for the phase `phase` of step `step`, counted from 1.
+// Injects the faults of rank `rank` for phase `phase` of step `step`. Steps are counted from 1.
 void inject_faults(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step,
                    spec::FaultPhase phase, TrainStep& trainer);
 

@@ -87,7 +87,7 @@ struct Hooks::Running {
     std::int64_t step = 0;
     bool stops = false;
     pid_t pid = 0;
-    std::string failure{};  // valid once `over` is set
+    std::string failure{};  // written by `thread`; may be read once `over` is true
     std::atomic<bool> over{false};
     std::thread thread{};
 };

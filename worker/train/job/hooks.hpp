@@ -54,7 +54,8 @@ class Hooks {
     void run(std::string_view name, const HookFacts& facts);
     // Runs the hook `step` if the step is a multiple of its `every`.
     void step_done(const HookFacts& facts);
-    // Records the hooks that have ended. Never blocks.
+    // Removes the hooks that have ended from the running hooks, and logs or records their failures.
+    // Never blocks.
     void check();
     // Returns a sentence if a hook with `on_fail: stop` has failed; otherwise, an empty text. After
     // a failure, all ranks must end at the same step.

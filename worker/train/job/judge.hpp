@@ -19,7 +19,7 @@ class Judge {
     // Throws RankFailure(invalid) if the job is judged by a metric that is not in `known`.
     void check(const std::vector<std::string>& known) const;
 
-    // Adds the values of an evaluation, by their keys in metrics.jsonl.
+    // Adds the values of an evaluation. The keys of `row` are those of metrics.jsonl.
     void add(const OrderedJson& row) { values_.update(row); }
     void forget() { values_.clear(); }  // drops the values that were added
 

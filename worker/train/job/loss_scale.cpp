@@ -7,7 +7,8 @@ namespace roll::train {
 namespace {
 
 constexpr double kScaleGrowth = 2;
-constexpr double kLargestScale = 1e30;  // larger scales would overflow float32, too
+// the scale stops growing here, so that it cannot overflow float32
+constexpr double kLargestScale = 1e30;
 // maximum number of consecutive overflows at the lowest scale
 constexpr int kOverflowsMax = 10;
 

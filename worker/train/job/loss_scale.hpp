@@ -14,14 +14,14 @@ namespace roll::train {
 // Returns the loss scale at the start of a job; nullopt if the job's precision needs none.
 std::optional<checkpoint::LossScale> first_loss_scale(const spec::TrainSpec& spec);
 
-// Returns the number of steps by which the schedules of learning rate and weight decay have moved
-// on. As in Megatron, a step that an overflow skips does not move them.
+// Returns the number of steps that count for the schedules of learning rate and weight decay. As in
+// Megatron, steps that were skipped because of an overflow do not count.
 std::int64_t scheduled_steps(const checkpoint::State& state);
 
-// Changes the scale after a step. After an overflow, the number of consecutive good steps is 0, and
-// the scale is lowered if no more overflows are tolerated. After enough consecutive good steps, the
-// scale doubles, and as many overflows as at the start are tolerated again. A step with an overflow
-// is added to the number of skipped steps.
+// Changes the scale after a step. An overflow sets the number of consecutive good steps to 0 and is
+// added to the number of skipped steps. It uses up one tolerated overflow; if none is left, it
+// lowers the scale. After growth_interval consecutive good steps, the scale doubles, and the number
+// of tolerated overflows gets its initial value again.
 void note_step(checkpoint::LossScale& scale, const spec::LossScaleSpec& spec, bool overflowed);
 
 // Returns the reason to end the job: too many consecutive steps have overflowed at the lowest

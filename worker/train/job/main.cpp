@@ -1,5 +1,5 @@
-// roll-rank: runs one rank of a train job; also samples text (generate), reports plans (plan), and
-// proves layouts (prove).
+// roll-rank: runs one rank of a train job. Also samples text (generate), reports plans (plan), and
+// checks that a layout computes the same numbers as one rank (prove).
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -37,7 +37,7 @@ struct Arguments {
     TextOptions text;
     std::string spec_file, svg, trace;
     std::string layout_search;        // file with the report of the search for the job's layout
-    std::vector<std::string> search;  // keys that the search chooses
+    std::vector<std::string> search;  // keys whose values the search chooses
     int dp = 0;                       // data-parallel size that the search must keep; 0: any
     MemoryLimit memory;
     bool json = false;
@@ -147,8 +147,8 @@ int choose_layout(const Arguments& arguments) {
     return 0;
 }
 
-// Returns the bugs that an environment variable asks to plant. With these bugs, tests show that
-// proofs find bugs.
+// Returns the bugs that the environment variable ROLL_PROVE_PLANT names. prove() adds these bugs to
+// the communication between the ranks, so that tests can show that prove() finds them.
 std::vector<Plant> planted_bugs() {
     const char* const words = std::getenv("ROLL_PROVE_PLANT");
     if (words == nullptr) return {};
@@ -156,7 +156,8 @@ std::vector<Plant> planted_bugs() {
     return {need(parse_plant(words))};
 }
 
-// Proves the layout of a job. Takes the same kinds of spec file as plan().
+// Checks that the job's layout computes the same numbers as one rank. Takes the same kinds of spec
+// file as plan().
 int prove_layout(const Arguments& arguments) {
     set_threads(1);
     const std::string document = need(read_file(arguments.spec_file));

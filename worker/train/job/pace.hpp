@@ -13,11 +13,13 @@ struct Pace {
     Clock::time_point progress_due{};  // when progress is reported next
     Clock::time_point told{};          // when a step was last reported
     double step_seconds = 0;           // smoothed duration of a step
-    double own_seconds = 0;            // smoothed duration of a step without waiting
-    PhaseClock::Times times{};         // this rank's times of the latest step
-    PhaseReport phases{};              // times of all ranks; set on the rank that writes
-    double peak_flops = 0;             // peak FLOP/s, summed over all ranks; 0 until measured
-    bool peak_beaten = false;          // a step beat the measured peak; set on the rank that writes
+    // smoothed duration of a step, minus the time spent waiting for other ranks
+    double own_seconds = 0;
+    PhaseClock::Times times{};  // this rank's times of the latest step
+    PhaseReport phases{};       // phase times of all ranks; set only on rank 0
+    double peak_flops = 0;      // peak FLOP/s, summed over all ranks; 0 until measured
+    // true: a step was faster than the measured peak allows; set only on rank 0
+    bool peak_beaten = false;
 };
 
 }  // namespace roll::train

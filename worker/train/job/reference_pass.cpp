@@ -29,8 +29,9 @@ std::string model_of(const ReferencePass& pass) {
     return given.empty() ? pass.spec.model.from : given;
 }
 
-// Returns the identity of the weights that pass.load(model) loads. The identity includes the
-// adapters that are merged into model.from, and the form in which frozen weights are packed.
+// Returns a text that identifies the weights that pass.load(model) loads. The text depends on the
+// files of the model, on the adapters that are merged into model.from, and on the packed format of
+// the frozen weights.
 std::string identity_of(const ReferencePass& pass, const std::string& model) {
     const spec::TrainSpec& spec = pass.spec;
     std::string identity = need(model_identity(model));
@@ -72,7 +73,7 @@ at::Tensor tensor_of(PairValues& values) {
     return at::from_blob(values.data(), {std::ssize(values), 2}, at::kDouble);
 }
 
-// Reads the stored values on the rank that writes outputs, and sends them to all ranks.
+// Reads the stored values on rank 0, and sends them to all ranks.
 PairReferences stored(const ReferencePass& pass, const std::vector<ReferenceFile>& files,
                       const std::vector<fs::path>& paths) {
     PairReferences references;
@@ -87,7 +88,7 @@ PairReferences stored(const ReferencePass& pass, const std::vector<ReferenceFile
     return references;
 }
 
-// Stores the values of all files.
+// Stores the log-probabilities of the answers of all files.
 void store(const ReferencePass& pass, const std::vector<ReferenceFile>& files,
            const std::vector<fs::path>& paths, PairReferences& references) {
     if (!writes(pass)) return;
@@ -101,9 +102,9 @@ bool told_to_stop(const ReferencePass& pass, std::int64_t done, std::int64_t pai
     return votes.item<double>() > 0;
 }
 
-// Copies the log-probabilities of the samples in this replica's micro-batches to `values_P2`. For a
-// pair, copies the values of both answers. For a labelled answer, copies its value to column
-// `column`.
+// Copies the log-probabilities of this replica's answers to `values_P2`, which has one row for each
+// pair or labelled answer. For a pair, copies the log-probabilities of both answers to its row. For
+// a labelled answer, copies one log-probability to column `column` of its row.
 void copy_values(const ReferencePass& pass, std::span<const Microbatch> batch,
                  const at::Tensor& log_probs_KS, std::int64_t column, const at::Tensor& values_P2) {
     const Communicator& dp = pass.step.groups().dp;
@@ -122,7 +123,8 @@ void copy_values(const ReferencePass& pass, std::span<const Microbatch> batch,
     }
 }
 
-// Computes the values of some windows. Each replica computes a part of them.
+// Computes the log-probabilities of the answers in some windows under the reference model, and adds
+// them to `references`. Each replica computes a part of the windows.
 void compute(const ReferencePass& pass, std::span<const data::Window> windows,
              PairReferences& references) {
     Communicator& dp = pass.step.groups().dp;

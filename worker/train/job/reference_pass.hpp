@@ -25,24 +25,25 @@ struct ReferencePass {
     std::filesystem::path output;  // output directory of the job
     // output directories of the jobs from which this job may continue, the best one first
     std::vector<std::filesystem::path> earlier;
-    std::filesystem::path directory;  // directory of the files with stored values
+    std::filesystem::path directory;  // directory of the files that store the log-probabilities
     // Loads a model's weights into the chunks, on all ranks.
     std::function<void(const std::string& model)> load;
     // Reports progress. Returns true if this rank was told to stop.
     std::function<bool(std::int64_t done, std::int64_t pairs)> stops;
 };
 
-// A corpus file whose pairs or labelled answers need values.
+// A corpus file, and its windows whose answers need log-probabilities under the reference model.
 struct ReferenceFile {
     const data::CorpusFile* file = nullptr;
     std::string hash;  // hash of the file's tokens
     std::vector<data::Window> windows;
 };
 
-// Returns the values of the windows in `files`. Computes and stores the values that are not stored
-// yet. All ranks must call this function. Returns nullopt if a rank was told to stop; the values
-// that were computed before the stop are stored. Throws RankFailure if values must be computed, but
-// the reference model of a continued job has changed.
+// Returns the log-probabilities of the answers in the windows of `files` under the reference model.
+// Computes and stores the log-probabilities that are not stored yet. All ranks must call this
+// function. Returns nullopt if a rank was told to stop; the log-probabilities that were computed
+// before the stop are stored. Throws RankFailure if log-probabilities must be computed, but the
+// reference model of a continued job has changed.
 std::optional<PairReferences> measure_references(const ReferencePass& pass,
                                                  const std::vector<ReferenceFile>& files);
 

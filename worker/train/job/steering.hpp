@@ -23,10 +23,10 @@ struct Profile {
 
 struct Steering {
     bool ended = false;          // true: the last step is done, and requests change nothing
-    std::int64_t stop_step = 0;  // step at which the training ends; 0: as the job says
-    std::int64_t log_every = 1;  // steps that this number divides are logged
+    std::int64_t stop_step = 0;  // step at which the training ends; 0: the job's last step
+    std::int64_t log_every = 1;  // every log_every-th step is logged
     std::optional<Profile> profile{};
-    // Requests on which the ranks have not agreed yet; filled only on the rank that writes
+    // Requests that rank 0 has received but the ranks have not agreed on yet; empty on other ranks
     std::deque<TrainingRequest> waiting{};
 };
 

@@ -49,9 +49,10 @@ class Teacher {
 
     const std::string& how() const { return how_; }
 
-    // Returns, for each micro-batch, the values that Chunk::top_tokens() returns for its targets,
-    // as a row of [K, 2 N K']. Zeros follow the last value. All ranks of the replica get the
-    // result.
+    // Returns the teacher's most probable tokens for the targets of each micro-batch, on all ranks
+    // of the replica. The result has one row per micro-batch, with the values that
+    // Chunk::top_tokens() returns: first the ids, then the log-probabilities. Zeros follow the last
+    // value of a row.
     at::Tensor top_tokens(std::span<const Microbatch> batch) {
         const c10::InferenceMode no_autograd;
         std::vector<RankChunk> chunks;
@@ -77,8 +78,9 @@ class Teacher {
     std::string how_;
 };
 
-// Records the teacher. Throws RankFailure if values must be computed (`computes`), and the job, or
-// a job that it continues, has begun with other weights of the same teacher.
+// Records the teacher in the job's output directory. If `computes` is true (some values must still
+// be computed), first throws RankFailure if the teacher's files have changed since this job, or a
+// job that it continues, started.
 void check_unchanged(const TeacherPass& pass, const std::string& identity, bool computes) {
     if (!is_writer(pass)) return;
     const std::string& teacher = pass.spec.teacher.from;
@@ -96,8 +98,7 @@ void check_unchanged(const TeacherPass& pass, const std::string& identity, bool 
 
 // Returns the directory of the files with the teacher's values; all ranks get the same result. The
 // directory's name has a hash of everything on which the values depend, except the windows. Only
-// the rank that writes knows the hashes of the tokens and `identity`, the identity of the teacher's
-// files.
+// rank 0 knows the hashes of the tokens, and `identity`, the identity of the teacher's files.
 fs::path directory_of(const TeacherPass& pass, const std::string& identity) {
     const spec::TrainSpec& spec = pass.spec;
     const Json key = {{"tokens", pass.tokens},
@@ -115,7 +116,8 @@ fs::path directory_of(const TeacherPass& pass, const std::string& identity) {
            ("teacher-" + to_hex(static_cast<std::uint64_t>(hash[0].item<std::int64_t>())));
 }
 
-// Returns, on all ranks, the same list of the windows whose values are not stored, each once.
+// Returns the indices of the windows for which the teacher's values must be computed, because they
+// are not stored. Lists equal windows only once. All ranks get the same list.
 std::vector<std::int64_t> missing_of(const TeacherPass& pass, const TeacherWindows& windows,
                                      const TeacherValuesFiles& files) {
     const at::Tensor missing = at::zeros({windows.count}, at::kLong);
@@ -146,7 +148,8 @@ std::int64_t windows_at_once(const TeacherPass& pass) {
     return windows * std::clamp<std::int64_t>(kBytesMost / bytes, 1, kMicrobatchesMost);
 }
 
-// Computes the values of some windows and stores them. Each replica computes a part of them.
+// Computes and stores the teacher's values for the targets of some windows. Each replica computes a
+// part of the windows.
 void compute_some(const TeacherPass& pass, std::span<const data::Window> windows, Teacher& teacher,
                   TeacherValuesWriter& writer) {
     const spec::TrainSpec& spec = pass.spec;
@@ -189,7 +192,8 @@ bool is_told_to_stop(const TeacherPass& pass, std::int64_t done, std::int64_t wi
     return votes.item<double>() > 0;
 }
 
-// Computes and stores the values of windows. Returns false if a rank was told to stop.
+// Computes and stores the teacher's values for the targets of all windows in a list. Returns false
+// if a rank was told to stop.
 bool compute_all(const TeacherPass& pass, const TeacherWindows& windows, const ModelSetup& setup,
                  std::span<const std::int64_t> missing, const fs::path& directory) {
     Teacher teacher(pass, setup);

@@ -19,7 +19,7 @@
 
 namespace roll::train {
 
-// The windows that a job trains on or holds out, some of them possibly several times.
+// The windows that a job trains on or holds out. A window may occur several times.
 struct TeacherWindows {
     std::int64_t count = 0;
     std::function<data::Window(std::int64_t)> at;
@@ -36,16 +36,16 @@ struct TeacherPass {
     std::vector<std::filesystem::path> earlier;
     std::filesystem::path directory;  // directory of the token files
     std::vector<std::string> tokens;  // hashes of the tokens of the files; used on rank 0 only
-    std::string attempt;              // differs from the text of every other attempt
+    std::string attempt;  // unique to this attempt; the attempt stores its values under this name
     // Reports progress, and returns true if this rank was told to stop.
     std::function<bool(std::int64_t done, std::int64_t windows)> stops;
 };
 
-// Returns the values of all windows. Computes and stores the values that are not stored yet. All
-// ranks must call this function. Returns nullopt if a rank was told to stop; the values that were
-// computed before the stop are stored. Throws RankFailure(invalid) if the teacher does not fit the
-// model or the layout, or if values must be computed, but the teacher of a continued job has
-// changed.
+// Returns the teacher's values for all windows: the most probable tokens of each target. Computes
+// and stores the values that are not stored yet. All ranks must call this function. Returns nullopt
+// if a rank was told to stop; the values that were computed before the stop are stored. Throws
+// RankFailure(invalid) if the teacher does not fit the model or the layout. Also throws it if
+// values must be computed, but the teacher of a continued job has changed.
 std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
                                                   const TeacherWindows& windows);
 

@@ -155,7 +155,7 @@ int Trainer::run_steps() {
                            (best && spec_.checkpoint_keep_best) || proves || agreed.save;
         if (saves) save();
         agreed.save = false;
-        // This work takes time, so a request may have arrived in the meantime.
+        // Validation, sampling and saving take time, so a request may have arrived in the meantime.
         if (!ends && (!valid.empty() || evaluates || sampled || saves)) agreed.add(agree());
     }
     end_profile();
@@ -238,7 +238,7 @@ Agreed Trainer::train_step() {
     clock_.enter(Phase::Data);
     set_batch_size(spec_, state_.samples);
     const std::vector<Microbatch> batch = step_batches(sampler_, place(), batch_rules());
-    fit_schedule(spec_, pipeline_, std::ssize(batch));  // step_ uses this schedule, too
+    fit_schedule(spec_, pipeline_, std::ssize(batch));  // step_ refers to this schedule
     clock_.enter(Phase::Other);
     const std::int64_t scheduled = scheduled_steps(state_);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, scheduled);
@@ -419,11 +419,12 @@ void Trainer::note_scale(const StepResult& result) {
                       "step " + std::to_string(state_.step + 1) + ": " + *why);
 }
 
-// Prepares going back to an earlier checkpoint. Returns the end of the error message, which lists
-// the samples that training will leave out. If the loss was rising up to this step, all checkpoints
-// since the start of the rise are poisoned. In that case, training leaves out all samples of the
-// steps since the start of the rise, and the samples of the step before, whose update caused the
-// first high loss.
+// Prepares the return to an earlier checkpoint, and decides which samples training will leave out.
+// Returns the end of the error message, which lists these samples. If the loss was not rising, they
+// are the samples of `bad`. If the loss was rising up to this step, all checkpoints since the start
+// of the rise are poisoned. Training then leaves out all samples of the steps since the start of
+// the rise. It also leaves out the samples of the step before, whose update caused the first high
+// loss.
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);
     if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));
@@ -457,12 +458,11 @@ Moment Trainer::moment() const {
     return {state_.step, tokens_before_, state_.tokens, state_.step == last_step()};
 }
 
-// Samples texts if the job asks for samples. If so, returns true on all ranks.
+// Generates sample texts. Returns true, on all ranks, if the job asks for sample texts.
 bool Trainer::sample() {
     if (spec_.sample.prompts.empty()) return false;
     if (dp_->rank() > 0 && !step_->shares_weights()) return true;
-    // The whole model as one chunk, on the rank that writes outputs. Only this rank generates the
-    // text.
+    // The whole model as one chunk on rank 0. Only rank 0 generates the text.
     std::unique_ptr<Chunk> joined;
     if (pp_->size() * tp_->size() > 1 || step_->shares_weights()) joined = joined_stages(*step_);
     if (!writes()) return true;

@@ -80,9 +80,9 @@ class Trainer {
     void check_replicas();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     void note_scale(const StepResult& result);
-    std::string prepare_rewind(const BadStep& bad);          // returns the end of the error message
-    std::vector<ValidResult> measure(const Moment& moment);  // measures the sets that are due
-    void swap_for_evaluation();                // exchanges weights and average for an evaluation
+    std::string prepare_rewind(const BadStep& bad);  // returns the text that ends the error message
+    std::vector<ValidResult> measure(const Moment& moment);  // measures the due validation sets
+    void swap_for_evaluation();  // swaps weights and average, if evaluations use the average
     std::vector<std::string> metrics() const;  // the metrics that the job measures
     bool judge();  // judges the measured values; returns true if they are the best so far
     Moment moment() const;
@@ -90,7 +90,7 @@ class Trainer {
     void evaluate_tasks();  // measures the model on the tasks of train.evaluation
     bool stops_early() const;
     bool sample();
-    enum class Save { Always, UnlessSaved };  // UnlessSaved: no second save of the same step
+    enum class Save { Always, UnlessSaved };  // UnlessSaved: not if this step is already saved
     void save(Save when = Save::Always);
     void finish_part();
     void conclude_parts(bool failed);
@@ -120,19 +120,19 @@ class Trainer {
     std::optional<GlooFabric> fabric_;
     std::unique_ptr<FlightRecorder> recorder_;  // null in a job of one rank
     std::unique_ptr<Communicator> world_, dp_, pp_, tp_;
-    // group of the first and the last stage, if this rank is in it and the model is tied
+    // group of the first and the last stage; null without a tied embedding, or in another stage
     std::unique_ptr<Communicator> tie_;
     std::optional<TrainStep> step_;
-    std::string loaded_, loaded_how_;  // valid until a restore: the loaded model, how it was loaded
-    std::optional<PairReferences> references_;   // set if the objective has a reference
-    std::optional<TeacherValuesFiles> teacher_;  // set if the objective has a teacher
+    std::string loaded_, loaded_how_;  // until a restore: directory of the loaded model, its format
+    std::optional<PairReferences> references_;   // set if the objective needs a reference model
+    std::optional<TeacherValuesFiles> teacher_;  // set if the objective needs a teacher model
     bool stopped_ = false;                       // true: told to stop before the first step
     checkpoint::State state_;
     checkpoint::Choice choice_;
     std::optional<PartWriter> part_;
     std::optional<checkpoint::State> saving_;  // state in the checkpoint that is being written
-    std::optional<Saver> saver_;               // set only on the rank that writes
-    std::optional<Metrics> metrics_;           // set only on the rank that writes
+    std::optional<Saver> saver_;               // set only on rank 0
+    std::optional<Metrics> metrics_;           // set only on rank 0
     std::int64_t tokens_before_ = 0;           // number of tokens trained before the latest step
     PhaseClock clock_;
     Pace pace_;
@@ -140,7 +140,7 @@ class Trainer {
     int skipped_in_a_row_ = 0;
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};
-    LossHistory history_;  // filled only on the rank that writes
+    LossHistory history_;  // filled only on rank 0
     Hooks hooks_;
     Steering steering_;
     std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Numbers that each rank sends in agree(), before its times of the phases.
+// Number of values that each rank sends in agree(), before its phase times.
 constexpr std::int64_t kVotes = 10;
 
 }  // namespace
@@ -35,9 +35,9 @@ Agreed Trainer::agree() {
     std::ranges::copy(pace_.times, own.data_ptr<double>() + kVotes);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
-    // Only the rank that writes checkpoints votes, because the ranks receive the request at
-    // different steps. If a checkpoint of this step is already saved, it was started before the
-    // request and does not answer the request. In that case, the rank votes at the next step.
+    // Rank 0 alone votes for a checkpoint, because the ranks receive the request at different
+    // steps. If a checkpoint of this step is already saved, it was started before the request and
+    // does not answer the request. In that case, rank 0 votes at the next step.
     const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
     if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
     if (std::exchange(pace_.peak_beaten, false)) votes[3] = 1;
@@ -46,7 +46,8 @@ Agreed Trainer::agree() {
     if (part_done && part_->has_failed()) votes[5] = 1;
     hooks_.check();
     if (!hooks_.failure().empty()) votes[6] = 1;
-    // The rank that writes proposes one request at a time; the sum over the ranks is its proposal.
+    // Rank 0 proposes one request at a time. The other ranks send zeros, so the sum over the ranks
+    // is rank 0's proposal.
     if (writes() && !steering_.waiting.empty()) {
         const TrainingRequest& next = steering_.waiting.front();
         votes[7] = static_cast<double>(next.number);
@@ -95,7 +96,7 @@ void Trainer::carry_out(const std::vector<TrainingRequest>& requests) {
                                std::to_string(running->last) + " are being profiled");
                     break;
                 }
-                barrier(*world_);  // the ranks' times count from here
+                barrier(*world_);  // all ranks start to measure the profile's times here
                 steering_.profile = Profile{request.number, state_.step + 1,
                                             state_.step + request.value, Clock::now()};
                 clock_.record();
@@ -113,8 +114,8 @@ void Trainer::answer(std::uint64_t request, const std::string& text, std::int64_
     link_.report(protocol::Answered{{request, state_.step, stop_step, text}});
 }
 
-// Measures all validation sets and tasks. The values decide neither about the best checkpoint nor
-// about an early stop, because those count evaluations at their intervals.
+// Measures all validation sets and tasks. The values do not count for the best checkpoint or for an
+// early stop, because only evaluations at the regular intervals count.
 void Trainer::evaluate_now(const TrainingRequest& request) {
     Moment now = moment();
     now.last = true;

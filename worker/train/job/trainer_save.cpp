@@ -24,12 +24,13 @@ std::uint64_t Trainer::checkpoint_bytes(const std::optional<formats::DcpMetadata
     sum_over(*world_, all, {Site::Agreement});
     std::int64_t bytes = all.item<std::int64_t>() + kOfFiles + std::ssize(record_);
     for (const auto& [name, content] : model_.companions) bytes += std::ssize(content);
-    // The file also lists the modules' extra states, which are fewer than the tensors.
+    // The metadata file also lists the extra states of the modules. Count twice the size without
+    // them, because there are fewer extra states than tensors.
     if (dist) bytes += 2 * std::ssize(formats::dcp_metadata_pickle(*dist));
     return static_cast<std::uint64_t>(bytes);
 }
 
-// Saves a checkpoint. All ranks write their parts; rank 0 decides.
+// Saves a checkpoint, if rank 0 decides to. In that case, all ranks write their parts.
 void Trainer::save(Save when) {
     const PhaseScope saving(clock_, Phase::Save);
     finish_part();

@@ -181,10 +181,11 @@ std::vector<ReferenceFile> Trainer::reference_files(const std::vector<std::strin
     };
     add(corpus_);
     for (const data::Corpus& corpus : valid_) add(corpus);
-    // Count one batch more than the steps need. If a job continues with another batch size, its end
-    // may be a part of an additional batch.
+    // Count one batch more than the steps need. If a job continues with another batch size, its
+    // last batch may end after the last sample of the steps.
     const auto samples = static_cast<std::uint64_t>((spec_.steps + 1) * spec_.global_batch_size);
-    // With weights, some pairs may be drawn again before every pair has been drawn once.
+    // If the data files have weights, the sampler may draw a pair again before it has drawn all
+    // pairs. List each pair only once.
     std::set<std::pair<const data::CorpusFile*, std::size_t>> seen;
     const bool blends = !spec_.data.phases.empty();
     for (std::uint64_t i = 0; i < (blends ? samples : std::min(samples, sampler_.windows())); ++i) {
@@ -264,9 +265,9 @@ void Trainer::load_model(const std::string& directory) {
 }
 
 // Connects to the store that all ranks share, and starts to record transfers. If a transfer does
-// not end, each rank explains this before the transfer's timeout. Therefore, every rank has read
-// the other ranks' publications before the first rank ends, and roll-worker has the explanation if
-// it stops the attempt as hung.
+// not end, each rank reports the reason after at most half of the transfer's timeout. By then,
+// every rank has published its transfers several times. Therefore, the explanation does not depend
+// on which rank ends first, and roll-worker has it if it stops the attempt as hung.
 void Trainer::connect_recorder() {
     const std::chrono::milliseconds timeout = spec_.parallel.collective_timeout;
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
@@ -334,8 +335,8 @@ void Trainer::start_from_given() {
     if (writes())
         std::printf("starting from the weights in %s (%s)\n", from.c_str(), loaded_how_.c_str());
     if (!spec_.model.optimizer) return;
-    // The job begins at the step of the checkpoint, as if it had trained the earlier steps with its
-    // own batch size.
+    // Begin at the step of the checkpoint. Count the samples of the earlier steps with this job's
+    // batch size.
     state_.step = continue_optimizer(from, *step_);
     if (state_.step > spec_.steps)
         throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is less than step " +
@@ -423,8 +424,8 @@ void Trainer::restore_newest() {
                     static_cast<long long>(spec_.steps));
 }
 
-// Adds samples to leave out: those that an earlier attempt, or the job that this job resumes, found
-// after its last checkpoint.
+// Adds the samples that only OUTPUT/left_out.json lists. An earlier attempt, or the job that this
+// job resumes, found these samples after its last checkpoint. Training leaves them out.
 void Trainer::recall_left_out() {
     if (writes()) {
         join(state_.left_out, read_left_out(launch_.output, state_));

@@ -93,8 +93,8 @@ LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
     std::vector<std::span<const data::Window>> parts;
     for (; !windows.empty(); windows = windows.subspan(parts.back().size()))
         parts.push_back(windows.first(std::min(most, windows.size())));
-    // The divergence is estimated from the whole set, so that the loss does not depend on how the
-    // set is divided.
+    // First estimate the divergence from the whole set. The loss then does not depend on how the
+    // set is divided into parts.
     KlSum divergence;
     for (const auto part : parts) {
         if (!spec.preference.estimates_kl()) break;
@@ -143,7 +143,7 @@ std::vector<ValidResult> Validation::run(const std::vector<const ValidSet*>& set
 void Validation::measure_text(const tokenizer::Tokenizer& tokenizer, const data::Corpus& train) {
     if (measured_) return;
     measured_ = true;
-    if (train.cut() == data::Cut::BetweenPairs) return;  // losses of pairs are not per token
+    if (train.cut() == data::Cut::BetweenPairs) return;  // a loss of pairs is not a loss per token
     std::optional<data::NgramModel> baseline;
     for (ValidSet& set : sets_) {
         set.bytes = predicted_bytes(set.windows, tokenizer);

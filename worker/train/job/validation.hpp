@@ -37,8 +37,8 @@ struct ValidResult {
     std::optional<PairSums> pairs{};
 };
 
-// The progress of training, which decides the sets that are due. `last` is true if no training step
-// follows.
+// The progress of training. Validation::due() compares the progress with the intervals of the
+// validation sets. `last` is true if no training step follows.
 struct Moment {
     std::int64_t step = 0;
     std::int64_t tokens_before = 0;  // tokens trained before this step
@@ -56,7 +56,7 @@ class Validation {
 
     bool empty() const { return sets_.empty(); }
     std::vector<std::string> names() const;
-    // Returns the keys that valid_row() can have. `is_bytes`: the tokens are bytes.
+    // Returns all keys that a row of valid_row() may have. `is_bytes`: the tokens are bytes.
     std::vector<std::string> metrics(const spec::TrainSpec& spec, bool is_bytes) const;
     std::vector<data::Window> windows() const;  // returns the windows of all sets
 
@@ -79,8 +79,8 @@ class Validation {
     bool measured_ = false;
 };
 
-// Returns a row of the metrics. The tracked set's values have their plain names, and a named set's
-// values have names such as NAME/SET.
+// Returns a row of the metrics. The keys of the tracked set have no suffix, for example valid_loss.
+// The keys of a named set have the suffix /NAME, for example valid_loss/NAME.
 OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results);
 
 // Returns the results as text, one line per set.

@@ -19,15 +19,15 @@ int head_unit(const spec::ModelConfig& config, const ChunkSpec& part) {
     return config.tied && part.pre ? kEmbeddingUnit : layer_unit(layers(part));
 }
 
-// Returns the unit whose weights forward uses after those of `unit`; -1: none.
+// Returns the unit whose weights forward uses next after the weights of `unit`; -1: none.
 int unit_after(const spec::ModelConfig& config, const ChunkSpec& part, int unit) {
     if (unit < layer_unit(layers(part)) - 1) return unit + 1;
     return part.post ? head_unit(config, part) : -1;
 }
 
-// Returns the first layer that must be restored for backward of layer `index`. If forward dropped
-// values of this layer, that is the first layer of the layer's recomputation unit; otherwise, it is
-// layer `index` itself.
+// Returns the first layer that must be recomputed before backward of layer `index`. If forward
+// dropped values of layer `index`, this is the first layer of the layer's recomputation unit.
+// Otherwise, nothing is recomputed, and the result is `index`.
 std::int64_t first_used(const ChunkSpec& part, const std::vector<LayerSaved>& saved,
                         std::int64_t index) {
     if (!saved[static_cast<std::size_t>(index)].is_dropped) return index;
@@ -81,9 +81,9 @@ void Chunk::begin_step() {
     if (gathered_) gathered_->check_all_free();
 }
 
-// Returns the allocator for a layer's activations. Only the first micro-batch may use the memory of
-// the gradients. Gradients are added in the order of the micro-batches, so nothing is written to
-// this memory before the backward of the first micro-batch.
+// Returns the allocator for a layer's activations. The activations of the first micro-batch may be
+// in the memory of the gradients. Nothing is written to the gradients before the backward of the
+// first micro-batch, because gradients are added in the order of the micro-batches.
 ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
     return microbatch == 0 ? room_.of_layer(layer) : ops::Place();
 }
@@ -209,10 +209,10 @@ at::Tensor Chunk::score_of(int microbatch, const at::Tensor& h_MC, const Microba
     return at::tensor(scores, at::kDouble);
 }
 
-// Returns the result of forward(). If this micro-batch is the next to contribute to the gradient of
-// the head's weight, computes the contribution together with the loss, while the logits exist.
-// Otherwise, drops the logits; the contribution is computed later, from logits that are computed
-// again.
+// Returns the result of forward(), and adds this micro-batch's contribution to the gradient of the
+// head's weight. Contributions are added in the order of the micro-batches. If this contribution is
+// the next one, computes it together with the loss, while the logits exist. Otherwise, drops the
+// logits, and computes them again when it is time to add the contribution.
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                           const LossRule& rule, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
@@ -220,8 +220,9 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
     const at::Tensor h_MC = head_rows(normed(x_MC, saved.norm), saved.sequences.rows);
     const HeldUnit held = hold(head_unit(config_, part_), -1);
     if (config_.scores) return score_of(microbatch, h_MC, data, rule, ready);
-    // With a preference, the factor of each row depends on the log-probabilities of all rows.
-    // Therefore, a pair's logits are computed twice.
+    // With a preference objective, the factor of a row's loss depends on the log-probabilities of
+    // all rows. Therefore, the logits are computed twice: here for the log-probabilities, and below
+    // for the loss.
     at::Tensor log_probs_S, scale_M;
     if (rule.preference != nullptr) {
         const std::vector<double> log_probs = sequence_log_probs(h_MC, data);
@@ -346,8 +347,8 @@ at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
     const at::Tensor dh_MC = std::exchange(saved.loss.dx_MC, {});
     const RowSplit& rows = saved.sequences.rows;
-    // Each rank has the whole gradient of a score's input, but only a part of the gradient of an
-    // output layer's input.
+    // Each rank has the whole gradient of the score layer's input, but only a part of the gradient
+    // of the output layer's input. The parts must be summed over the ranks.
     const at::Tensor dy_MC = !config_.scores   ? vocabulary_.sum_input_grad(dh_MC, rows)
                              : rows.is_split() ? take_rows(rows, dh_MC)
                                                : dh_MC;
@@ -375,8 +376,9 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         const int next = i > 0 ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
         const HeldUnit held = hold(layer_unit(i), next, true);
         restore(saved, i);
-        // Copies o_MA, because the weight gradients are computed later, when its memory may hold
-        // gradients. A recomputed o_MA is not in that memory and needs no copy.
+        // Copy o_MA. The weight gradients that need it are computed later, when gradients may
+        // already be in the memory of o_MA. If o_MA was recomputed, it has memory of its own and
+        // needs no copy.
         if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())
             of_layer.o_MA = of_layer.o_MA.clone();
         dx_MC = trained_layer(i, saved.sequences)
@@ -395,8 +397,8 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     for (Owed& half : saved.owed)
         grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
     if (!part_.pre) return;
-    // A tied embedding gets two contributions per micro-batch. Number 0 is the contribution of the
-    // output layer.
+    // The embedding makes the last contribution of a micro-batch to this gradient. If the embedding
+    // is tied, the output layer has made contribution 0.
     const int use = parameters_.specs[0].uses - 1;
     const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M](
                          const at::Tensor& dw_VC, ops::Sum sum) {

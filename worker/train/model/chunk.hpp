@@ -35,11 +35,11 @@ class Chunk {
     // Sets DoRA's magnitudes to the weights' row lengths. All ranks of the chunk must call this.
     void start_magnitudes();
 
-    // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage; the first
-    // stage (`pre`) does not use it. Returns hidden_MC for the next stage. The last stage (`post`)
-    // returns the summed loss times `rule.scale`, a 0-dim double. With a preference, it returns
-    // doubles on the CPU: log-probabilities of the sequences, or scores. With a teacher, it returns
-    // two doubles: the loss and the summed divergence from the teacher, both times `rule.scale`.
+    // Computes a micro-batch's forward pass. `hidden_MC` comes from the previous stage; the first
+    // stage (`pre`) ignores it. Returns hidden_MC for the next stage. The last stage (`post`)
+    // returns the summed loss times rule.scale, a 0-dim double. With a teacher, it returns two such
+    // numbers: the loss and the divergence from the teacher. With rule.preference, it returns the
+    // log-probability or the score of each sequence, as doubles on the CPU.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        const LossRule& rule, const GradReady& ready);
 
@@ -52,11 +52,11 @@ class Chunk {
     // Computes the remaining weight gradients, and frees everything saved for the micro-batch.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Like forward(), but returns sums of the targets' losses and of the divergences at
-    // `temperature` without a factor, and saves nothing for backward.
+    // Like forward(), but saves nothing for backward. Returns the sum of the targets' losses and,
+    // with a teacher, of their divergences at `temperature`. Does not multiply by rule.scale.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC,
                         double temperature = 1);
-    // Like evaluate(), but the last stage returns the same as in forward() with a preference.
+    // Like evaluate(), but the last stage returns what forward() returns with rule.preference.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
     // Like evaluate(), but the last stage returns the most probable tokens for each target that is
     // not ignored, [2, N, K] doubles on the CPU: N rows of K ids, then N rows of log-probabilities.
@@ -68,8 +68,8 @@ class Chunk {
     // Returns the weights that the ranks share; null if each rank has all weights.
     GatheredWeights* gathered() { return gathered_.get(); }
 
-    // Parts of forward for text generation, which has its own attention: the embedding's output,
-    // the final norm of x_MC, and the output layer.
+    // These functions compute parts of forward for text generation, which has its own attention:
+    // the embedding's output, the final norm of x_MC, and the output layer.
     at::Tensor embedded(const at::Tensor& tokens_M, const RowSplit& rows = {}) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     ops::Head output() const {
@@ -96,7 +96,7 @@ class Chunk {
         ops::RopeTable rope;
         std::vector<std::int64_t> segments;
         RowSplit rows = {};
-        std::int64_t first_row = 0;  // number of the first row in the run
+        std::int64_t first_row = 0;  // as Microbatch::first_row
     };
     struct Saved {
         at::Tensor tokens_M;

@@ -54,7 +54,7 @@ StageSplit stage_split(const spec::ParallelSpec& parallel);
 std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const StageSplit& split);
 
 // The predictions of a teacher for the rows of a micro-batch, on the CPU. Rows whose target is
-// ignored may have any values. Undefined without a teacher.
+// ignored may have any values. Without a teacher, both tensors are undefined.
 struct TeacherValues {
     at::Tensor ids_MK;        // int64: the teacher's K most probable tokens
     at::Tensor log_probs_MK;  // doubles: their log-probabilities
@@ -75,8 +75,8 @@ struct Microbatch {
     // Only for labelled answers: 1 if the answer of the segment was chosen, 0 if it was rejected
     std::vector<std::uint8_t> labels = {};
     // Only for labelled answers, to estimate the divergence from the reference model: one
-    // micro-batch, in which the prompt of each segment is followed by the answer of another
-    // segment. Otherwise empty.
+    // micro-batch of mismatched answers, in which each segment has its own prompt but the answer of
+    // another segment. Empty if no such estimate is needed.
     std::vector<Microbatch> mismatched = {};
     TeacherValues teacher = {};
     // Index of this micro-batch's first row among the rows of all samples of the run. Dropout and

@@ -120,7 +120,8 @@ void Layer::restore(std::int64_t positions, LayerSaved& s) const {
     if (recompute.full()) {
         const at::Tensor x1_MC = add_attention(x_MC, s.o_MA, s);
         s.gate_up = {gate_up().forward(norm(places.norm2, x1_MC, s.norm2))};
-        // Only a norm after the last product needs this product's output in backward.
+        // Backward needs the output of the MLP's last matrix product only if a norm follows this
+        // product.
         if (places.post_norm2 >= 0) add_mlp(x1_MC, s);
     } else if (recompute.mlp()) {
         s.gate_up = {gate_up().forward(norm_again(places.norm2, s.norm2))};
@@ -134,8 +135,8 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), kv_heads(),
                               config.norm_eps, s.qk_norm);
-    // If there are segments, `kept` does not allocate the heads, because attention then saves
-    // copies of its own.
+    // If there are segments, attention saves its own copies of the heads, so `kept` need not
+    // allocate them.
     return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), kv_heads(), table,
                      kept_unless(recompute.attention() || !segments.empty()));
 }

@@ -1,8 +1,8 @@
 // One decoder layer: x1 = x + attention(norm(x)), then y = x1 + mlp(norm(x1)), with the optional
-// norms and biases of the config. The functions keep no state: the values that backward needs are
-// in LayerSaved. The gradients of weights may be computed later; until then, closures keep the
-// values for this computation. Cheap values, which one pass over memory can recompute (a norm's
-// output, the activation), are not saved.
+// norms and biases of the config. The layer itself keeps no state: the values that backward needs
+// are in LayerSaved. If gradients of weights are computed later, the functions that compute them
+// hold the tensors that they need. Values that one pass over memory can recompute (a norm's output,
+// the activation) are not saved.
 //
 // Layer::recompute says which other values are not saved. forward() drops these values. restore()
 // recomputes them before backward, with the same kernels and the same input, so they have the same
@@ -53,8 +53,9 @@ struct Layer {
     Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
     RowSplit rows = {};  // x_MC, dy_MC and the results have only this rank's rows
     plan::LayerRecompute recompute = {};
-    bool again = false;  // true: this is the forward pass that backward repeats; nothing is dropped
-    // dropout for the input of LoRA's factors; each linear layer sets the range of columns
+    // true: backward recomputes this layer's forward pass; no values are dropped
+    bool again = false;
+    // Dropout of the input of the LoRA factors. Each linear layer sets first_column and columns
     Dropout dropout = {};
     RowLengths* lengths = nullptr;  // row lengths for DoRA (linear.hpp)
 

@@ -40,8 +40,8 @@ at::Tensor scaled(const at::Tensor& y_MO, const at::Tensor& factor_O) {
     return (ops::wide(y_MO) * factor_O).to(y_MO.scalar_type());
 }
 
-// Returns W x' + s B A x' in the rows of all parts. The other rows are 0 with dropout, and W x
-// without dropout.
+// Returns W x' + s B A x' in the output rows of the adapted modules (the parts). Without dropout,
+// x' is x, and the other rows are W x. With dropout, the other rows are 0.
 at::Tensor products(const Parameters& p, const Adapter& adapter, const at::Tensor& w_OI,
                     const at::Tensor& x_MI) {
     at::Tensor y_MO;
@@ -67,8 +67,8 @@ at::Tensor row_lengths(const Parameters& p, const Adapter& adapter, const at::Te
         at::addmm(ops::wide(w_OI), ops::wide(factors.b_OR), ops::wide(factors.a_RI));
     const at::Tensor square_O = sum_OI.square_().sum(1);
     if (tp != nullptr) sum_over(*tp, square_O, tag);
-    // Round the lengths as the magnitudes are rounded, so that the factor is 1 until something is
-    // trained.
+    // Round the lengths in the same way as the magnitudes. The factor magnitude / length is then
+    // exactly 1 until training changes a weight.
     return square_O.sqrt().to(w_OI.scalar_type()).to(square_O.scalar_type());
 }
 

@@ -15,7 +15,8 @@ namespace {
 constexpr auto low_word(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 constexpr auto high_word(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); }
 
-// The random words of one site: word number n is word n mod 4 of block n / 4.
+// The random 32-bit words of one dropout site. philox() computes blocks of 4 words: word n is
+// element n mod 4 of block n / 4.
 class Words {
   public:
     Words(const Dropout& dropout, int site)
@@ -32,7 +33,8 @@ class Words {
     }
 
   private:
-    // distinguishes dropout from other uses of the seed, which put another value in this word
+    // Added to the site in philox()'s counter. Other uses of the same seed have other values there,
+    // so they get other random numbers.
     static constexpr std::uint32_t kDomain = 0xD0900000;
     PhiloxKey key_;
     std::uint32_t layer_, site_;

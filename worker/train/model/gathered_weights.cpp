@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kHeldMax = 2;
 
-// Returns packed bytes as elements of a type, so that one transfer can carry all weights of a unit.
-// The elements are only copied.
+// Returns packed bytes as elements of `type`, without a conversion, so that one transfer can carry
+// all weights of a unit.
 at::Tensor elements_of(const at::Tensor& weight, at::ScalarType type) {
     return weight.scalar_type() == at::kByte ? weight.view(type) : weight;
 }

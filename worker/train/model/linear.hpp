@@ -36,7 +36,7 @@ struct Linear {
     int layer = -1;              // index of the decoder layer, for the tags of operations
     RowSplit rows = {};
     Adapter adapter = {};
-    bool again = false;  // true: this is the forward pass that backward repeats; for the tags
+    bool again = false;  // true: backward recomputes this layer's forward pass; for the tags
     // The row lengths of the layers with DoRA in this step, by weight; null: lengths are not cached
     RowLengths* lengths = nullptr;
 

@@ -156,8 +156,8 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
     std::set<std::string> missing;
     for (const ParameterSpec& spec : whole)
         if (spec.lora != LoraRole::Factor) missing.insert(spec.name);
-    // A score takes the place of the output layer. If the model has no score, the score keeps its
-    // random values.
+    // A reward model has a score layer in place of the output layer. If the directory's model has
+    // no score layer, the job's score layer keeps its random initial values.
     const bool gets_score =
         missing.contains(families::kScore) && !source.model.number.contains(families::kScore);
     if (gets_score) missing.erase(families::kScore);

@@ -33,8 +33,8 @@ namespace roll::train {
 struct LoraPart {
     int a = -1, b = -1;  // indices of A and B in the chunk's parameters
     double scale = 1;
-    // The layer's output rows form `groups` runs of equal length. The rows of B belong to rows
-    // [begin, begin + count) of each run.
+    // The layer's output rows form `groups` groups of equal length. The module's output is rows
+    // [begin, begin + count) of each group, and B has only these rows.
     std::int64_t groups = 1, begin = 0, count = 0;
     int magnitude = -1;  // index of m; -1: no DoRA
     int site = 0;        // number of the part's dropout site: the module's spec::LoraPlace
@@ -69,9 +69,9 @@ void add_lora_backward(const Parameters& parameters, const Adapter& adapter,
 void owe_lora(const Parameters& parameters, const Adapter& adapter, const at::Tensor& dy_MO,
               const at::Tensor& x_MI, const Contribute& contribute);
 
-// The list `of` has the modules of a linear layer. Returns one part for each of them that has an
-// adapter. `layer` is the number of the decoder layer, and `first` is the index of its first
-// parameter in the chunk. `tp` is the number of ranks that share the layer.
+// Returns the adapter of each module in `of` that has one. The modules in `of` form one linear
+// layer. `layer`: index of the decoder layer. `first`: index of the layer's first parameter in the
+// chunk. `tp`: number of ranks that share the layer.
 std::vector<LoraPart> lora_parts(const spec::ModelConfig& config, const LayerPlaces& places,
                                  std::int64_t layer, int first, int tp,
                                  std::initializer_list<spec::LoraPlace> of);

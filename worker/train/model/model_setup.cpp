@@ -159,8 +159,8 @@ bool trains_scores(const spec::TrainSpec& spec) {
     return spec.objective == spec::Objective::Preference && spec.preference.compares_scores();
 }
 
-// Makes a reward model: a score takes the place of the output layer. The HuggingFace config becomes
-// that of the family's model for sequence classification.
+// Makes a reward model: replaces the output layer by a score layer. Changes the HuggingFace config
+// to that of the family's model for sequence classification.
 void add_score(ModelSetup& setup) {
     if (setup.config.scores) return;
     constexpr std::string_view kOfText = "ForCausalLM";
@@ -191,7 +191,8 @@ void name_padding(ModelSetup& setup) {
     if (setup.tokenizer->eos) setup.hf_config["pad_token_id"] = *setup.tokenizer->eos;
 }
 
-// Adds to the model the adapter that the job trains. The score of a reward model is trained whole.
+// Adds the LoRA adapter that the job trains to the model. In a reward model, the job also trains
+// the score layer, but without LoRA factors.
 void add_lora(ModelSetup& setup, const spec::TrainSpec& spec) {
     const auto modules = families::modules_of(native_tensors(setup));
     const auto problems = spec::lora_target_problems(spec.lora, modules);

@@ -19,8 +19,8 @@ class OrderedGrads {
         begin();
     }
 
-    // Starts a new step without contributions. Aborts if a contribution of the previous step still
-    // waits for its turn.
+    // Starts a new step without contributions. Aborts if a contribution of the previous step has
+    // not been added yet.
     void begin();
 
     // Adds contribution number `use` of a micro-batch to the parameter's gradient. If the
@@ -41,7 +41,9 @@ class OrderedGrads {
     int place(int parameter, int microbatch, int use) const;
 
     const Parameters& parameters_;
-    std::vector<int> next_;  // next_[p]: place() of the next contribution to parameter p
+    // place() numbers the contributions to a parameter in the order in which they are added.
+    // next_[p]: number of the next contribution to parameter p
+    std::vector<int> next_;
     // waiting_[p]: contributions to parameter p that arrived early; the key is their place()
     std::vector<std::map<int, AddGrad>> waiting_;
 };

@@ -11,7 +11,8 @@ namespace roll::train {
 // a new tensor with the unpacked values; otherwise, it is `weight`.
 at::Tensor weight_of(const Parameters& parameters, std::size_t i);
 
-// Returns the number of elements of type flat_weight that a row of the parameter takes in `weight`.
+// Returns the number of elements that a row of the parameter takes in `weight`. A packed row counts
+// in elements of `element_bytes` bytes, the size of the elements of flat_weight.
 std::int64_t row_elements(const ParameterSpec& spec, std::int64_t element_bytes);
 
 }  // namespace roll::train

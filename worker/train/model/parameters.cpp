@@ -69,7 +69,7 @@ void freeze_base(std::vector<ParameterSpec>& specs, const spec::LoraSpec& lora) 
     }
 }
 
-// Marks the matrices of the decoder layers as packed. parameter_specs() has made them whole.
+// Marks the matrices of the decoder layers as packed, before tensor parallelism splits them.
 void pack_base(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c) {
     const std::int64_t queries = c.heads / c.kv_heads * c.head_dim;
     for (ParameterSpec& spec : specs) {
@@ -257,7 +257,7 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.grad.resize(p.specs.size());
         return;
     }
-    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);  // unused memory
+    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);  // unused gradients
     p.flat_grad = lazy_zeros(numel(p.specs), main, has_gaps ? Pages::Small : Pages::Huge);
     p.grad = views_of(p.specs, p.flat_grad);
     for (std::size_t i = 0; i < p.specs.size(); ++i)
@@ -478,7 +478,7 @@ void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,
                 std::span<const float> written) {
     const std::int64_t row = c10::multiply_integers(p.specs[i].sizes) / p.specs[i].sizes[0],
                        end = begin + std::ssize(written);
-    // The address of the first row of the whole weight, even if this rank does not store this row
+    // Address of the whole weight's first row; this rank may not store that row
     auto* const high =
         p.weight[i].data_ptr<at::BFloat16>() - (p.is_split[i] ? p.own[i].begin * row : 0);
     const bool is_base = p.specs[i].lora == LoraRole::Base;

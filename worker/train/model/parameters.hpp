@@ -28,9 +28,9 @@
 
 namespace roll::train {
 
-// The role of a parameter in LoRA. Base: a frozen weight of the model, which has no main weight
-// (flat_rest or flat_main is not written for it). Factor: A, B or a magnitude. None: a weight
-// trained whole.
+// The role of a parameter in LoRA. Base: a frozen weight of the model. It has no main weight, so
+// its elements of flat_rest or flat_main are never written. Factor: A, B or a magnitude. None: a
+// weight that is trained directly, without factors.
 enum class LoraRole { None, Base, Factor };
 
 struct ParameterSpec {
@@ -47,7 +47,7 @@ struct ParameterSpec {
     double bound = 0;      // above 0: initial values are drawn uniformly from [-bound, bound)
     LoraRole lora = LoraRole::None;
     spec::PackedForm form = {};  // if packed: `weight` has packed rows, and there is no `main`
-    ops::FusedRows fused = {};   // the matrices of a packed weight
+    ops::FusedRows fused = {};   // the matrices that a packed weight fuses
 };
 
 struct Parameters {
@@ -60,8 +60,8 @@ struct Parameters {
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
     std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
-    // Gradients of the own rows. These are views of `grad` or, with a stage (GradStage), separate
-    // tensors; `grad` then has only the gradients that the stage has opened.
+    // Gradients of the own rows: views of `grad` or, with a stage (GradStage), separate tensors.
+    // With a stage, a tensor of `grad` exists only while the stage provides its memory.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined unless gradients are staged
     GradStage* stage = nullptr;
@@ -98,7 +98,7 @@ void set_packed(const Parameters& parameters, std::size_t i, const at::Tensor& w
 void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
                 std::span<const float> written);
 
-// Return the number of elements of all parameters, or of those that are not frozen.
+// Return the number of elements of all parameters, and of the parameters that are not frozen.
 std::int64_t numel(const std::vector<ParameterSpec>& specs);
 std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 
@@ -116,18 +116,18 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, cons
 
 struct InitOptions {
     std::uint64_t seed = 1;
-    double std = 0.02;  // standard deviation of matrices; norms start as identity, biases as 0
+    double std = 0.02;  // initial std. deviation of matrices; norms start as identity, biases as 0
     at::ScalarType dtype = at::kFloat;  // type of the weights: float, double, bfloat16 or float16
     at::Device device = at::kCPU;
     bool draw = true;       // false: the caller fills the weights; only LoRA factors are drawn
     bool gradients = true;  // false: there are no gradients, so the model cannot be trained
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
     int owners = 1, owner = 0;  // number of ranks that share optimizer state, and this rank's index
-    bool stages_gradients = false;  // true: gradients are made by a stage, which the caller sets
+    bool stages_gradients = false;  // true: a GradStage, set by the caller, allocates the gradients
     bool splits_weights = false;    // true: owners store only own rows; needs stages_gradients
 };
 
-// Copy this rank's elements of a parameter between `own`, of spec.sizes, and the whole tensor.
+// Copy this rank's part of a parameter between `own` (spec.sizes) and the whole tensor.
 void copy_to_whole(const ParameterSpec& spec, const at::Tensor& own, const at::Tensor& whole);
 void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const at::Tensor& own);
 

@@ -22,7 +22,7 @@ struct ScoreGrads {
     at::Tensor dw_1C;  // has the type of the main weights
 };
 
-// Returns the gradients of the sum, over the sequences, of coefficient times score.
+// Returns the gradients of the sum of coefficients[i] * score(i) over the sequences i.
 ScoreGrads score_backward(const at::Tensor& h_MC, const at::Tensor& w_1C, const Microbatch& data,
                           std::span<const double> coefficients);
 

@@ -22,7 +22,7 @@ struct LossRule {
     std::uint64_t seed = 0;  // seed of the noise
     const spec::PreferenceSpec* preference = nullptr;
     PairScale pairs = {};  // factors of the loss; used only if `preference` is not null
-    double kl = 0;         // the divergence (PairBatch::kl)
+    double kl = 0;         // divergence from the reference model (PairBatch::kl)
 };
 
 // Returns the number of pairs, or of labelled answers, in the micro-batch.

@@ -31,7 +31,7 @@ struct Slope {
     double value = 0, derivative = 0;
 };
 
-// Returns -(1 - e) log s(d) - e log s(-d).
+// Returns -(1 - e) log s(d) - e log s(-d), where s is the logistic function.
 Slope smoothed(double d, double e) {
     return {-(1 - e) * log_logistic(d) - e * log_logistic(-d),
             -(1 - e) * logistic(-d) + e * logistic(d)};

@@ -47,12 +47,15 @@ namespace roll::train {
 // For an unpaired objective, sequence k has the label labels[k]; a sequence without a label does
 // not count.
 struct PairBatch {
-    std::span<const double> log_probs;   // sum over the tokens of each sequence; reward: its score
-    std::span<const double> references;  // sums under the reference model; empty: all 0
-    std::span<const double> tokens;      // number of tokens of each sequence; more than 0 in a pair
-    std::span<const std::uint8_t> labels = {};  // unpaired: 1 if the answer was chosen, else 0
-    double kl = 0;                              // unpaired: the divergence z
-    std::span<const double> margins = {};       // reward: margin of each pair; empty: all 0
+    // For each sequence: its log-probability, summed over its tokens, or for `reward`, its score
+    std::span<const double> log_probs;
+    // log-probabilities of the sequences under the reference model; empty: all 0
+    std::span<const double> references;
+    std::span<const double> tokens;  // number of tokens of each sequence; more than 0 in a pair
+    // only for an unpaired objective: 1 if the answer was chosen, 0 if it was rejected
+    std::span<const std::uint8_t> labels = {};
+    double kl = 0;                         // only for an unpaired objective: the divergence z
+    std::span<const double> margins = {};  // only for `reward`: margin of each pair; empty: all 0
 };
 
 // The factors of a batch's sums in its loss: 1 / the number of pairs or labelled answers, and 1 /
@@ -63,21 +66,23 @@ struct PairScale {
     double token = 0;
 };
 
-// Sums over pairs, or over labelled answers. LogpChosen and LogpRejected sum the log-probabilities
-// that the loss compares: for simpo, orpo and cpo's ipo, means over the tokens; otherwise, sums
-// over the tokens. A reward is beta times (this log-probability minus the reference model's).
+// Sums over pairs, or over labelled answers. LogpChosen and LogpRejected are sums of the answers'
+// log-probabilities, as the loss compares them: for simpo, orpo and cpo with loss ipo, an answer's
+// log-probability is the mean over its tokens; otherwise, it is the sum over its tokens. The reward
+// of an answer is beta times (its log-probability minus its log-probability under the reference
+// model).
 struct PairSums {
     enum Index {
         Pairs,     // number of pairs; 0 if the answers are labelled
         Chosen,    // number of chosen answers
         Rejected,  // number of rejected answers
         Loss,
-        Nll,     // -log p of the chosen answers; 0 for scores
-        Tokens,  // number of tokens of the chosen answers; 0 for scores
+        Nll,     // -log p of the chosen answers; 0 for a reward model
+        Tokens,  // number of tokens of the chosen answers; 0 for a reward model
         RewardChosen,
         RewardRejected,
         Accuracy,    // number of pairs whose chosen answer has the higher reward
-        LogpChosen,  // 0 for scores, as is LogpRejected
+        LogpChosen,  // LogpChosen and LogpRejected are 0 for a reward model
         LogpRejected,
         Kl,  // for labelled answers: the divergence z times the number of answers
         kCount

@@ -40,8 +40,8 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, const at::
 }
 
 // Returns several numbers for each row of a shard's logits: the maximum, the sum of exp(logit -
-// maximum), and the target's logit (0 if another shard has the target). If the loss has terms, the
-// fourth number is the sum of the logits.
+// maximum), and the target's logit (0 if another shard has the target). If label smoothing or
+// z-loss is used (`terms`), the fourth number is the sum of the logits.
 at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const at::Tensor& has_R,
                       const LossTerms& terms) {
     const std::int64_t numbers = terms.is_plain() ? 3 : 4;
@@ -65,12 +65,13 @@ at::Tensor in_floats(const at::Tensor& l_RV) {
     return l_RV.scalar_type() == at::kDouble ? l_RV : l_RV.to(at::kFloat);
 }
 
-// The numbers from which the softmax of a block's rows over the whole vocabulary is computed.
+// Values over the whole vocabulary for each row of a block of logits. The loss and the softmax of
+// the rows are computed from these values.
 struct RowSums {
     at::Tensor max_R = {};
     at::Tensor sum_R = {};    // sum of exp(logit - maximum)
     at::Tensor hit_R = {};    // logit of the target token
-    at::Tensor total_R = {};  // sum of the logits; undefined if the loss has no terms
+    at::Tensor total_R = {};  // sum of the logits; undefined without label smoothing and z-loss
 };
 
 RowSums joined(const at::Tensor& all_SRN) {
@@ -86,8 +87,8 @@ RowSums joined(const at::Tensor& all_SRN) {
     return sums;
 }
 
-// Like losses(), but for a block of logits of this rank's shard of the vocabulary, and with the
-// terms of the loss.
+// Like losses(), but logits_RV has only this rank's shard of the vocabulary, and the loss includes
+// label smoothing and z-loss (`terms`).
 void losses_of_shard(const at::Tensor& logits_RV, const at::Tensor& targets_R,
                      const at::Tensor& scale_R, const at::Tensor& loss_R,
                      const VocabularyShard& shard, const LossTerms& terms) {
@@ -148,7 +149,7 @@ void losses_with_teacher(const Head& head, const at::Tensor& logits_RV, const at
 }
 
 // Replaces a block's logits by the gradient of the loss times scale_R. Writes the loss of each row
-// to loss_R. The block starts at row `begin` of the operator.
+// to loss_R. `begin`: index of the block's first row among all rows of the input.
 void losses_of(const Head& head, const at::Tensor& logits_RV, const at::Tensor& targets_R,
                const at::Tensor& scale_R, const at::Tensor& loss_R, std::int64_t begin) {
     if (head.teacher) {
@@ -199,8 +200,8 @@ at::Tensor same_scale(std::int64_t rows, double scale) {
     return at::full({rows}, scale, at::TensorOptions(at::kDouble));
 }
 
-// Computes the gradients of the sum, over the rows, of scale_M times loss. Returns the loss of each
-// row.
+// Computes the gradients of the sum of scale_M[m] * loss(m) over the rows m. Returns the loss of
+// each row.
 at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::Tensor& targets_M,
                             const at::Tensor& scale_M, const HeadGrad& grad,
                             CrossEntropySaved& saved, const Place& place) {

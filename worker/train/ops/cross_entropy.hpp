@@ -35,7 +35,8 @@ struct Head {
     double soft_cap = 0;
     std::optional<VocabularyShard> shard = std::nullopt;  // nullopt: w_VC has the whole vocabulary
     LossTerms terms = {};
-    std::optional<TeacherRows> teacher = std::nullopt;  // one row for each row of the operator
+    // the teacher's predictions for the rows of x_MC
+    std::optional<TeacherRows> teacher = std::nullopt;
 };
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the logits, [M, V]
@@ -61,7 +62,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 CrossEntropySaved& saved, const Place& place = {});
 
 // Like linear_cross_entropy(), but with one factor for each row: `scale_M`, doubles on the CPU.
-// Computes the gradient of the sum, over the rows, of factor times loss. Returns no loss.
+// Computes the gradient of the sum of scale_M[m] * loss(m) over the rows m. Returns no loss.
 void linear_cross_entropy_grad(const at::Tensor& x_MC, const Head& head,
                                const at::Tensor& targets_M, const at::Tensor& scale_M,
                                const HeadGrad& grad, CrossEntropySaved& saved,

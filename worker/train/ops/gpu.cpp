@@ -31,9 +31,10 @@ std::optional<std::int64_t> window_before(const AttentionRule& rule) {
     return rule.window - 1;
 }
 
-// A block of queries, and all keys to which at least one of these queries attends. The query heads
-// that share a key head are concatenated. So each score matrix consists of N = B G products of Q R
-// queries with S keys, where R is the number of query heads per key head.
+// A block of queries, and all keys to which at least one of these queries attends. Letters: Q
+// queries, S keys, R query heads per key head, N = B G key heads of the whole batch. The query
+// heads that share a key head are concatenated, so the scores are N products of Q R queries with S
+// keys: [N, Q R, S].
 struct Block {
     std::int64_t begin, end, first;
 
@@ -43,8 +44,8 @@ struct Block {
     at::Tensor keys(const at::Tensor& x_BGTD) const {
         return x_BGTD.slice(2, first, end).flatten(0, 1);
     }
-    // put() copies `part` [N, Q R, D] into this block's queries in x_BHTD. add() adds `part` [N,
-    // S, D] to this block's keys in x_BGTD.
+    // put() copies `part` [N, Q R, D], a result for this block's queries, to these queries in
+    // x_BHTD. add() adds `part` [N, S, D], a result for this block's keys, to these keys in x_BGTD.
     void put(const at::Tensor& x_BHTD, const at::Tensor& part) const {
         const at::Tensor to = x_BHTD.slice(2, begin, end);
         to.copy_(part.view(to.sizes()));

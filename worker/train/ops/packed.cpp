@@ -79,7 +79,7 @@ float largest(const float* values, std::int64_t count) {
     return most;
 }
 
-// The packed scales of one row, as a row of the form stores them.
+// The packed scales of one row, as they are stored before the row's weights (PackedForm).
 struct PackedScales {
     float offset = 0;
     std::uint32_t phase = 0;  // position of the row's first scale within its group of scales
@@ -111,7 +111,7 @@ MatrixScales pack_scales(std::vector<float> scales) {
     return packed;
 }
 
-// Returns the indices of those rows of the weight that belong to matrix `k`, in the order of the
+// Returns the indices of the rows of the weight that belong to matrix `k`, in the order of the
 // matrix.
 std::vector<std::int64_t> matrix_rows(const FusedRows& fused, std::size_t k) {
     std::int64_t length = 0, begin = 0;
@@ -126,8 +126,8 @@ std::vector<std::int64_t> matrix_rows(const FusedRows& fused, std::size_t k) {
     return rows;
 }
 
-// Returns the packed scales of each row, for the form's columns. `scale_OB`: the scales of all
-// blocks of the rows.
+// Returns the packed scales of each row, for the blocks that contain the columns of `form`.
+// `scale_OB`: the scales of all blocks of the rows.
 std::vector<PackedScales> packed_scales(const PackedForm& form, const at::Tensor& scale_OB,
                                         const FusedRows& fused) {
     const std::int64_t blocks = scale_OB.size(1);

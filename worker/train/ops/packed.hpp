@@ -18,9 +18,10 @@ struct FusedRows {
     std::vector<std::int64_t> runs;
 };
 
-// Returns the packed rows [O, form.row_bytes()] of bytes for the form's columns of w_OI, a float or
-// double weight with all columns. If the scales are packed, the scales of each matrix in `fused`
-// are packed separately, as if the matrix were not fused.
+// Packs columns [form.first_column, form.first_column + form.columns) of w_OI, a float or double
+// weight with all columns. Returns the packed rows as bytes, [O, form.row_bytes()]. If the scales
+// are packed, the scales of each matrix in `fused` are packed separately, as if the matrix were not
+// fused.
 at::Tensor packed(const spec::PackedForm& form, const at::Tensor& w_OI, const FusedRows& fused);
 
 // Returns the weight [O, form.columns] of the packed rows. Values are computed in float, then

@@ -10,15 +10,16 @@
 namespace roll::ops {
 namespace {
 
-// Smallest sum of exp(logit - maximum) over the rest. A smaller sum is replaced by it, so that its
-// logarithm and its inverse are finite in float32.
+// Smallest sum of exp(logit - maximum) over the rest (teacher.hpp), that is, over all tokens except
+// the teacher's K tokens. A smaller sum is replaced by this value, so that its logarithm and its
+// inverse are finite in float32.
 constexpr double kLeastRest = 1e-30;
 
-// Numbers of a row that are sums over the vocabulary.
+// Values of each row that are computed over the vocabulary.
 struct TeacherSums {
     at::Tensor max_R = {};
     at::Tensor sum_R = {};   // sum of exp(l - maximum)
-    at::Tensor rest_R = {};  // the part of sum_R that belongs to the rest
+    at::Tensor rest_R = {};  // the part of sum_R that comes from tokens outside the K tokens
     at::Tensor dot_R = {};   // sum of q_k l_k over the K tokens
 };
 
@@ -27,9 +28,10 @@ at::Tensor row_maximum(const at::Tensor& l_RV) {
     return l_RV.size(1) > 0 ? l_RV.amax(1) : at::full({l_RV.size(0)}, -INFINITY, l_RV.options());
 }
 
-// Returns this shard's TeacherSums as the columns of a tensor. The sums are relative to the maximum
-// of this shard. `u_RV`: this shard's logits at the temperature; `known_RV`: true for the K tokens
-// of a row; `id_RK`: the columns of these tokens; `absent_RK`: true if another shard has the token.
+// Returns TeacherSums of this shard, [R, 4], with one column per member. The sums are relative to
+// the maximum of this shard. `u_RV`: this shard's logits divided by the temperature. `known_RV`:
+// true for the teacher's K tokens. `id_RK`: the columns of these tokens in u_RV. `absent_RK`: true
+// if another shard has the token. `q_RK`: the teacher's probabilities of the K tokens.
 at::Tensor own_sums(const at::Tensor& u_RV, const at::Tensor& known_RV, const at::Tensor& id_RK,
                     const at::Tensor& absent_RK, const at::Tensor& q_RK) {
     const at::Tensor own_RN = at::zeros({u_RV.size(0), 4}, u_RV.options().dtype(at::kDouble));
@@ -74,7 +76,8 @@ Divergence divergence(const at::Tensor& l_RV, const TeacherRows& teacher,
     const at::Tensor u_RV = l_RV / teacher.temperature, q_RK = teacher.log_probs_MK.exp();
     const at::Tensor id_RK = teacher.ids_MK - shard.begin;
     const at::Tensor absent_RK = id_RK.lt(0).logical_or_(id_RK.ge(count));
-    // An additional column receives the values of the tokens that other shards have.
+    // Writes K values per row to the columns of the K tokens. The values of tokens that other
+    // shards have go to an additional column, which is not returned.
     const auto spread = [&](at::ScalarType type, const at::Tensor& value_RK) {
         const at::Tensor spread_RV = at::zeros({rows, count + 1}, l_RV.options().dtype(type));
         spread_RV.scatter_(1, id_RK.masked_fill(absent_RK, count), value_RK.to(type));

@@ -29,7 +29,7 @@ struct TeacherRows {
 };
 
 struct Divergence {
-    at::Tensor value_R;  // doubles
+    at::Tensor value_R;  // divergence of each row, doubles
     at::Tensor grad_RV;  // derivative of value_R with respect to the logits, of this shard's tokens
 };
 

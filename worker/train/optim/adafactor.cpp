@@ -27,7 +27,8 @@ at::Tensor modules_of_rows(const spec::ModelConfig& c, const ParameterSpec& spec
     return in_group.ge(queries).to(at::kLong) + in_group.ge(queries + c.head_dim).to(at::kLong);
 }
 
-// A parameter's update with the places of its sums in the buffers.
+// The update of one parameter, and its sums over the whole parameter. The tensors of the sums are
+// views of buffers, which are summed over the ranks.
 struct Item {
     const Update& update;
     std::int64_t rows, columns, modules;  // sizes of the whole parameter; a vector has 1 column
@@ -36,7 +37,8 @@ struct Item {
     at::Tensor weights_M = {};            // sums of the squared weights
     // sums of the squared gradients, if the parameter is a matrix
     at::Tensor row_R = {}, column_MC = {};
-    at::Tensor moved_M = {};  // sums of the squared directions
+    // sums of the squared elements of the update's direction (direction_of())
+    at::Tensor moved_M = {};
     bool is_matrix() const { return row_R.defined(); }
     const ParameterSpec& spec() const { return update.parameters.specs[update.index]; }
 };

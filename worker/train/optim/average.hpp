@@ -14,7 +14,7 @@ namespace roll::train {
 // Copies the weights to the average.
 void start_average(const Parameters& parameters, std::size_t i, const at::Tensor& average);
 
-// average = decay average + (1 - decay) weights.
+// Sets the average to decay * average + (1 - decay) * weights.
 void update_average(const Parameters& parameters, std::size_t i, const at::Tensor& average,
                     double decay);
 

@@ -49,7 +49,8 @@ void raise(W& most, W value) {
     while (before < value && !shared.compare_exchange_weak(before, value)) {}
 }
 
-// A run of elements of one block: `count` elements from `local` on among the own rows.
+// Consecutive elements of one block of kCodeBlock elements. `local`: index of the first element in
+// the rank's own rows. `block`: index of the block. `count`: number of elements.
 struct Run {
     std::int64_t local, block, count;
 };
@@ -67,7 +68,8 @@ void for_runs(const std::vector<layout::Part>& parts, const ParameterSpec& spec,
     });
 }
 
-// The update of one parameter as pointers. W is the type of the main weights.
+// Pointers to the gradient and the state of one parameter, and the options of its update. W is the
+// type of the main weights.
 template <class W>
 struct Coded {
     explicit Coded(const Update& u)
@@ -96,8 +98,8 @@ struct Coded {
     W beta1, beta2, scale;
 };
 
-// Writes the largest absolute values of the moments after this update to `most`, which has two rows
-// of blocks.
+// Writes the largest absolute values of the moments after this update to `most`: first one value
+// per block for the first moment, then one value per block for the second moment.
 template <class W>
 void find_most(const Coded<W>& coded, const std::vector<layout::Part>& parts, W* most,
                std::int64_t blocks) {
@@ -153,7 +155,8 @@ std::array<float, 256> code_table(bool is_signed) {
     constexpr int kExponents = 7;
     std::vector<float> values{0, 1};
     for (int i = 0; i < kExponents; ++i) {
-        // The middles of equal intervals of [0.1, 1], times a power of ten.
+        // Each value is the middle of one of `intervals` equal parts of [0.1, 1], times a power of
+        // ten.
         const int intervals = 1 << (is_signed ? i : i + 1);
         const double unit = std::pow(10.0, i - kExponents + 1);
         for (int k = 0; k < intervals; ++k) {

@@ -15,8 +15,8 @@
 namespace roll::train {
 
 // Makes the updates of a chunk's parameters, on a CPU. State: the codes state1 and state2 of the
-// own elements, and absmax1 and absmax2 of all blocks of the whole parameter. Every rank of the
-// groups of `sums` must call this function with the same parameters.
+// own elements, and absmax1 and absmax2 of all blocks of the whole parameter. All ranks of the dp
+// and tp groups that `sums` uses must call this function with the same parameters.
 void adamw_8bit(std::span<const Update> updates, const WholeSums& sums);
 
 // Returns the ascending values of the codes: bitsandbytes' dynamic map, for values with or without

@@ -179,8 +179,8 @@ void Optimizer::update_adamw_on_gpu(double lr) {
     for (const auto& [ignored, updates] : groups) adamw_on_gpu(updates);
 }
 
-// Writes the main weights, rounded, to the weights with which the model computes, if these are
-// narrow and the main weights are tensors of their own.
+// Copies the main weights, rounded, to the weights with which the model computes. Does nothing if
+// both are the same tensor, or if the main weights are stored as halves.
 void Optimizer::round_weights() {
     const Parameters& p = parameters_;
     if (p.flat_rest.defined() || p.flat_weight.is_same(p.flat_main)) return;

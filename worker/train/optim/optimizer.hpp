@@ -21,8 +21,8 @@ namespace roll::train {
 struct StateTensors {
     std::string_view ending;  // ending of the state's tensor names in checkpoints
     at::Tensor flat;          // the state of all parameters, concatenated in their order
-    // For each parameter: the state of its own rows, or a state that this rank holds whole
-    // (StateForm), or undefined
+    // For each parameter: the state of its own rows. If the state is not divided among ranks
+    // (StateForm::whole), the whole state. Undefined if the parameter has no such state
     std::vector<at::Tensor> of;
 };
 

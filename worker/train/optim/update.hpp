@@ -64,10 +64,10 @@ struct Slice {
     std::int64_t size;
 };
 
-// Calls body(S{}), where S is the type of the numbers that a rule changes: the type of the main
-// weights, or bfloat16 if they are stored as halves. updated() returns these numbers of parameter
-// `i`: the own rows of the main weight, or the first halves of its elements. The parameters must be
-// on the CPU.
+// Calls body(S{}), where S is the type of the numbers that a rule changes. updated() returns these
+// numbers for the own rows of parameter `i`. If the main weights are stored as halves, the numbers
+// are the first halves, in bfloat16. Otherwise, they are the main weights in their type. The
+// parameters must be on the CPU.
 template <class Body>
 void for_updated_type(const Parameters& p, const Body& body) {
     if (p.flat_rest.defined()) return body(c10::BFloat16{});
@@ -78,9 +78,9 @@ inline at::Tensor updated(const Parameters& p, std::size_t i) {
 }
 
 // Calls body(Slice<W>) for ranges of elements of this rank's own rows of parameter `i`, in
-// parallel. The parameter must be on the CPU. W is the type of the main weights. `grad`: the
-// gradient, or a tensor that the rule uses instead. The slices have the first two tensors of
-// `state`.
+// parallel. W is the type of the main weights. The gradients of a slice are from `grad`: the
+// gradient, or a tensor that the rule uses instead. The states of a slice are from the first two
+// tensors of `state`. The parameter must be on the CPU.
 template <class Body>
 void for_slices(const Parameters& p, std::size_t i, const at::Tensor& grad,
                 const std::array<at::Tensor, 4>& state, const Body& body) {

@@ -14,13 +14,13 @@
 
 namespace roll::train {
 
-// Returns the blocks of the whole parameter that are in the rows `rows` of a rank's tensor.
-// Part::local counts from the first of these rows. Padding is in no block. Pure.
+// Returns the blocks of the whole parameter whose elements are in the rows `rows` of a rank's
+// tensor. Part::local is relative to the first of these rows. Padding belongs to no block. Pure.
 std::vector<layout::Part> parts_in(const ParameterSpec& spec, const layout::Rows& rows);
 
-// Calls body(local, whole, count) for each row of the parts, in parallel: `count` elements from
-// index `local` on in the rank's rows, which are the elements from index `whole` on in the whole
-// parameter. A vector is one row in each part.
+// Calls body(local, whole, count) for each row of the parts, in parallel. The row has `count`
+// elements. `local` is the index of its first element in the rank's rows, and `whole` is that
+// element's index in the whole parameter. If the parameter is a vector, each part is one row.
 template <class Body>
 void for_part_rows(const std::vector<layout::Part>& parts, const ParameterSpec& spec,
                    const Body& body) {

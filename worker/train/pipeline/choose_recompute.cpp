@@ -12,8 +12,8 @@ namespace {
 
 using spec::Recompute;
 
-// A choice of recomputation for the layers of each chunk of a stage. The first `count` layers
-// recompute `kind`, in units of `unit` layers. The other layers recompute `other`.
+// A choice of what the layers of each chunk of a stage recompute. The first `count` layers of a
+// chunk recompute `kind`, in units of `unit` layers. The other layers recompute `other`.
 struct Choice {
     Recompute kind = Recompute::None;
     std::int64_t count = 0;
@@ -59,7 +59,8 @@ struct Stage {
                                  choice.count, choice.unit, choice.other);
     }
 
-    // Returns the number of bytes that a rank of the stage needs with recomputation `all`.
+    // Returns the number of bytes that a rank of the stage needs if the model's layers recompute
+    // what `all` lists.
     std::int64_t bytes(const plan::Recomputed& all) {
         held.recompute.clear();
         std::vector<plan::Costs> costs = job.costs;

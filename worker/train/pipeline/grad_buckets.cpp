@@ -86,9 +86,9 @@ ops::Sum GradBuckets::open(int parameter) {
     return is_fresh ? ops::Sum::Replace : ops::Sum::Add;
 }
 
-// Returns true if the bucket has all contributions of one more micro-batch, whose gradients are not
-// yet summed over the ranks. From then on, counts this micro-batch as summed. Some contributions of
-// later micro-batches may already be in the bucket; these are summed at the same time.
+// Returns true if the bucket now has all contributions of at least one micro-batch that is not yet
+// summed over the ranks. Then counts this micro-batch as summed. If the bucket already has some
+// contributions of later micro-batches, they are part of the same sum.
 bool GradBuckets::is_complete(int number) {
     const plan::Bucket& bucket = buckets_[number];
     int whole = std::numeric_limits<int>::max();
@@ -97,8 +97,9 @@ bool GradBuckets::is_complete(int number) {
     return whole > std::exchange(summed_[number], whole);
 }
 
-// Sets each staged gradient of the bucket to 0 if nothing was added to it since the bucket's last
-// sum over the ranks. That sum already included the contributions of the current micro-batch.
+// Prepares the staged gradients of the bucket for its next sum over the ranks. Sets a gradient to 0
+// if it got no contribution since the previous sum. In that case, the previous sum included its
+// contributions of the current micro-batch.
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;

@@ -15,8 +15,9 @@
 namespace roll::train {
 namespace {
 
-// Returns the number of elements of the buffers for Muon's largest matrix: the parts of all ranks
-// that share the matrix, sent and received, and four matrices of the Newton-Schulz iteration.
+// Returns the number of elements of Muon's buffers for its largest matrix. For each data-parallel
+// rank, there is one buffer of the matrix's size to send and one to receive. The Newton-Schulz
+// iteration needs four more.
 std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs) {
     const std::int64_t copies = 2 * std::int64_t{spec.parallel.dp} + 4;
     std::int64_t most = 0;
@@ -26,9 +27,10 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
     return most;
 }
 
-// Returns the bytes of Adafactor's temporary values for the largest parameter: its own rows of the
-// weight and of the gradient in float64, and their product with a factor. If the weight is stored
-// as halves, they are joined, too.
+// Returns the bytes of Adafactor's temporary tensors for the largest parameter: float64 copies of
+// its own rows of the weight and of the gradient (unless they are float64), and the product of the
+// gradient with a factor. If the weight is stored as halves, it also needs a float32 tensor to join
+// them.
 std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs,
                              bool on_gpu) {
     if (spec.optimizer.kind != spec::OptimizerKind::Adafactor) return 0;
@@ -69,9 +71,10 @@ void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
         if (!spec.frozen) owned.trained += own;
         owned.states += own_states(job, spec, rows);
     }
-    // Two consecutive buckets are exchanged at the same time. Each has a buffer for the gradients
-    // of all rows, and one for the sums of this rank's rows. With ZeRO-2, the newer bucket's
-    // gradients are also in the stage buffer (GradStage), from which its first buffer is filled.
+    // Two consecutive buckets are exchanged at the same time. Each bucket needs a buffer for the
+    // gradients of all rows, and a buffer for the sums of this rank's rows. With ZeRO-2, the
+    // gradients of the newer bucket are also in the memory of the stage (GradStage), from which
+    // they are copied to the first of these buffers.
     std::int64_t last = 0;
     for (const plan::Bucket& bucket :
          plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
@@ -89,9 +92,10 @@ std::string unit_of(const std::string& name) {
     return name.starts_with(kLayers) ? name.substr(0, name.find('.', kLayers.size())) : name;
 }
 
-// If the ranks share weights, adds the weights that a rank stores, gathers and sends. Backward
-// gathers the layers a second time. While a unit is put together, its rows are in memory twice. The
-// size of a packed weight is in elements of `element` bytes.
+// Adds the numbers of weights that a rank stores, gathers and sends if the ranks share weights
+// (ZeRO-3). Both forward and backward gather the layers. While a unit is gathered, its rows are in
+// memory twice: as received, and in the whole weights. A packed weight counts in elements of
+// `element` bytes.
 void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner,
                  std::int64_t element) {
     std::map<std::string, std::int64_t> units;

@@ -1,4 +1,4 @@
-// The pipeline of a train job as a value, and the memory that its ranks need.
+// Describes the pipeline of a train job, and computes the memory that its ranks need.
 #pragma once
 
 #include <cstdint>

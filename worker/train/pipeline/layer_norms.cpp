@@ -66,8 +66,9 @@ LayerMeasure::LayerMeasure(std::vector<CountedParameter> counted,
     }
 }
 
-// Returns the row of a parameter's layer. The last stage's copy of a tied embedding is not in the
-// whole model, because the model has it once, as the embedding.
+// Returns the index of a parameter's layer in layers_. The last stage's copy of a tied embedding
+// belongs to the layer "embedding", because the list of the whole model's parameters has the tied
+// embedding only once.
 std::size_t LayerMeasure::row_of(const std::string& parameter) const {
     auto found = std::ranges::find(layers_, layer_of(parameter));
     if (found == layers_.end()) found = std::ranges::find(layers_, "embedding");

@@ -2,9 +2,9 @@
 // rank updates its own rows of every parameter. Therefore, a rank needs the summed gradients of its
 // own rows, and the updated weights of all other rows.
 //
-// The rows of a bucket are sent together: the rows of each rank are copied to one piece of a
-// buffer. All pieces are as long as the longest one. At most two buckets are exchanged at once, so
-// the buffers stay small.
+// The rows of a bucket are sent together. The buffer has one piece for each rank, to which the
+// rank's rows are copied. All pieces have the length of the longest one; the others are padded. At
+// most two buckets are exchanged at once, so the buffers stay small.
 #pragma once
 
 #include <cstdint>

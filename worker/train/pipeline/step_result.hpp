@@ -34,8 +34,8 @@ struct StepResult {
     // mean divergence from the teacher (ops/teacher.hpp), weighted like the loss; set only if the
     // job trains with a teacher
     std::optional<double> divergence = std::nullopt;
-    // `reduced`: number of gradient elements whose sum over the replicas this rank issued.
-    // `reduced_early`: number of those that it issued before the last contribution of backward.
+    // `reduced`: number of gradient elements whose sum over the replicas this rank has started.
+    // `reduced_early`: number of these elements whose sum started before backward was complete.
     std::int64_t reduced = 0, reduced_early = 0;
     std::vector<LayerNorms> layers = {};  // only if asked for, and if the weights were updated
 };

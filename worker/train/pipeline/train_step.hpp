@@ -31,7 +31,7 @@ struct Groups {
     Communicator* tie = nullptr;
     // group of the ranks that share the tensors of this rank's chunks; null: none
     Communicator* tp = nullptr;
-    PhaseClock* clock = nullptr;  // gets the phases of run(); null: they are not measured
+    PhaseClock* clock = nullptr;  // measures the phases of run(); null: no measurement
     // Called on this rank when run() begins its first forward, its first backward, its first
     // reduction of gradients, and the update
     std::function<void(spec::FaultPhase)> at_phase = {};
@@ -43,7 +43,7 @@ struct TrainOptions {
     double clip_grad = 1.0;              // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
-    spec::TokenLossSpec loss = {};  // terms of the loss; used without a preference
+    spec::TokenLossSpec loss = {};  // options of the loss of each token; not used with `preference`
     // If set, micro-batches hold answers, and the loss is a mean over pairs or labelled answers.
     std::optional<spec::PreferenceSpec> preference = std::nullopt;
     StageSplit split = {};  // how the layers are divided; pp and vpp come from the schedule
@@ -122,8 +122,8 @@ class TrainStep {
     void sum_over_model(const at::Tensor& sums, Site site);
     void enter(Phase phase) const;
     void announce(spec::FaultPhase phase);
-    // `flat`: sum_of() may be called once for a chunk's whole flat gradient, which is faster. That
-    // gradient also has the zeros of frozen parameters, so `flat` must be false for zero_count().
+    // `flat`: true passes a chunk's whole flat gradient to sum_of() at once, which is faster. This
+    // gradient includes zeros for frozen parameters, so zero_count() needs `flat` false.
     double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
                       bool flat);
 

@@ -75,8 +75,7 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     if (!came && wanted.exchange(false))
         return text + "  does not answer; it waits in the kernel function " +
                word_in(task / "wchan") + "\n";
-    // number of first frames to leave out: those of the signal handler, and the kernel's signal
-    // frame
+    // Leave out the first two frames: those of the signal handler and of the kernel's signal.
     constexpr int kOurs = 2;
     for (int i = kOurs; i < collected.count; ++i)
         text += "  #" + std::to_string(i - kOurs) + " " +

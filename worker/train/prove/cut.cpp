@@ -11,15 +11,16 @@
 namespace roll::train {
 namespace {
 
-// Minimum sizes, at which the search for a valid size starts. They are not powers of two, so that
-// few axes divide them by chance.
+// Minimum sizes of the small model, at which the search for valid sizes starts. Most numbers of
+// ranks are powers of two. The minimum sizes are not, so that few numbers of ranks divide them by
+// chance.
 constexpr std::int64_t kHidden = 18, kHeadDim = 6, kIntermediatePerRank = 5, kVocabulary = 53,
                        kPositions = 11, kWindow = 3;
 // Soft caps that are small enough to affect the scores and logits of the small model.
 constexpr double kScoreCap = 2, kLogitCap = 5;
 
-// Returns the smallest number in [least, size) that `to` ranks divide exactly if and only if `from`
-// ranks divide `size`. Returns `size` if there is no such number.
+// Returns the smallest number in [least, size) that is a multiple of `to` if and only if `size` is
+// a multiple of `from`. Returns `size` if there is no such number.
 std::int64_t least_like(std::int64_t size, std::int64_t least, int from, int to) {
     for (std::int64_t number = least; number < size; ++number)
         if ((number % to == 0) == (size % from == 0)) return number;
@@ -53,9 +54,9 @@ void name_schedule(spec::ParallelSpec& p, const plan::PipelineSchedule& schedule
     if (p.schedule == spec::Schedule::Interleaved && p.group == 0) p.group = group_of(schedule);
 }
 
-// Returns the smallest number of micro-batches per replica with which every stage warms up,
-// alternates forward and backward, and drains. In a job of many ranks and layers, the stages
-// alternate less often, so that the proof is fast.
+// Returns a small number of micro-batches per replica for the proof. With this number, every stage
+// has a warm-up, a phase in which forward and backward alternate, and a cool-down. In a job of many
+// ranks and layers, the alternating phase is shorter, so that the proof is fast.
 std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers,
                                 std::int64_t microbatches) {
     constexpr std::int64_t kLayerPasses =
@@ -97,8 +98,9 @@ void cut_positions(spec::ModelConfig& config, std::int64_t from, std::int64_t to
     scaling.long_factors = cut_factors(scaling.long_factors, config.head_dim / 2);
 }
 
-// Reduces the ranks of LoRA, and moves modules of layers that the small job lacks to its layers.
-// Modules with different ranks keep different ranks.
+// Reduces the LoRA ranks r of the modules. Modules with different r still have different r. If a
+// module belongs to a layer that the small job does not have, assigns the module to one of the
+// small job's layers.
 void cut_lora(spec::LoraSpec& lora, std::int64_t layers) {
     std::set<std::int64_t> ranks;
     for (const spec::LoraModule& module : lora.modules) ranks.insert(module.r);

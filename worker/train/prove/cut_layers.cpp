@@ -13,9 +13,9 @@ namespace {
 
 constexpr const char* kLayers = "decoder.layers.";
 
-// The properties in which layers differ: the sliding window, and the name patterns that match their
-// parameters. For each parameter of a layer, a Kind lists the parameter's name without the layer,
-// and the effect of the patterns on the parameter.
+// The kind of a layer, as a list of texts. The first text is the size of the sliding window. Then
+// follows, for each pattern that matches a parameter of the layer, the parameter's name without the
+// layer and the effect of the pattern, such as "... is frozen".
 using Kind = std::vector<std::string>;
 
 // The name of a parameter without its layer, and the number of the layer; -1: the parameter is in

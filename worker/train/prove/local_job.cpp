@@ -8,8 +8,8 @@
 namespace roll::train {
 namespace {
 
-// The communication groups of one rank. The groups have names that start as in a job of several
-// processes.
+// The communication groups of one rank. A group's name begins with the same word (pp, dp, tp) as in
+// a job of several processes.
 struct RankGroups {
     std::unique_ptr<Communicator> pp, dp, tp, tie;
 };

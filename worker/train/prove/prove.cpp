@@ -116,7 +116,7 @@ Proof prove(const spec::TrainSpec& spec, const spec::ModelConfig& config,
     job.fabric.plants = plants;
     try {
         compare(proof, train_locally(job), reference.values);
-    } catch (const std::logic_error& e) {  // GroupFault or Deadlock: the ranks disagree
+    } catch (const std::logic_error& e) {  // GroupFault or Deadlock: the ranks' calls do not match
         proof.fault = e.what();
     } catch (const PeerLost& e) {
         proof.fault = e.what();

@@ -34,7 +34,8 @@ struct Proof {
 // The largest error with which two quantities count as equal.
 inline constexpr double kProofLimit = 1e-10;
 
-// Proves the layout. `plants` are bugs for tests. Throws RankFailure(invalid) if the job could not
+// Proves that the job's layout computes the same numbers as one rank. `plants`: bugs to add to the
+// communication of the layout's ranks, for tests. Throws RankFailure(invalid) if the job could not
 // run, with the same message as plan_json().
 Proof prove(const spec::TrainSpec& spec, const spec::ModelConfig& config,
             const std::vector<Plant>& plants = {});

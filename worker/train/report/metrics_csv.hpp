@@ -15,8 +15,8 @@ class CsvTable {
   public:
     // `sets` are the names of the validation sets (one empty name if the only set has no name).
     // `kept` are the rows at the start of the file. Each key that has a number in these rows gets a
-    // column. Each of `objective_keys` gets columns for steps and for validations. `tasks` are the
-    // names of the tasks of train.evaluation.
+    // column. Each key in `objective_keys` gets a column for training steps, and columns for the
+    // validation sets. `tasks` are the names of the tasks of train.evaluation.
     CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept,
              std::span<const char* const> objective_keys,
              const std::vector<std::string>& tasks = {});

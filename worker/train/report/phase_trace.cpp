@@ -16,8 +16,9 @@ double microseconds(Clock::time_point start, Clock::time_point at) {
     return std::chrono::duration<double, std::micro>(at - start).count();
 }
 
-// Returns the spans of all ranks, [ranks, spans, (phase, begin, end)]. Ranks with fewer spans have
-// rows with phase -1 at the end.
+// Returns the spans of all ranks as a tensor [ranks, spans, 3]. The three numbers of a span are its
+// phase, and its begin and end in microseconds since `start`. If a rank has fewer spans than
+// another rank, its last spans have phase -1.
 at::Tensor spans_of_all(Communicator& world, Clock::time_point start,
                         const std::vector<PhaseClock::Span>& spans) {
     const at::Tensor count = at::full({1}, static_cast<double>(spans.size()), at::kDouble);

@@ -34,7 +34,7 @@ struct StepReport {
     std::optional<double> loss_scale = {};  // factor of the loss in this step; only in fp16
     // number of steps so far that overflowed because of the loss scale
     std::int64_t overflows = 0;
-    // number of micro-batches that train.microbatch_limit adds to each replica
+    // number of additional micro-batches per replica that result from train.microbatch_limit
     std::int64_t split = 0;
 
     // Returns the longest time for which a rank waited for data, in seconds.
@@ -50,8 +50,9 @@ struct StepReport {
 
 OrderedJson row_of(const StepReport& report);
 
-// Returns the norms of each layer as a row: "grad_norm/LAYER", "weight_norm/LAYER" and
-// "update_ratio/LAYER", the norm of the update divided by that of the weights before it.
+// Returns the norms of each layer as a row of the metrics: "grad_norm/LAYER", "weight_norm/LAYER"
+// and "update_ratio/LAYER". The update ratio is the norm of the update divided by the norm of the
+// weights before the update.
 OrderedJson row_of(std::int64_t step, const std::vector<LayerNorms>& layers);
 
 std::string duration_text(double seconds);  // returns a duration such as "59s", "1m 20s", "3h 05m"

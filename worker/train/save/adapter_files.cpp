@@ -56,7 +56,8 @@ class PeftNames {
     std::map<std::string, std::vector<std::string>> sources_;
 };
 
-// The keys of adapter_config.json that choose modules and their ranks
+// The keys of adapter_config.json that choose the adapted modules, their LoRA ranks and their
+// alphas
 struct Choice {
     Json targets = Json::array(), ranks = Json::object(), alphas = Json::object();
     Json exclude = {}, layers = {}, layers_pattern = {};

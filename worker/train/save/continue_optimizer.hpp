@@ -14,9 +14,9 @@ namespace roll::train {
 std::int64_t read_states(const std::filesystem::path& directory, TrainStep& step);
 
 // Fills this rank's main weights and optimizer state from a checkpoint whose weights are loaded.
-// Returns and throws as read_states(). Also throws RankFailure(invalid) if the main weights are not
-// those of the checkpoint's weights, which shows that the state belongs to other weights or was
-// written in another order.
+// Returns and throws as read_states(). Also throws RankFailure(invalid) if the optimizer's main
+// weights do not round to the loaded weights. In that case, the state belongs to other weights or
+// was written in another order.
 std::int64_t continue_optimizer(const std::filesystem::path& directory, TrainStep& step);
 
 }  // namespace roll::train

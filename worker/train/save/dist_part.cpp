@@ -34,7 +34,9 @@ constexpr const char* kState = "optimizer.state.";
 struct Key {
     std::string name;
     Shape whole;  // the tensor's shape
-    Shape layer;  // the parameter's index in the first dimension, if layers are stacked; else empty
+    // if the tensor stacks the parameters of all layers: [index of this parameter's layer];
+    // otherwise empty
+    Shape layer;
 };
 
 Key key_of(const ParameterSpec& spec, std::int64_t layers, bool stacks) {
@@ -159,7 +161,8 @@ formats::DcpMetadata dist_metadata(const PartPlan& own, Communicator& world) {
         metadata.tensors.push_back(tensor);
         metadata.tensors.back().info.name = kState + ("param." + name);
     }
-    // One rank's check is enough: if it fails, the other ranks lose this peer.
+    // Only rank 0 checks the metadata. If the check fails, rank 0 ends, and the other ranks end
+    // because they have lost a peer.
     if (world.rank() == 0) {
         const std::string pickle = formats::dcp_metadata_pickle(metadata);
         need(formats::parse_dcp_metadata(tensor::as_bytes(pickle)));

@@ -149,9 +149,9 @@ bool has_average(Moments& moments, const StoredParameter& stored, const std::str
     return !stored.boxes.empty() && moments.file(stored.boxes.front().file).find(name) != nullptr;
 }
 
-// Returns the stored form of a state. States that ranks have whole are separate entries in the
-// index. Returns null if the checkpoint lacks the state, because the parameter was frozen in the
-// checkpoint's job.
+// Returns the stored form of a state. In the index, a state that is not divided among ranks
+// (StateForm::whole) is an entry of its own. Returns null if the checkpoint lacks the state,
+// because the parameter was frozen in the checkpoint's job, or because that job kept no average.
 const StoredParameter* stored_of(Moments& moments, const std::string& name, const StateForm& form) {
     const auto& all = moments.index.parameters;
     const std::string state_name = name + std::string(form.ending);

@@ -38,8 +38,9 @@ std::int64_t row_bytes(const Parameters& p, const Owned& one, bool with_weights)
     return element * c10::multiply_integers(spec.sizes) / spec.sizes[0];
 }
 
-// Returns the rows that the ranks at this rank's position in a replica write. If several ranks of a
-// replica hold copies of a parameter, only one copy is written.
+// Returns the rows that this rank writes together with its counterparts, the ranks of the other
+// replicas that hold the same parameters (same tp and pp rank). If several ranks of a replica hold
+// copies of a parameter, only one copy is written.
 std::vector<Owned> rows_of_position(TrainStep& step, bool with_weights) {
     const Communicator* tp = step.groups().tp;
     std::vector<Owned> owned;
@@ -58,7 +59,7 @@ std::vector<Owned> rows_of_position(TrainStep& step, bool with_weights) {
     return owned;
 }
 
-// Reduces `owned` to the own rows of this rank. Used if ranks share optimizer state.
+// Limits `owned` to the own rows of this rank. Used if ranks share optimizer state.
 void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     for (Owned& one : owned) {
         const layout::Rows& own = step.chunks()[one.chunk].parameters().own[one.index];
@@ -67,7 +68,7 @@ void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     }
 }
 
-// Reduces `owned` to this rank's share of the rows. Used if every replica has all states.
+// Limits `owned` to this rank's share of the rows. Used if every replica has all states.
 void keep_share(TrainStep& step, std::vector<Owned>& owned,
                 const std::vector<std::int64_t>& fixed) {
     std::int64_t all = 0;
@@ -105,8 +106,8 @@ std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed
                                           std::int64_t shared) {
     std::vector<std::int64_t> order = fixed;
     std::ranges::sort(order);
-    // Shared bytes go to the ranks with the fewest fixed bytes, until these ranks reach a common
-    // level.
+    // Give the shared bytes to the ranks with the fewest fixed bytes, so that all ranks that get
+    // shared bytes end up with the same total, `level`.
     std::int64_t sum = shared, level = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
         sum += order[i];

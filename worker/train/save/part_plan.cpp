@@ -51,14 +51,15 @@ std::int64_t bytes_of(const WeightFile& file) {
     return bytes;
 }
 
-// Returns the weight files that contain the weights at this rank's position in a replica. `bytes`:
-// for each replica, this function adds the number of bytes of these files that the replica writes.
+// Returns the files for the weights that this rank holds. Ranks with the same tp and pp rank in
+// other replicas hold the same weights, so each file is written by only one replica. Adds the bytes
+// of each file to the entry of `bytes` for the replica that writes it.
 std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& layout,
                                      std::vector<std::int64_t>& bytes) {
     const Groups& groups = step.groups();
     const plan::PipelineSchedule& schedule = step.schedule();
     const int tp_rank = groups.tp == nullptr ? 0 : groups.tp->rank();
-    // true: in the files, each chunk is a stage
+    // true: in the files, each chunk is stored as a pipeline stage of its own
     const bool by_stage = layout.pp != schedule.pp;
     std::vector<WeightFile> files;
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
@@ -89,8 +90,9 @@ void add_states(PartPlan& plan, const Parameters& p, const Owned& one) {
     plan.boxes.parameters[spec.name] = {whole_sizes(spec), boxes_of(spec, one.rows, file)};
 }
 
-// Adds the states that every rank of a parameter has whole. The first rank writes each of these
-// states, as a separate parameter.
+// Adds the optimizer states that are not divided among the ranks of a parameter (StateForm::whole).
+// Only the first of these ranks writes them. In the index, each of these states is a separate
+// entry.
 void add_whole_states(PartPlan& plan, TrainStep& step) {
     const Groups& groups = step.groups();
     const std::string file = std::filesystem::path(plan.states_path).filename();

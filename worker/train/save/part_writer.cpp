@@ -48,7 +48,8 @@ Result<std::string> write_files(const fs::path& staged, int rank, const checkpoi
         part.files.push_back(std::move(one->entry));
         written.push_back(std::move(one->file));
     }
-    // Wait for the disk only now: training waits until all bytes are in the pipe.
+    // Wait for the disk only here, after all bytes are read from the pipe. An earlier wait would
+    // delay training, which waits until all its bytes are in the pipe.
     for (tensor::OutputFile& file : written) ROLL_TRY_VOID(file.finish());
     ROLL_TRY_VOID(checkpoint::write_part(staged, rank, part));
     return std::string();
@@ -159,7 +160,8 @@ void PartWriter::send(const StreamedFile& file, at::ScalarType type, std::int64_
 }
 
 // Passes the weights of a file to the writing thread. If `file` is null, another replica writes the
-// file. This rank then only sends the rows that the other replica lacks.
+// file. In that case, this rank only helps to join the rows of the weights, if each replica has
+// only some of the rows (joined_main()).
 void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* file) {
     for (const std::vector<Content>& contents : weights.contents) {
         for (const Content& content : contents) {

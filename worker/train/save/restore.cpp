@@ -39,7 +39,7 @@ Result<void> write_head_files(const fs::path& directory, const ModelSetup& model
                       ? write_adapter_config(directory, model)
                       : formats::write_mca_root(directory, config, tensor::DType::F32));
     if (dist != nullptr) ROLL_TRY_VOID(write_dist_files(directory, config, *dist, state, job));
-    // The ranks have written the averaged adapter before, if the job has one.
+    // If the job averages its adapter, the ranks have already written the averaged adapter.
     if (const fs::path averaged = directory / checkpoint::kAveragedAdapter; path_exists(averaged))
         ROLL_TRY_VOID(write_adapter_config(averaged, model));
     for (const auto& [name, content] : model.companions)

@@ -50,8 +50,8 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
         throw RankFailure(protocol::kExitRefused,
                           "output: " + no_room(options_.checkpoints, *free, options_.bytes) +
                               "; free disk space, or set output to another file system");
-    // Retention's checkpoints and one more need space, because the newest checkpoint is written
-    // before the oldest is deleted.
+    // The disk must have space for all checkpoints that retention keeps and for one more, because
+    // the newest checkpoint is written before the oldest is deleted.
     const std::int64_t more = options_.retention.keep + 1 - std::ssize(options_.recorded);
     const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(more, 1)) * options_.bytes;
     if (free && *free < all)

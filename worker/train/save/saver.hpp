@@ -58,9 +58,9 @@ class Saver {
     // Records a request for a checkpoint. The numbers of requests grow within an attempt. A request
     // is pending until a checkpoint that answers it is staged.
     void ask(std::uint64_t request) { asked_ = std::max(asked_, request); }
-    // Returns true if a checkpoint should be written now because of a request. This is the case if
-    // a request is pending that the running save does not answer, and if no delayed checkpoint
-    // still waits for its retry.
+    // Returns true if a checkpoint should be written now to answer a request. This requires that
+    // the running save does not answer the newest request. If a checkpoint is delayed, it also
+    // requires that it is time to try again.
     bool is_asked() const { return asked_ > answers_ && (put_off_.empty() || is_due_again()); }
     void poll();    // reports staged checkpoints; throws RankFailure unless the disk is full
     void finish();  // waits for the running save and deletion, then reports like poll()
@@ -88,7 +88,8 @@ class Saver {
     void put_off(std::int64_t step, const std::string& why);
     void prune();
     void settle_pruning(const Result<std::string>& outcome);
-    // warns that an old checkpoint cannot be deleted; logs only the first such sentence
+    // Logs a warning that an old checkpoint cannot be deleted, with `sentence` as the reason. Later
+    // calls do nothing.
     void warn_of_rest(const std::string& sentence);
     bool knows(std::int64_t step) const;  // true if this job's checkpoint of the step is recorded
 

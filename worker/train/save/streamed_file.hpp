@@ -15,8 +15,8 @@
 
 namespace roll::train {
 
-// A file of tensors. All bytes between the tensors, except for checksums, are known before the
-// tensors' contents.
+// A file of tensors that can be written from beginning to end. All bytes that are not part of a
+// tensor are known before the contents of the tensors, except for the tensors' checksums.
 struct StreamedFile {
     std::string path;  // path of the file, relative to the checkpoint's directory
     std::vector<std::int64_t> sizes = {};  // bytes of each tensor, in the order of the file

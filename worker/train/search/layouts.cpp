@@ -95,7 +95,8 @@ class Lister {
         return sizes;
     }
 
-    // Returns whether each batch of the schedule consists of whole micro-batches of all replicas.
+    // Returns true if the batch size of every phase of the batch size schedule is a multiple of
+    // `rows`, the number of samples in one micro-batch of all replicas.
     bool divides_phases(std::int64_t rows) const {
         return std::ranges::all_of(spec_.batch_phases, [&](const spec::BatchPhase& phase) {
             return phase.size % rows == 0;

@@ -13,8 +13,8 @@
 
 namespace roll::train {
 
-// Both numbers fit CPU ranks that are connected by loopback or a 10 Gbit/s network, and GPU ranks
-// in one node.
+// kFlopsPerByte and kRowsMore fit CPU ranks that are connected by loopback or a 10 Gbit/s network,
+// and GPU ranks in one node.
 constexpr double kFlopsPerByte = 64;
 constexpr double kRowsMore = 64;
 

@@ -25,7 +25,7 @@ std::string legal_rules(const std::vector<std::string>& rules) {
 }
 
 // Orders the layouts. First come the layouts whose estimated memory is within the limit, the
-// fastest first. The other layouts follow, those with the least memory first.
+// fastest first. The other layouts follow, ordered by memory, the least first.
 void order(std::vector<ScoredLayout>& all, std::int64_t limit) {
     const auto key = [&](const ScoredLayout& one) {
         const auto memory = static_cast<double>(one.score.memory);
@@ -83,7 +83,9 @@ SearchResult search_layouts(const spec::TrainSpec& spec, const spec::ModelConfig
     result.legal = legal.layouts.size();
     result.rules = std::move(legal.refused);
     spec::TrainSpec tried = spec;
-    // Apply the limit here, so that the memory of a layout above the limit is also known.
+    // Simulate without the memory limit, and apply the limit below. Otherwise, a layout above the
+    // limit would fail, and its memory would be unknown. Recompute::Auto needs the limit to choose
+    // what layers recompute.
     if (spec.parallel.recompute != spec::Recompute::Auto) tried.parallel.memory_limit = 0;
     std::vector<ScoredLayout> all;
     const JobBytes bytes = job_bytes(spec, model, space.on_gpu);

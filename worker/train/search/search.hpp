@@ -26,10 +26,10 @@ struct SearchResult {
 
 constexpr std::size_t kBest = 5;
 
-// Searches `space`. `limit`: bytes that a rank may need; 0: no limit. Layouts are simulated from
-// the best estimate on, up to a fixed amount of work, so the same job always gets the same layout.
-// Lists only the best layout for each mesh and micro-batch size. Throws RankFailure(invalid) if no
-// layout is legal.
+// Searches `space`. `limit`: bytes that a rank may need; 0: no limit. Simulates the layouts in the
+// order of their estimates, the best first, until a fixed amount of work is done. Therefore, the
+// same job always gets the same layout. Lists only the best layout for each mesh and micro-batch
+// size. Throws RankFailure(invalid) if no layout is legal.
 SearchResult search_layouts(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                             const SearchSpace& space, std::int64_t limit);
 

@@ -9,13 +9,14 @@
 namespace roll::simd {
 namespace {
 
-// The values that backward reads repeatedly. `delta` holds the dot product of out and dout for each
-// position. The matrices are in the layout of a product's factors.
+// Inputs of backward that are prepared once and read for every block. `delta` holds the dot product
+// of out and dout for each position. The matrices are in the layout of the left or right operands
+// of product() (operands_impl.hpp).
 template <class T, class E>
 struct BackwardInputs {
     const T* delta;
-    Rows<const E> q, dout;                          // arranged as left operands of products
-    Rows<const E> q_across, k_across, dout_across;  // arranged as right operands of products
+    Rows<const E> q, dout;                          // left operands
+    Rows<const E> q_across, k_across, dout_across;  // right operands
 };
 template <class E, class S, class T = Wide<S>>
 BackwardInputs<T, E> backward_inputs(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
@@ -48,7 +49,7 @@ void attention_backward_by(const AttentionHead<S>& head, const AttentionGrads<S>
     constexpr std::int64_t kBlock = kQueries * kKeys;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const dp = scores + kBlock;
-    // memory for blocks in the layout of factors; unused if E is T
+    // memory for blocks of scores, converted to factors (factors_impl.hpp); unused if E is T
     E* const weights = reinterpret_cast<E*>(dp + kBlock);
     E *const keys = weights + 3 * kBlock / 2, *const values = keys + kKeys * inner;
     const auto in =

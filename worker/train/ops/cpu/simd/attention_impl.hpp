@@ -20,15 +20,15 @@ std::int64_t first_block(const AttentionHead<S>& head, std::int64_t query) {
     return head.first == nullptr ? 0 : head.first[query] / kKeys * kKeys;
 }
 
-// Computes attention of one head. S is the type in which numbers are stored, and E is the type of a
-// product's factors.
+// Computes attention of one head. S is the type in which numbers are stored. E is the type of the
+// factors of matrix products (factors_impl.hpp).
 template <class S, class E>
 void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                   Wide<S>* scratch) {
     using T = Wide<S>;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const gathered = scores + kQueries * kKeys;
-    // The keys, in the layout [block][dim][kKeys]
+    // The keys as [block][dim][kKeys]: each block of kKeys keys is transposed
     E* const keys = reinterpret_cast<E*>(gathered + kQueries * dim);
     E* const weights = keys + (positions + kKeys) * inner;
     E* const room = weights + kQueries * kKeys / kNumbers<E>;

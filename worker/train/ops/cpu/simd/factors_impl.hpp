@@ -1,6 +1,7 @@
-// The factors of products. A factor is usually one number in the type of the computation. If the
-// processor multiplies bfloat16, a factor is a pair of numbers, and a product of two pairs adds two
-// products to one sum. Only product_impl.hpp includes this file. The rules of kernels_impl.hpp
+// The factors of matrix products, that is, the elements that product() multiplies. A factor is
+// usually one number in the type of the computation. If the processor multiplies bfloat16, a factor
+// is a pair of bfloat16 numbers: one instruction multiplies two pairs element by element and adds
+// both products to a sum. Only product_impl.hpp includes this file. The rules of kernels_impl.hpp
 // apply.
 #pragma once
 

@@ -27,8 +27,8 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     const W sum =
         sum_of<W>(size, [&](std::int64_t i, std::int64_t n) { return get(score + i, n); });
     const W factor = static_cast<W>(scale) / sum;
-    // score / sum is the softmax. So with this subtraction, score[target] below is scale * (softmax
-    // - 1).
+    // The softmax is score / sum. After this subtraction, score[target] * factor below is scale *
+    // (softmax - 1).
     score[target] -= sum;
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
         put(logits + i, get(score + i, n) * Vec<W>(factor), n);

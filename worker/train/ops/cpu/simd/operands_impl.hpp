@@ -1,7 +1,7 @@
-// Brings numbers into the layout of a product's factors (factors_impl.hpp). A left factor is a
-// single element; right factors are read as vectors along a row. Copies the numbers to `room`
-// unless they already have that layout. Only attention_impl.hpp includes this file. The rules of
-// kernels_impl.hpp apply.
+// Converts matrices to the layouts of product()'s operands. product() reads the elements of its
+// left operand one by one, and the elements of its right operand as vectors along a row. The
+// elements are factors (factors_impl.hpp). Copies a matrix to `room` unless it already has the
+// layout. Only attention_impl.hpp includes this file. The rules of kernels_impl.hpp apply.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,9 @@ inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int
 
 #endif
 
-// Returns a view of rows as factors for sums over the columns. If factors are pairs, the number of
-// columns must be even.
+// Returns `rows` as a matrix of factors, without a copy, for a product that sums over the columns.
+// If a factor is a pair of numbers, these are in adjacent columns, so the number of columns must be
+// even.
 template <class E, class S>
 auto packed(Rows<const S> rows) {
     if constexpr (kNumbers<E> == 1)
@@ -57,8 +58,8 @@ auto packed(Rows<const S> rows) {
         return Rows<const E>{reinterpret_cast<const E*>(rows.data), rows.stride / 2};
 }
 
-// Returns left factors for sums over the columns. If factors are pairs, the number of columns must
-// be even.
+// Returns `rows` as the left operand of a product that sums over the columns of `rows`. If factors
+// are pairs, the number of columns must be even.
 template <class E, class S>
 Rows<const E> along(Rows<const S> rows, E* room, std::int64_t count, std::int64_t columns) {
     if constexpr (kNumbers<E> == 2 || std::is_same_v<E, S>) {
@@ -70,7 +71,7 @@ Rows<const E> along(Rows<const S> rows, E* room, std::int64_t count, std::int64_
     }
 }
 
-// Returns right factors for sums over the rows.
+// Returns `rows` as the right operand of a product that sums over the rows of `rows`.
 template <class E, class S>
 Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64_t columns) {
     if constexpr (kNumbers<E> == 2)
@@ -79,9 +80,8 @@ Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64
         return along(rows, room, count, columns);
 }
 
-// over_columns() and over_rows() return a block of computed numbers in the layout of left factors.
-// over_columns() is for products that sum over the block's columns, and over_rows() is for products
-// that sum over the block's rows.
+// These functions return a block of computed numbers as the left operand of a product. The product
+// sums over the block's columns (over_columns) or over its rows (over_rows).
 template <class E, class T>
 Elements<E> over_columns(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
     if constexpr (kNumbers<E> == 1)
