@@ -137,8 +137,8 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
         "exit \"$status\"";
     const bool has_modules = !document.modules.empty();
     if (document.setup.empty() && document.cleanup.empty() && !has_modules) return document.command;
-    // The start files of a login shell replace PATH, so set PATH to its earlier value ($1). If these
-    // files have loaded modules, reload the modules: they add their directories to PATH.
+    // The start files of a login shell replace PATH, so set PATH to its earlier value ($1). If
+    // these files have loaded modules, reload the modules: they add their directories to PATH.
     std::string text = has_modules ? "PATH=$1\n"
                                      "[ \"$LOADEDMODULES\" = \"$2\" ] || module reload\n"
                                      "shift 2\n"
