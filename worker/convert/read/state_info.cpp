@@ -146,8 +146,8 @@ Result<StateInfo> of_distributed(const fs::path& directory) {
     return info;
 }
 
-// Returns the file with the optimizer's state of a rank, as ROLL (optimizer.pt) and Megatron
-// (distrib_optim.pt) write it beside the weights; nullopt if there is none.
+// Returns the path of the first file that stores one rank's optimizer state beside the weights:
+// optimizer.pt (ROLL) or distrib_optim.pt (Megatron). Returns nullopt if there is none.
 std::optional<fs::path> file_of_rank(const fs::path& root) {
     const auto iteration = formats::mca_iteration_directory(root);
     if (!iteration) return std::nullopt;
@@ -195,7 +195,8 @@ std::optional<fs::path> optimizer_directory(const fs::path& root) {
 }
 
 Result<StateInfo> read_state_info(const fs::path& root) {
-    // The checkpoint of a job in the format torch_dist has both.
+    // A checkpoint of a Roll job in the format torch_dist has both a distributed optimizer's
+    // directory and kOptimizerIndexFile, so look for the directory first.
     if (const auto directory = optimizer_directory(root)) return of_distributed(*directory);
     if (is_file(root / checkpoint::kOptimizerIndexFile)) return of_job(root);
     if (const auto file = file_of_rank(root))
