@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// number of attempts to take the lock after which the lock holder's progress is read again
+// While take_turn() waits for the lock, it reads the progress of the process that holds the lock
+// once in this many attempts.
 constexpr int kLookEvery = 5;
 // Number of bytes of text that are encoded at a time. If a single slice is larger, it is encoded
 // alone.

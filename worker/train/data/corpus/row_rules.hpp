@@ -10,10 +10,13 @@
 
 namespace roll::data {
 
-// The part of a long document that is not used. End, Start: the end or the start of the document
-// (TRL's keep_start and keep_end). Prompt: the start of the prompt; if the answer alone is too
-// long, the prompt except its last token and the end of the answer. Split: nothing, because the
-// rest of the document goes into further rows (TRL's bfd_split). Drop: the whole document.
+// The tokens that are left out of a document that is longer than a row:
+// - End: the end of the document (TRL's keep_start).
+// - Start: the start of the document (TRL's keep_end).
+// - Prompt: the start of the prompt. If the answer alone is too long, the prompt except its last
+//   token, and the end of the answer.
+// - Split: none. The document continues in further rows (TRL's bfd_split).
+// - Drop: the whole document.
 enum class Truncate { End, Start, Prompt, Split, Drop };
 
 struct RowRules {
