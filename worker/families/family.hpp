@@ -50,9 +50,9 @@ struct LayerKind {
     std::int64_t except_every = 0;
 };
 
-// A strand selects rows of one source tensor, which has one block of rows for each group of the
-// rule. In block g, the strand selects `times` ranges of `rows` rows each. Range t (from 0) begins
-// at row begin + g * block + t * step. All fields except `of` are expressions (expression.hpp).
+// Selects rows of the source tensor `of`, whose rows form one block for each group of the rule. In
+// block g, selects `times` ranges of `rows` rows. Range t begins at row begin + g * block + t *
+// step. Both g and t count from 0. All fields except `of` are expressions (expression.hpp).
 struct StrandRule {
     std::size_t of = 0;  // index of the source tensor
     std::string begin = "0";

@@ -113,7 +113,8 @@ struct Held {
     int live = 1;
     // Number of frozen weights. They have no optimizer state and, on a CPU, no gradients.
     std::int64_t frozen = 0;
-    std::optional<std::int64_t> states = std::nullopt;  // state elements; nullopt: as for AdamW
+    // elements of optimizer state; nullopt: two per trained element, as for AdamW
+    std::optional<std::int64_t> states = std::nullopt;
     std::int64_t update_bytes = 0;   // temporary values of the optimizer's update (Adafactor)
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
     std::int64_t copied_states = 0;  // elements in `states` that another stage also has
@@ -130,8 +131,9 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
                          const Held& held);
 
 // Returns the bytes that a rank of `part` sends to its tensor-parallel group in one step of one
-// replica, including those that recomputation sends again. Ignores the few numbers per token that
-// the loss exchanges. `recompute`: for the part's layers; empty: nothing is recomputed.
+// replica. Includes the tensors that recomputation sends again. Ignores the few numbers per token
+// that the loss exchanges. `recompute` has one entry per layer of the part; if empty, nothing is
+// recomputed.
 std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                           const StagePart& part, const Recomputed& recompute);
 

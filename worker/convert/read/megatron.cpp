@@ -166,7 +166,7 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
     ROLL_TRY_VOID(check_args(source, state.args));
     source.config.layout = state.has_args ? state.layout : layout_by_names(directory);
     source.config.grouped_experts = state.args.value("moe_grouped_gemm", Json(false)) == true;
-    // both values work, because RankReader accepts both spellings
+    // RankReader accepts both spellings of the names, so this value does not matter
     source.config.local_names = false;
     const Json mtp = state.args.value("mtp_num_layers", Json());
     ROLL_TRY_VOID(use_tensors(source, mtp.is_number() && mtp > 0));

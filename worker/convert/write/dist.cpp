@@ -220,7 +220,8 @@ Result<void> finish_roll_optimizer(const Plan& plan, const fs::path& directory) 
     return write_dist_head(std::move(metadata), {}, directory / folder);
 }
 
-// Writes the metadata, and the three entries that Megatron reads before it.
+// Writes the metadata and the three objects that Megatron reads first: args, checkpoint_version and
+// iteration.
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args, const fs::path& directory) {
     using Writer = std::function<void(formats::PickleWriter&)>;
     const std::pair<const char*, Writer> states[] = {

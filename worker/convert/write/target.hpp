@@ -21,7 +21,8 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Output& ou
 // weights, as in ROLL's checkpoints.
 Result<std::vector<Stored>> optimizer_layout(const Source& source, const Output& output, Format to);
 
-// Adds to the plan's files the data that the target's format stores in addition to tensors.
+// Adds the run's arguments and the checkpoint version to each file of the plan if `to` is Megatron.
+// Does nothing for other formats.
 void complete_plan(const Source& source, const Output& output, Format to, Plan& plan);
 
 // Writes every file without tensors (config.json, index, tracker, tokenizer, ...) into `directory`.

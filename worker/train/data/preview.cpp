@@ -84,7 +84,8 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
     std::size_t begin = 0;
     bool is_label = false, is_rejected = false;
     std::vector<std::size_t> ends = encoded.document_ends;
-    // The document of a long .txt continues after the first slice.
+    // If a long .txt continues after the first slice, the slice has no document end. Its tokens are
+    // then shown as one document.
     if (ends.empty() && !encoded.ids.empty()) ends.push_back(encoded.ids.size());
     for (const std::size_t end : ends) {
         auto ids = std::span(encoded.ids).subspan(begin, end - begin);

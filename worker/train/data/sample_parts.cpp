@@ -6,8 +6,8 @@
 namespace roll::train {
 namespace {
 
-// Distributes items with these costs over bins that have room for `room` items each. Returns the
-// items of each bin. Requires that there are at most bins x room items.
+// Distributes items over bins so that the bins have similar total costs. A bin can hold `room`
+// items. Returns the items of each bin. Requires that there are at most bins x room items.
 std::vector<std::vector<std::int64_t>> packed(std::span<const double> costs, std::size_t bins,
                                               std::size_t room) {
     std::vector<std::int64_t> order(costs.size());

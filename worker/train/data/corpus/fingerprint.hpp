@@ -10,9 +10,9 @@
 
 namespace roll::data {
 
-// Progress of reading or writing a file: the number of bytes that this process has read or written.
-// While this process waits for another process that does the work, it reports the number of that
-// process.
+// Progress of reading or writing a file of `size` bytes. `done` is the number of bytes that this
+// process has read or written. If another process does the work and this process waits for it,
+// `done` is the number of bytes that the other process has written.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;

@@ -14,7 +14,8 @@ namespace roll::data {
 struct LearnRules {
     RowRules rows = {};
     bool completions = false;  // true: negative tokens are context only (tokens.hpp)
-    bool apart = true;  // false: the first token of a document is predicted from the one before it
+    // false: the first token of a document is predicted from the tokens of the document before it
+    bool apart = true;
 };
 
 // Counts of documents in the training part of a corpus. A target is a token that follows another

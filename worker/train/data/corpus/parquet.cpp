@@ -51,8 +51,8 @@ pid_t start(const fs::path& program, const fs::path& source, const fs::path& lin
     return error == 0 ? pid : -error;
 }
 
-// Waits until the program ends. Returns its status, or nullopt if `goes_on` returned false; the
-// program is then killed.
+// Waits until the program ends, and returns its status. If `goes_on` returns false, kills the
+// program and returns nullopt.
 std::optional<int> await(pid_t pid, const std::function<bool()>& goes_on) {
     int status = 0;
     for (;;) {

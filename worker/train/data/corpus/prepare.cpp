@@ -87,8 +87,9 @@ Json rules_of(const PrepareOptions& options) {
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
     Json key = rules_of(options);
     key["source"] = source.string();
-    if (source.extension() == ".json")
-        key["records"] = true;  // earlier versions read a .json file as one text
+    // Earlier versions read a .json file as one text. Change the name, so that their token file is
+    // not used.
+    if (source.extension() == ".json") key["records"] = true;
     key["size"] = stamp.size;
     key["modified_ns"] = stamp.modified_ns;
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));

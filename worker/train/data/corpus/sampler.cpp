@@ -134,9 +134,10 @@ std::uint64_t Permutation::encrypt(std::uint64_t value) const {
 
 std::uint64_t Permutation::operator()(std::uint64_t index) const {
     ROLL_CHECK(index < size_);
+    // The loop ends, because encrypt() is a bijection: repeated calls return to a value < size_.
     do {
         index = encrypt(index);
-    } while (index >= size_);  // terminates: each cycle of the bijection returns to [0, size)
+    } while (index >= size_);
     return index;
 }
 
