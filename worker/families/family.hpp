@@ -85,9 +85,9 @@ struct WeightRule {
     bool keeps_fp32 = false;  // true: the tensor stays F32 when the model is cast
 };
 
-// The packing of tensors of several rules in one HuggingFace tensor on disk. Stacked: [experts,
-// ...], with an expert's tensors concatenated. Transposed: like Stacked, with each expert's part
-// transposed. Interleaved: like Transposed, but the rows of an expert's tensors alternate.
+// How one HuggingFace tensor packs the tensors of several rules for all experts. Stacked: shape
+// [experts, ...]; an expert's tensors are concatenated. Transposed: like Stacked, but each expert's
+// block is transposed. Interleaved: like Transposed, but the rows of an expert's tensors alternate.
 enum class Packing { Stacked, Transposed, Interleaved };
 
 struct PackedRule {

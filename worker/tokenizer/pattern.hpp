@@ -18,9 +18,9 @@
 
 namespace roll::tokenizer {
 
-// A set of characters. A character beyond ASCII belongs to the set if it has one of `properties` or
-// is in one of `ranges`. If `negated` is true, exactly the other characters beyond ASCII belong to
-// the set.
+// A set of characters. If `negated` is false, a character beyond ASCII belongs to the set if it has
+// one of `properties` or is in one of `ranges`. If `negated` is true, it belongs to the set if
+// neither is the case.
 struct CharacterSet {
     std::array<bool, 128> ascii{};  // ASCII characters in the set, after negation
     Properties properties = 0;      // properties of the characters beyond ASCII

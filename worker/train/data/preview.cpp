@@ -48,8 +48,8 @@ PreviewDocument document_of(std::span<const std::uint32_t> ids, const data::Piec
     return document;
 }
 
-// Returns `rules`, completed for a file: the file's name decides `records`, and its first record
-// decides `form`.
+// Returns `rules` with the values of two fields that depend on the file: `records` (from the file's
+// name) and `form` (from the file's first record).
 data::EncodeRules file_rules(const fs::path& path, data::EncodeRules rules) {
     rules.records = data::has_records(path);
     if (!rules.completions || rules.has_answers()) return rules;

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kLook(50);  // interval between two looks at roll-parquet
+// interval at which await() checks whether roll-parquet has ended
+constexpr std::chrono::milliseconds kLook(50);
 
 tl::unexpected<Error> not_installed(const fs::path& source) {
     return fail(ErrorCode::NotFound,
