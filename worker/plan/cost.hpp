@@ -115,7 +115,7 @@ struct Held {
     std::int64_t frozen = 0;
     // elements of optimizer state; nullopt: two per trained element, as for AdamW
     std::optional<std::int64_t> states = std::nullopt;
-    std::int64_t update_bytes = 0;   // temporary values of the optimizer's update (Adafactor)
+    std::int64_t update_bytes = 0;   // bytes of temporary values in the update of Adafactor
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
     std::int64_t copied_states = 0;  // elements in `states` that another stage also has
     bool on_gpu = false;
@@ -123,7 +123,7 @@ struct Held {
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
-    std::optional<Owned> owned = std::nullopt;  // rank's optimizer state; nullopt: the whole state
+    std::optional<Owned> owned = std::nullopt;  // rank's part of the optimizer state; nullopt: all
     Recomputed recompute = {};  // recomputation of the part's layers, chunk by chunk; empty: none
 };
 // Returns the memory of the rank that needs the most memory in its stage.

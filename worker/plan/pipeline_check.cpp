@@ -298,8 +298,8 @@ class Simulation {
     Transport transport_;
     std::vector<Rank> ranks_;
     std::map<LineKey, std::deque<Message>> lines_;
-    // Times at which the inputs from another stage of the same rank became ready, by (stage, kind,
-    // micro-batch).
+    // For each (stage, kind, micro-batch): the time at which the op's input was ready, if the
+    // neighbouring stage that computed it is on the same rank.
     std::map<std::tuple<int, OpKind, int>, double> handed_;
     std::map<std::tuple<int, int, bool>, std::int64_t> links_;
     std::optional<Error> error_;

@@ -43,8 +43,8 @@ const Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
 void Bpe::encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const {
     if (!cut_at_spaces_) return encode_part(word, work, out);
     while (!word.empty()) {
-        // No token contains a U+2581 behind another character, so cut before each such
-        // U+2581.
+        // Cut the word before each U+2581 that follows another character. This does not change the
+        // result, because no token contains a U+2581 after another character.
         std::size_t cut = 0;
         while (word.substr(cut).starts_with(kVisibleSpace)) cut += kVisibleSpace.size();
         cut = std::min(word.find(kVisibleSpace, cut), word.size());

@@ -12,7 +12,8 @@
 
 namespace roll::convert {
 
-inline constexpr const char* kMainWeights = "fp32_param";  // state: the main weights
+// name of the state that holds the main weights
+inline constexpr const char* kMainWeights = "fp32_param";
 
 // Returns kMainWeights for "param", Megatron's newer name of the main weights. Returns other names
 // unchanged.

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBadShown = 3;
 
-// Returns a view of encoded tokens as a token file has them.
+// Returns a view of encoded tokens with the element type Int32.
 data::Tokens as_tokens(std::span<const std::uint32_t> ids) {
     return {std::as_bytes(ids).data(), ids.size(), data::TokenType::Int32};
 }
@@ -90,7 +90,7 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
     for (const std::size_t end : ends) {
         auto ids = std::span(encoded.ids).subspan(begin, end - begin);
         begin = end;
-        // Every second document is a rejected answer, followed by the margin of its pair.
+        // Every second document is a rejected answer. Leave out the margin that follows it.
         if (!rules.margin_field.empty() && std::exchange(is_rejected, !is_rejected))
             ids = ids.first(ids.size() - data::kMarginTokens);
         if (rules.labels && std::exchange(is_label, !is_label)) continue;

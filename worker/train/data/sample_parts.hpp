@@ -10,7 +10,7 @@ namespace roll::train {
 // The size of a sample.
 struct SampleSize {
     double cost = 0;          // relative time of its forward and backward
-    std::int64_t tokens = 0;  // maximum number of tokens whose activations are in memory
+    std::int64_t tokens = 0;  // upper bound of the number of tokens that the model reads
 };
 
 struct PartRules {
