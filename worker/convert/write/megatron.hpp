@@ -17,9 +17,10 @@ constexpr const char* kMegatronRelease = "release";
 // Returns the target's tensors. `version` is the checkpoint version. If it is below 3, the tensors
 // are in nested dicts, and their names and the order of attention rows are those of that version.
 //
-// Fails with InvalidArgument if `version` is below 3 and a tensor has no name in models older than
-// Megatron core. Also fails with InvalidArgument if `version` is below 2 and the model has query
-// groups.
+// Fails with InvalidArgument in these cases:
+// - `version` is below 3, and a tensor has no name in models older than Megatron core.
+// - `version` is below 3, and num_query_groups is not divisible by tp.
+// - `version` is below 2, and the model has query groups.
 Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
                                             int version);
 
