@@ -11,13 +11,13 @@
 
 namespace roll::families {
 
-// The numbers for the decoder with its embedding and output layer. As in published figures, vision
-// towers and multi-token prediction layers are left out.
+// Parameter counts and FLOPs of the decoder with its embedding and output layer. As in published
+// figures, vision towers and multi-token prediction layers do not count.
 struct Active {
     std::int64_t parameters = 0;  // all parameters
     std::int64_t per_token = 0;   // parameters that one token uses
-    // FLOPs per trained token of the matrix products with weights: for each weight by which a token
-    // is multiplied, 2 in forward and 4 in backward. Attention scores do not count.
+    // FLOPs per trained token of the matrix products with weights. Each weight that a token uses in
+    // a product counts as 2 FLOPs in forward and 4 in backward. Attention scores do not count.
     double flops = 0;
 };
 

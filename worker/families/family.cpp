@@ -356,9 +356,9 @@ class FamilyParser {
                 note(path + ".hf", "must contain {layer}, because `native` contains it: " + name);
     }
 
-    // Records a problem if a placeholder is in only one of two names, the native name and the
-    // HuggingFace name. Without {layer}, for example, a name would stand for the same tensor in
-    // every layer.
+    // Records a problem if only the native name or only a HuggingFace name contains a placeholder.
+    // For example, a HuggingFace name without {layer} would stand for the same tensor in every
+    // layer.
     void check_placeholders(const WeightRule& rule, const std::string& path) {
         std::vector<std::string> placeholders{"{layer}", "{expert}"};
         for (const auto& [name, count] : rule.repeat) placeholders.push_back(name);

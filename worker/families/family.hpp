@@ -2,9 +2,8 @@
 // family is the content of a file in schemas/families; docs/families.md describes the grammar.
 // Pure: families.hpp reads the files.
 //
-// "Native" names are Megatron's, in TransformerEngine's spelling; ROLL's checkpoints use them, too.
-// They name config fields (hidden_size, num_query_groups, ...) and tensors
-// (decoder.layers.0.mlp.linear_fc1.weight).
+// "Native" names are Megatron's names of config fields (num_query_groups) and of tensors
+// (decoder.layers.0.mlp.linear_fc1.weight), as in TransformerEngine and in ROLL's checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +33,13 @@ enum class Split { None, Column, Row };
 // the first and last pipeline stage. Mtp: the multi-token prediction layers after the decoder.
 enum class Stage { Layer, First, Last, Mtp };
 
-// Selects the layers of a kind from the HuggingFace config. If the config has a list at key `in`,
-// layer n (from 0) is selected if entry n of the list is the word `value`. Otherwise layer n must
-// pass four tests: n is at least the number at key `from` (or `from_else` without this key); n + 1
-// is divisible by the number at key `every`; the list at key `not_in` does not contain n; n + 1 is
-// not divisible by `except_every`. A test is skipped if its field in this struct is empty or 0. The
-// tests of `every` and `not_in` are also skipped if the config lacks their key.
+// Decides from the HuggingFace config which layers are of this kind. `from`, `every`, `not_in` and
+// `in` are keys of the config. With a list at key `in`, layer n (from 0) is of this kind if element
+// n of the list equals `value`. Otherwise, layer n must pass these tests:
+// - n is at least the number at key `from` (`from_else` if there is no such key);
+// - n + 1 is divisible by the number at key `every`, but not by `except_every`;
+// - the list at key `not_in` does not contain n.
+// A test is skipped if its field is empty or 0, or if the config lacks its key.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;
@@ -50,9 +50,9 @@ struct LayerKind {
     std::int64_t except_every = 0;
 };
 
-// A strand selects rows of one source tensor, which has one block of rows for each group of the
-// rule. In block g, the strand selects `times` ranges of `rows` rows each. Range t (from 0) begins
-// at row begin + g * block + t * step. All fields except `of` are expressions (expression.hpp).
+// Selects rows of the source tensor `of`, whose rows form one block for each group of the rule. In
+// block g, selects `times` ranges of `rows` rows. Range t begins at row begin + g * block + t *
+// step. Both g and t count from 0. All fields except `of` are expressions (expression.hpp).
 struct StrandRule {
     std::size_t of = 0;  // index of the source tensor
     std::string begin = "0";
@@ -85,9 +85,9 @@ struct WeightRule {
     bool keeps_fp32 = false;  // true: the tensor stays F32 when the model is cast
 };
 
-// The packing of tensors of several rules in one HuggingFace tensor on disk. Stacked: [experts,
-// ...], with an expert's tensors concatenated. Transposed: like Stacked, with each expert's part
-// transposed. Interleaved: like Transposed, but the rows of an expert's tensors alternate.
+// How one HuggingFace tensor packs the tensors of several rules for all experts. Stacked: shape
+// [experts, ...]; an expert's tensors are concatenated. Transposed: like Stacked, but each expert's
+// block is transposed. Interleaved: like Transposed, but the rows of an expert's tensors alternate.
 enum class Packing { Stacked, Transposed, Interleaved };
 
 struct PackedRule {
@@ -136,7 +136,7 @@ struct Family {
     std::string mtp_from;
     std::string mtp_to;
     std::vector<std::string> drop;  // names of HuggingFace tensors that hold no model data
-    // Maps prefixes of HuggingFace names on disk to the prefixes of the same names in the rules.
+    // Maps the prefix of a tensor's name on disk to the prefix of its name in the rules.
     std::map<std::string, std::string> spellings;
 };
 

@@ -42,8 +42,8 @@ bool in_list(const Json* list, std::int64_t layer) {
     return std::find(list->begin(), list->end(), Json(layer)) != list->end();
 }
 
-// Returns whether a layer is of the kind `name` or, if `name` is "!kind", whether it is not of that
-// kind. Every layer matches an empty `name`.
+// Returns true if the layer is of the kind `name`. If `name` is "!kind", returns true if the layer
+// is not of this kind. If `name` is empty, returns true.
 bool is_of_kind(const Family& family, const std::string& name, const Json& hf_config,
                 std::int64_t layer) {
     if (name.empty()) return true;

@@ -37,8 +37,8 @@ Result<std::int64_t> trained_size(const Json& native, const char* key) {
     return value->get<std::int64_t>();
 }
 
-// Returns the number in a native field. Fails if it is not above `least`. Returns `otherwise` if
-// the config lacks the field.
+// Returns the number in the field `key`. If the config lacks the field, returns `otherwise`. Fails
+// if the value is not a number above `least`.
 Result<double> number(const Json& native, const char* key, double otherwise,
                       double least = -std::numeric_limits<double>::infinity()) {
     const Json* value = field(native, key);
@@ -154,7 +154,8 @@ Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
 }
 
 // Returns original_max_position_embeddings, the number of positions before RoPE is stretched. Older
-// configs have this key outside of the scaling object `given`; a value outside takes precedence.
+// configs have this key at the top level (`native`), newer ones in the scaling object `given`. If
+// both have it, the top-level value is used. If neither has it, returns `positions`.
 Result<double> original_positions(const Json& given, const Json& native, std::int64_t positions) {
     const char* key = "original_max_position_embeddings";
     ROLL_TRY(const double inside, number(given, key, static_cast<double>(positions), 1));

@@ -38,8 +38,9 @@ struct DcpTensor {
     tensor::TensorInfo info;  // type and shape of the whole tensor; info.name is the key
     std::vector<DcpChunk> chunks;
     // The original shape of an optimizer tensor that Megatron before 0.14 flattened; nullopt for
-    // other tensors. A tensor [X, Y] whose ranks have shards [x, y] was saved with shape [X/x, Y/y,
-    // x*y].
+    // other tensors. Example: each rank holds a block [x, y] of a tensor [X, Y]. The flattened
+    // tensor has the shape [X/x, Y/y, x*y]: two dims for the position of the block, and one for its
+    // elements.
     std::optional<tensor::Shape> original = {};
 };
 

@@ -99,8 +99,8 @@ void write_place(PickleWriter& out, const std::string& name, const tensor::Shape
     end_state(out);
 }
 
-// Writes the path of dict keys that leads to an entry. The dicts are not nested, so the path is
-// only the entry's own key.
+// Writes the path to the entry `name` as a tuple of dict keys. Roll's state dicts are not nested,
+// so the tuple has one key, which is `name` itself.
 void write_way(PickleWriter& out, const std::string& name) {
     out.word(name);
     out.word(name);
@@ -115,7 +115,8 @@ void write_places(PickleWriter& out, const DcpMetadata& metadata) {
         write_place(out, object.name, nullptr, object.extent);
 }
 
-// Writes Megatron's attribute with the original shapes, if a tensor was saved with another shape.
+// Writes Megatron's attribute mcore_data, which has the original shape of each flattened tensor.
+// Writes nothing if no tensor is flattened.
 void write_originals(PickleWriter& out, const DcpMetadata& metadata) {
     const bool any =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(),

@@ -164,7 +164,7 @@ std::string index_text(const std::map<std::string, std::string>& weight_map,
 void set_dtype(Json& hf_config, tensor::DType dtype) {
     const char* const key = hf_config.contains("dtype") ? "dtype" : "torch_dtype";
     hf_config[key] = tensor::torch_name_of(dtype);
-    // nested configs, such as text_config and vision_config
+    // also set the type in nested configs, such as text_config and vision_config
     for (auto& [name, part] : hf_config.items())
         if (part.is_object() && part.value(key, Json()).is_string()) set_dtype(part, dtype);
 }

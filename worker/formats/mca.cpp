@@ -119,8 +119,9 @@ Result<void> write_mca_root(const std::filesystem::path& directory, const McaCon
 }
 
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank) {
-    // For each k, process tp + k * TP has tensor-parallel rank tp and expert-parallel rank (tp /
-    // ETP + k * TP / ETP) % EP.
+    // The tensor-parallel rank tp occurs in the processes tp + k * TP for all k. Their
+    // expert-parallel ranks are (tp / ETP + k * TP / ETP) % EP. These are exactly the ranks ep for
+    // which ep - tp / ETP is divisible by gcd(TP / ETP, EP).
     const int etp = layout.expert_tp();
     return (rank.ep - rank.tp / etp) % std::gcd(layout.tp / etp, layout.ep) == 0;
 }

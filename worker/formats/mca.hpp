@@ -34,7 +34,8 @@ struct McaLayout {
     int etp = 0;  // expert tensor parallel size; 0: equal to tp
     bool account_for_embedding = false;
     bool account_for_loss = false;
-    // number of layers of the first (last) stage, in all its chunks; 0: as many as in other stages
+    // numbers of layers of the first and of the last stage, in all chunks of the stage; 0: as many
+    // as in the other stages
     int first_layers = 0;
     int last_layers = 0;
     std::string pipeline = {};

@@ -111,8 +111,8 @@ void write_value(PickleWriter& out, const Json& value) {
     }
 }
 
-// Pairs of spellings for a part of a name: the spelling before Megatron core, and the spelling in
-// Megatron core.
+// Parts of tensor names. The first text of a pair is the part in models older than Megatron core.
+// The second text is the same part in Megatron core.
 constexpr std::array<std::pair<const char*, const char*>, 14> kSpellings{
     {{"language_model.encoder.", "decoder."},
      {"language_model.transformer.", "decoder."},

@@ -40,10 +40,10 @@ void write_entries(PickleWriter& out, const Json& entries);
 void write_megatron_state(PickleWriter& out, const Json& args, int version,
                           std::int64_t iteration = 0);
 
-// Returns the name of a tensor in models before Megatron core. In this name, '/' separates the keys
-// of nested dicts. Returns an empty name if these models had no such tensor. `core` is the tensor's
-// name in Megatron core without TransformerEngine. `tied`: the output layer is the embedding, and
-// the last stage has a copy of the embedding.
+// Returns the name that a tensor had in models older than Megatron core; an empty text if these
+// models had no such tensor. In the result, '/' separates the keys of nested dicts. `core` is the
+// tensor's name in Megatron core without TransformerEngine. `tied` is true if the output layer is
+// the embedding. The last stage then has a copy of the embedding.
 std::string former_spelling(const std::string& core, bool tied);
 
 // Returns the tensor's name in Megatron core. For example,

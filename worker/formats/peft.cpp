@@ -150,9 +150,10 @@ Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::Str
     return modules;
 }
 
-// Returns true if target_parameters names a parameter of the module. As in PEFT, the parameter's
-// full name "MODULE.PARAMETER" must equal an entry, or end in "." and an entry. A parameter named
-// "weight" belongs to a linear layer, so it is not stacked.
+// Returns true if an entry of target_parameters names a parameter of the module. As in PEFT, an
+// entry names the parameter "MODULE.PARAMETER" if it equals this full name or the part of it after
+// a dot. Does not count parameters named "weight", because they belong to linear layers, which are
+// not stacked.
 bool is_stacked(const Json& config, std::string module) {
     const Json targets = config.value("target_parameters", Json());
     if (!targets.is_array()) return false;

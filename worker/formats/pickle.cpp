@@ -210,7 +210,8 @@ class PickleMachine {
         const PickleId state = pop();
         const PickleId top = pop();
         stack_.push_back(top);
-        if (out_.nodes_[top].kind != Kind::Call) return;  // other nodes do not store a state
+        // only a Call node has a field for the argument of BUILD
+        if (out_.nodes_[top].kind != Kind::Call) return;
         out_.nodes_[top].state = state;
     }
     void put_double() {
@@ -361,7 +362,7 @@ const std::vector<PickleId>* Pickle::entries_of(PickleId id) const {
     if (node.kind == PickleKind::Dict) return &node.items;
     const PickleNode* arguments = arguments_of(id, "collections OrderedDict");
     if (arguments == nullptr || !arguments->items.empty()) return nullptr;
-    // An OrderedDict without items: return its arguments, which are empty, too.
+    // The OrderedDict has no entries. Return the list of its arguments, because it is empty, too.
     if (node.contents == kNoPickle) return &at(node.items[1]).items;
     return is(node.contents, PickleKind::Dict) ? &at(node.contents).items : nullptr;
 }

@@ -28,8 +28,9 @@ std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shap
 
 // Writing ---------------------------------------------------------------------------------------
 
-// Writes a nested dict of tensors, whose keys begin at position `from` of the tensors' names. `key`
-// is the storage key of the first tensor. Requires that the tensors of each inner dict are
+// Writes a nested dict of tensors. Each '/' in a tensor's name starts an inner dict. The first
+// `from` characters of the names are the keys of the outer dicts, which the caller has written.
+// `key` is the storage key of the first tensor. Requires that the tensors of each inner dict are
 // adjacent.
 void write_nested(PickleWriter& out, std::span<const tensor::TensorInfo> tensors, std::size_t from,
                   std::size_t key) {
@@ -196,9 +197,10 @@ struct Rebuild {
     bool is(std::string_view name) const { return function == name; }
 };
 
-// Returns the call that rebuilds a tensor; nullopt if the node is not such a call. If a tensor has
-// its own attributes (_rebuild_from_type_v2), this call is among the node's arguments: function,
-// class, arguments, attributes.
+// Returns the function and the arguments with which a pickled call rebuilds a tensor. Returns
+// nullopt if the node is not a call. A tensor with its own attributes is a call of
+// _rebuild_from_type_v2 with four arguments: function, class, arguments and attributes. In this
+// case, returns the inner function and its arguments.
 std::optional<Rebuild> rebuild_of(const Pickle& pickle, PickleId id) {
     const PickleNode& call = pickle.at(id);
     if (call.kind != PickleKind::Call || !pickle.is(call.items[0], PickleKind::Global) ||

@@ -27,8 +27,9 @@ tl::unexpected<Error> not_divisible(const std::string& name, const std::string& 
                 vocabulary ? "--make-vocab-size-divisible-by 128" : "");
 }
 
-// Appends rows [begin, begin + count) of a source to the shard. If the shard's last box ends at row
-// `begin` of this source, extends that box; otherwise adds a box.
+// Appends rows [begin, begin + count) of the source tensor sources[source] to the shard. If the
+// shard's last box ends at row `begin` of the same source tensor, extends this box. Otherwise, adds
+// a new box.
 void add_rows(Shard& shard, const NativeTensor& tensor, std::size_t source, std::int64_t begin,
               std::int64_t count) {
     if (!shard.boxes.empty()) {
@@ -77,8 +78,9 @@ Shard rows_of_rank(Shard whole, int tp, int rank) {
     return shard;
 }
 
-// Returns true if tp ranks can share the key-value groups of a Qkv tensor with `rows` rows, tp /
-// groups ranks for each group. `heads` is the number of all query heads.
+// Returns true if the rows of a Qkv tensor can be cut into tp equal parts so that tp / groups ranks
+// share each key-value group. `rows` is the tensor's number of rows, and `heads` is the number of
+// query heads of all groups.
 bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
@@ -216,10 +218,10 @@ bool is_first(const NativeTensor& tensor, const formats::McaLayout& layout,
     const int etp = layout.expert_tp();
     const int parts = tensor.expert ? etp : layout.tp;
     if (tensor.split == Split::None && rank.tp % parts != 0) return false;
-    // A rank exists only if `rank.ep` and `rank.tp / etp` are equal modulo `common`
-    // (mca_has_rank()). Therefore, the first rank that holds a tensor outside the experts has ep =
-    // tp / etp % common, and the first rank that holds a tensor of an expert has tp / etp = ep %
-    // common.
+    // Let t = tp / etp. A rank exists only if ep and t are equal modulo `common` (mca_has_rank()).
+    // A tensor outside the experts is on all ranks with the same tp; the first of them has the
+    // smallest ep, which is t % common. A tensor of an expert is on all ranks with the same ep; the
+    // first of them has the smallest t, which is ep % common.
     const int common = std::gcd(layout.tp / etp, layout.ep);
     return tensor.expert ? rank.tp / etp == rank.ep % common : rank.ep == rank.tp / etp % common;
 }

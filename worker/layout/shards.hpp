@@ -68,8 +68,8 @@ struct Held {
     std::optional<std::int64_t> expert;  // the expert's index on the rank
     Shard shard;
     // True on exactly one of the ranks that hold this part of the model. The other ranks hold
-    // copies. A tensor has copies if it is not split over the ranks, or if it is the embedding,
-    // which the last stage copies.
+    // copies. There are copies of a tensor that is not split over the ranks, and of the embedding,
+    // which the last stage also holds.
     bool owner = false;
     // true: the tensor is the output layer, which copies the tied embedding
     bool tied_output = false;

@@ -23,9 +23,10 @@ std::int64_t program_bytes(spec::Precision precision) {
     }
 }
 
-// Returns the number of elements that a LoRA module has in `layers` of the model's layers.
-// `elements`: its number of elements in one layer. If the module is in one layer only, returns the
-// average over the model's layers, because the layers are not known here.
+// Returns the number of elements of a LoRA module in `layers` layers of the model. `elements` is
+// the number of elements in one layer that has the module. A module may exist in a single layer
+// only. It is not known here whether this layer is one of the `layers` layers, so the function then
+// returns the mean for this number of layers.
 std::int64_t share_of(const spec::ModelConfig& m, const spec::LoraModule& module,
                       std::int64_t elements, std::int64_t layers) {
     return module.layer < 0 ? elements * layers : elements * layers / m.layers;
@@ -49,8 +50,8 @@ std::int64_t lora_magnitudes(const spec::ModelConfig& m, std::int64_t layers) {
     return count;
 }
 
-// Returns the number of weights in the four matrix products of some layers, and in their LoRA
-// factors.
+// Returns the number of weights in the matrix products of `layers` layers, including LoRA factors.
+// A layer has four products: qkv, attention output, gate and up, and down.
 std::int64_t products_of(const spec::ModelConfig& m, std::int64_t layers) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     return layers * (m.hidden * (attention + 2 * keys) + attention * m.hidden +
@@ -78,10 +79,10 @@ Rows rows_of(const spec::TrainSpec& spec, int tp) {
     return {tokens, splits ? (tokens + tp - 1) / tp : tokens};
 }
 
-// Returns the sizes, in elements, of the values that a layer's forward saves for its backward and
-// that may be in the gradients' memory. They are in the order of forward: q, k, v, the attention
-// output, the input of the second norm, gate and up, the input of the next layer. `again` selects
-// the values that backward recomputes, which forward does not save.
+// Returns the numbers of elements of the values that a layer's forward saves for its backward and
+// that may be stored in the gradients' memory (spare_room.hpp). The order is that of forward: q, k,
+// v, the attention output, the input of the second norm, gate and up, the input of the next layer.
+// Values that backward recomputes (`again`) are left out, because forward does not save them.
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                       const LayerRecompute& again) {
     const std::int64_t attention = rows.inner * m.heads * m.head_dim;
@@ -97,10 +98,11 @@ std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& ro
     return saved;
 }
 
-// Returns the number of elements that a layer saves outside the gradients' memory: copies of q, k
-// and v if documents are kept apart (`segments`), and the inputs of qk-norms and post-norms. If
-// only the layer's input is saved, this includes the output of a post-norm, which is the next
-// layer's input.
+// Returns the number of elements that a layer saves and that are never in the gradients' memory:
+// - copies of q, k and v if documents are kept apart (`segments`);
+// - the inputs of qk-norms;
+// - the inputs of post-norms. If the whole layer is recomputed, they are not saved. Instead, the
+//   output of the last post-norm counts here, because it is the input of the next layer.
 std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                    const LayerRecompute& again) {
     const std::int64_t qkv = rows.inner * (m.heads + 2 * m.kv_heads) * m.head_dim;
@@ -122,10 +124,11 @@ LayerRecompute layer_of(const Recomputed& all, std::int64_t layer) {
     return all.empty() ? LayerRecompute{} : all[static_cast<std::size_t>(layer)];
 }
 
-// Returns the largest number of elements that backward holds in addition to what forward saved.
-// `outside` has, for each layer, the elements that it saved and that its backward frees.
-// `workspace` is the number of temporary elements of a layer's backward. The layers of a unit are
-// recomputed together.
+// Returns the largest number of elements that backward holds in addition to the values that forward
+// saved. Backward recomputes the layers of a recomputation unit together, so their values are in
+// memory at the same time. `outside` has, for each layer, the elements that it saved outside the
+// gradients' memory and that its backward frees. `workspace` is the number of temporary elements of
+// one layer's backward.
 std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
                             const Recomputed& all, const std::vector<std::int64_t>& outside,
                             std::int64_t workspace) {
@@ -136,7 +139,7 @@ std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool s
     };
     for (auto layer = std::ssize(outside) - 1; layer >= 0; --layer) {
         const LayerRecompute& again = layer_of(all, layer);
-        if (again.keeps_output) {  // the last layer of its unit
+        if (again.keeps_output) {  // `layer` is the last layer of its recomputation unit
             std::int64_t first = layer;
             while (!layer_of(all, first).keeps_input) --first;
             for (std::int64_t i = first; i <= layer; ++i) held += restored(i);
@@ -166,8 +169,9 @@ double positions_seen(double length, double window) {
 struct LayerFlops {
     double qkv = 0, scores = 0, out = 0, gate_up = 0, down = 0;
 
-    // Returns the FLOPs of the parts that backward recomputes. The output of a layer's last product
-    // is needed only if a norm follows it, or if the next layer belongs to the same unit.
+    // Returns the FLOPs of the parts that backward recomputes. With full recomputation, the down
+    // product is recomputed only if a post-norm needs its output, or if the next layer is in the
+    // same unit and needs it as its input.
     double again(const LayerRecompute& kind, bool post_norms) const {
         const double attention = kind.attention() ? qkv + scores : 0;
         const double whole = kind.full() ? out : 0;
@@ -241,16 +245,19 @@ std::int64_t largest_unpacked(const spec::ModelConfig& m) {
     return most;
 }
 
-// Returns the size in bytes of the largest part of a checkpoint that a rank of the stage writes, at
-// most the size of the checkpoint buffer. One replica writes the stage's weights. The `states`
-// elements of the optimizer's state are divided among the replicas: if the replicas share the
-// state, each writes its own part; if not, the replica that writes the weights writes less of the
-// state. In a LoRA job, the first stage writes the adapter.
+// Returns the number of bytes that a rank of the stage copies for a checkpoint, which is at most
+// the size of the checkpoint buffer. The value is for the rank that copies the most.
+//
+// One replica writes the stage's weights, or the first stage's adapter in a LoRA job. All replicas
+// together write the `states` elements of optimizer state. If the replicas share the optimizer
+// state (ZeRO), or in a LoRA job, each replica writes an equal part of the state. Otherwise, the
+// replica that writes the weights writes less of the state, which balances the replicas.
 std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                             const StagePart& part, std::int64_t count, std::int64_t states) {
     const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
     const std::int64_t trained = parameter_count(model) - part.frozen_of_model;
-    const std::int64_t copies = spec.optimizer.ema.decay > 0 ? 2 : 1;  // adapter and its average
+    // 2: the adapter and its average
+    const std::int64_t copies = spec.optimizer.ema.decay > 0 ? 2 : 1;
     const std::int64_t adapter = part.first ? copies * trained : 0;
     const std::int64_t weights = model.lora.is_set() ? adapter : count;
     const bool by_rows = spec.parallel.zero > 0 || model.lora.is_set();
@@ -259,10 +266,11 @@ std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpe
     return std::min(most * main, spec.checkpoint_buffer_mib * kMib);
 }
 
-// Returns how often recomputation in a layer sends a tensor of all rows to the tensor-parallel
-// group. With sequence parallelism, the first product of each block gathers its input, and the
-// second product scatters its output. Without it, a ring all-reduce of the output sends almost
-// twice its bytes.
+// Returns the amount of data that recomputation of a layer sends to the tensor-parallel group, as a
+// number of tensors with all rows. With sequence parallelism, the first product of a block gathers
+// its input, and the second product scatters its output. Each counts as one tensor. Without
+// sequence parallelism, the second product's output is all-reduced. It counts as two tensors,
+// because a ring all-reduce sends almost twice its bytes.
 std::int64_t sent_again(const LayerRecompute& layer, bool sequence, bool post_norms) {
     const std::int64_t gathers = (layer.attention() ? 1 : 0) + (layer.mlp() ? 1 : 0);
     if (!layer.full()) return sequence ? gathers : 0;
@@ -351,9 +359,9 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     bytes.moments = owned.states * main;
     bytes.updated = owned.trained * main;
     bytes.exchange = std::max(owned.exchange, held.matrices) * main;
-    // Activations may be in the gradients' memory only if a step has one micro-batch, because only
-    // the first micro-batch of a step finds this memory free. If parameters are frozen, activations
-    // may not be there, because the gradients of frozen parameters must stay 0.
+    // Only the first micro-batch of a step finds the gradients' memory unused. Therefore,
+    // activations are stored there only if a step has one micro-batch. They are not stored there if
+    // parameters are frozen, because the gradients of frozen parameters must stay 0.
     const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
                        !held.on_gpu && part.chunks == 1;
     const std::int64_t layers = part.layers / part.chunks;  // layers per chunk

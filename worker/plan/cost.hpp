@@ -20,12 +20,11 @@ std::int64_t parameter_count(const spec::ModelConfig& model);
 // fewer tokens, because pairs are not padded.
 std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
 
-// FLOPs per trained token of forward and backward together, which is three times the FLOPs of
-// forward. A multiply-add counts as two FLOPs. Only matrix products count; recomputed products do
-// not count. `causal` counts only the attention scores under a causal mask: (T + 1) / 2 per token,
-// where T is `seq_length`. `full` counts all T scores per token, as most published figures do.
-// Neither field counts scores outside an attention window. Weight gradients of the `frozen`
-// elements do not count, because they are not computed.
+// FLOPs of forward and backward per trained token: three times the FLOPs of forward. A multiply-add
+// counts as two FLOPs. Only matrix products count, but not recomputed ones. `causal` counts the
+// attention scores under a causal mask, (T + 1) / 2 per token, where T is `seq_length`. `full`
+// counts all T scores per token, as most published figures do. Neither counts scores outside an
+// attention window. Weight gradients of the `frozen` elements are not computed and do not count.
 struct FlopsPerToken {
     double causal = 0;
     double full = 0;
@@ -50,10 +49,10 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 // - `activations`: values that `live` micro-batches save from forward to backward. On a CPU, with
 //   one micro-batch per step and no frozen parameters, some of these values are in the gradients'
 //   memory (spare_room.hpp) and do not count.
-// - `workspace`: temporary memory at the peak, at the loss, in a layer's backward or in the update.
+// - `workspace`: the largest temporary memory of the loss, of a layer's backward or of the update.
 //   The loss needs a block of logits with its input and output rows. A layer's backward needs the
-//   gradient of its widest product and the recomputed values. In the update, there are no
-//   activations, so only what exceeds them counts.
+//   gradient of its widest product and the recomputed values. The update runs when no activations
+//   are in memory, so `activations` is subtracted from the update's memory.
 // - `snapshot`: the copy of the rank's part of a checkpoint, which is written to disk while
 //   training continues. The value is for the rank with the stage's largest part.
 // - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
@@ -87,11 +86,11 @@ struct StagePart {
 // vocabulary. A tied embedding counts on both the first and the last stage.
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
 
-// Returns the costs of one micro-batch on each stage of a pipeline. `parts` has one entry for each
-// chunk, in the order of forward. Times are FLOPs of the matrix products, in units of the forward
-// time of the mean number of layers per stage. The last stage's forward includes the output layer's
-// forward and backward, because the trainer computes them together. `recompute` has an entry for
-// each layer of the model; empty: everything is saved.
+// Returns the costs of one micro-batch on each stage of a pipeline. `parts` has one entry per
+// chunk, in the order of forward. Times count the FLOPs of matrix products; 1 is the mean forward
+// time of the layers of a stage. The last stage's forward includes the forward and backward of the
+// output layer, because the trainer computes them together. `recompute` has one entry per layer of
+// the model; if it is empty, nothing is recomputed.
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts, const Recomputed& recompute = {});
 
@@ -102,9 +101,9 @@ struct Owned {
     std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // true: the rank stores gradients only for its own elements
-    // The next fields are set if the ranks also share weights. `weights`: weights on the rank at
-    // the peak. `gathered`: the part of them that other ranks send. `gathers` (per micro-batch) and
-    // `updates` (after the update): own weights that the rank sends to each other rank.
+    // Numbers of weights, if the ranks also share weights. `weights`: in memory on the rank at the
+    // peak. `gathered`: the part of `weights` that gathering needs. `gathers`, `updates`: weights
+    // of its own that the rank sends to each other rank, per micro-batch and after each update.
     std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;
 };
 
@@ -114,8 +113,9 @@ struct Held {
     int live = 1;
     // Number of frozen weights. They have no optimizer state and, on a CPU, no gradients.
     std::int64_t frozen = 0;
-    std::optional<std::int64_t> states = std::nullopt;  // state elements; nullopt: as for AdamW
-    std::int64_t update_bytes = 0;   // temporary values of the optimizer's update (Adafactor)
+    // elements of optimizer state; nullopt: two per trained element, as for AdamW
+    std::optional<std::int64_t> states = std::nullopt;
+    std::int64_t update_bytes = 0;   // bytes of temporary values in the update of Adafactor
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
     std::int64_t copied_states = 0;  // elements in `states` that another stage also has
     bool on_gpu = false;
@@ -123,16 +123,17 @@ struct Held {
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of
     // `live` micro-batches.
     std::optional<std::int64_t> activations = std::nullopt;
-    std::optional<Owned> owned = std::nullopt;  // rank's optimizer state; nullopt: the whole state
+    std::optional<Owned> owned = std::nullopt;  // rank's part of the optimizer state; nullopt: all
     Recomputed recompute = {};  // recomputation of the part's layers, chunk by chunk; empty: none
 };
-// Returns the memory of a stage's first rank. No other rank of the stage needs more.
+// Returns the memory of the rank that needs the most memory in its stage.
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held);
 
 // Returns the bytes that a rank of `part` sends to its tensor-parallel group in one step of one
-// replica, including those that recomputation sends again. Ignores the few numbers per token that
-// the loss exchanges. `recompute`: for the part's layers; empty: nothing is recomputed.
+// replica. Includes the tensors that recomputation sends again. Ignores the few numbers per token
+// that the loss exchanges. `recompute` has one entry per layer of the part; if empty, nothing is
+// recomputed.
 std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                           const StagePart& part, const Recomputed& recompute);
 

@@ -35,8 +35,8 @@ std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
 struct Message {
     int rank, peer;
     bool is_send;
-    // the op that the message is for: the sender's op that makes the tensor, or the receiver's op
-    // that needs it
+    // for a send, the sender's op that computes the tensor; for a receive, the receiver's op that
+    // needs the tensor
     Op op;
     int to_stage;  // stage that receives the message
     double issued = 0;
@@ -136,9 +136,9 @@ class Simulation {
         transfer(message);
     }
 
-    // Delivers messages from the front of the queue of `message`, as long as the matching send or
-    // receive of the front message is at the front of the peer's queue. Then delivers messages in
-    // the peers' queues that were waiting behind the delivered messages.
+    // Delivers messages from the front of the queue of `message`. A send and its receive are
+    // delivered when both are at the front of their queues. Each delivery removes the send or
+    // receive from the peer's queue, too, so the function then does the same for the peer's queue.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);
@@ -298,8 +298,8 @@ class Simulation {
     Transport transport_;
     std::vector<Rank> ranks_;
     std::map<LineKey, std::deque<Message>> lines_;
-    // Times at which the inputs from another stage of the same rank became ready, by (stage, kind,
-    // micro-batch).
+    // For each (stage, kind, micro-batch): the time at which the op's input was ready, if the
+    // neighbouring stage that computed it is on the same rank.
     std::map<std::tuple<int, OpKind, int>, double> handed_;
     std::map<std::tuple<int, int, bool>, std::int64_t> links_;
     std::optional<Error> error_;

@@ -15,9 +15,9 @@ std::size_t longest_label(const PipelineSchedule& s) {
     return longest;
 }
 
-// Returns the length of the shortest op, which is the unit of the drawing. Ignores ops that are far
-// shorter than the mean, such as those of a chunk without layers, because the drawing would become
-// too long.
+// Returns the length of the shortest op, which the drawing uses as its unit of time. Ignores ops
+// that take less than a quarter of the mean, such as the ops of a chunk without layers. With such a
+// small unit, the drawing would be too wide.
 double shortest_op(const ScheduleReport& report) {
     std::vector<double> times;
     for (std::size_t rank = 0; rank < report.starts.size(); ++rank)

@@ -57,9 +57,10 @@ struct PipelineSchedule {
     int stage(int rank, int chunk) const { return stage_of(placing, pp, {rank, chunk}); }
 };
 
-// Returns true if the backward that starts at ops[i] computes the input and weight gradients in one
-// pass. This is the case if the weight-gradient pass is the next op and no other stage waits for
-// the input gradients.
+// Returns true if the backward that starts at ops[i] can compute the input gradients and the weight
+// gradients in one pass. This requires that the next op is the weight-gradient pass of the same
+// micro-batch, and that the op is on the first stage, so that no other stage waits for the input
+// gradients.
 bool halves_together(std::span<const Op> ops, std::size_t i, bool first_stage);
 
 // Returns the 1F1B schedule. Each weight-gradient pass follows its input-gradient pass immediately.

@@ -13,9 +13,10 @@ namespace roll::plan {
 
 struct LayerRecompute {
     spec::Recompute kind = spec::Recompute::None;  // never Auto
-    // False only inside a unit of several layers. If keeps_input is false, the layer before
-    // recomputes this layer's input. If keeps_output is false, this layer's output is not saved for
-    // the next layer.
+    // Both are true, except in a unit of several layers that are recomputed together. Forward saves
+    // only the input of the unit's first layer and the output of its last layer. keeps_input is
+    // false for the layers after the first, and keeps_output is false for the layers before the
+    // last.
     bool keeps_input = true, keeps_output = true;
 
     bool attention() const;  // recomputes queries, keys, values and attention
@@ -35,9 +36,9 @@ std::string recomputed_text(const Recomputed& all);
 // The range [begin, end) of a chunk's layers.
 using ChunkLayers = std::pair<std::int64_t, std::int64_t>;
 
-// Sets in `all` the recomputation of a chunk's layers: `kind` for the first `count` layers, `other`
-// for the remaining layers. Layers of kind Full form units of `unit` layers; the last unit may be
-// smaller.
+// Sets the recomputation of a chunk's layers in `all`. The first `count` layers get `kind`, and the
+// other layers get `other`. Layers of kind Full form units of `unit` layers, which are recomputed
+// together. The last unit may be smaller.
 void set_recomputed(Recomputed& all, ChunkLayers chunk, spec::Recompute kind, std::int64_t count,
                     std::int64_t unit = 1, spec::Recompute other = spec::Recompute::None);
 

@@ -37,9 +37,10 @@ class TokenFinder {
     void add(const AddedToken& token);
     bool empty() const { return tokens_.empty(); }
 
-    // Calls piece(begin, end, token) for every part of the text, in order. `token` is null for the
-    // text between tokens. If a token has rstrip, its part may end after the start of the next
-    // token.
+    // Splits the text into parts and calls piece(begin, end, token) for each part, in order. A part
+    // is either one added token, or text between added tokens. `token` is null for text. A token
+    // with rstrip includes the white space after it. If the next added token starts in this white
+    // space, the two parts may overlap.
     template <class Piece>
     void split(std::string_view text, Piece&& piece) const {
         std::size_t done = 0;

@@ -11,7 +11,8 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::int32_t kGone = -2;
-// largest length, in symbols, of a word that is scanned for merges; longer words use a heap
+// Largest number of symbols for which merge_short() is used, which scans all pairs for the next
+// merge. For more symbols, merge_long() finds the next merge with a heap.
 constexpr std::size_t kShortWord = 40;
 constexpr std::size_t kSeenWords = 1U << 15;
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
@@ -42,8 +43,8 @@ const Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
 void Bpe::encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const {
     if (!cut_at_spaces_) return encode_part(word, work, out);
     while (!word.empty()) {
-        // No token contains a U+2581 behind another character, so cut before each such
-        // U+2581.
+        // Cut the word before each U+2581 that follows another character. This does not change the
+        // result, because no token contains a U+2581 after another character.
         std::size_t cut = 0;
         while (word.substr(cut).starts_with(kVisibleSpace)) cut += kVisibleSpace.size();
         cut = std::min(word.find(kVisibleSpace, cut), word.size());
@@ -111,9 +112,10 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// Handles a symbol that the vocabulary lacks: writes its byte tokens, or counts it in `unknown`.
-// Byte tokens are written before unknown symbols that were counted earlier, as in the tokenizers
-// package.
+// Handles a symbol that the vocabulary lacks. If all its bytes have byte tokens, appends these.
+// Otherwise, counts the symbol in `unknown`. The caller appends the unknown token before the next
+// known symbol. As in the tokenizers package, byte tokens that follow the unknown symbol come
+// before it.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };

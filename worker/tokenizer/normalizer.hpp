@@ -22,8 +22,8 @@ class Normalizer {
     bool is_identity() const { return steps_.empty(); }
     std::string apply(std::string_view text) const;
 
-    // Returns the number of bytes at the beginning of apply(text) that come from the first
-    // character of the text; at least 1.
+    // Returns the number of bytes at the beginning of apply(text) that replace the first character
+    // of `text`. Returns at least 1, unless `text` is empty.
     std::size_t head(std::string_view text) const;
 
   private:

@@ -18,9 +18,9 @@
 
 namespace roll::tokenizer {
 
-// A set of characters. A character beyond ASCII belongs to the set if it has one of `properties` or
-// is in one of `ranges`. If `negated` is true, exactly the other characters beyond ASCII belong to
-// the set.
+// A set of characters. If `negated` is false, a character beyond ASCII belongs to the set if it has
+// one of `properties` or is in one of `ranges`. If `negated` is true, it belongs to the set if
+// neither is the case.
 struct CharacterSet {
     std::array<bool, 128> ascii{};  // ASCII characters in the set, after negation
     Properties properties = 0;      // properties of the characters beyond ASCII
@@ -31,10 +31,12 @@ struct CharacterSet {
 };
 
 struct PatternNode {
-    // The kind of text that a node matches. Set: `min` to `max` characters of a set. Choice: the
-    // text of the first branch that leads to a match. The other kinds match no text. Look: its
-    // branch must match here (or must not match, if `negative`). Jump: matching continues at
-    // `next`. Accept: the match ends here.
+    // The kind of a node:
+    // - Set: matches `min` to `max` characters of a set.
+    // - Choice: matches the text of the first branch that leads to a match of the whole expression.
+    // - Look: matches no text. Its branch must match here or, if `negative`, must not match.
+    // - Jump: matches no text. Matching continues at `next`.
+    // - Accept: matches no text. The match ends here.
     enum class Kind : std::uint8_t { Set, Choice, Look, Jump, Accept };
     Kind kind = Kind::Accept;
     bool possessive = false;

@@ -213,9 +213,9 @@ class PatternParser {
         for (char32_t code = first; code <= last; ++code) {
             if (!is_letter(code)) continue;
             set.ranges.emplace_back(code ^ 0x20, code ^ 0x20);
-            // U+017F, the long s; its upper case is S
+            // U+017F, the long s, also matches, because its upper case is S.
             if ((code | 0x20) == 's') set.ranges.emplace_back(0x17F, 0x17F);
-            // U+212A, the Kelvin sign; its lower case is k
+            // U+212A, the Kelvin sign, also matches, because its lower case is k.
             if ((code | 0x20) == 'k') set.ranges.emplace_back(0x212A, 0x212A);
         }
         return {};

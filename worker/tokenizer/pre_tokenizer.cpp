@@ -80,7 +80,8 @@ struct PreTokenizer::Run {
     }
 
     void apply(const Split& split, std::size_t index, std::string_view text, std::size_t head) {
-        std::size_t held_begin = 0;  // start of the joined pieces that are not passed on yet
+        // [held_begin, held_end): joined pieces that were not yet passed to the next step
+        std::size_t held_begin = 0;
         std::size_t held_end = 0;
         bool previous = false;
         const auto leave = [&] {

@@ -25,9 +25,9 @@ class Precompiled {
     // not found, each of its characters is looked up. `text` must be valid UTF-8.
     std::string apply(std::string_view text) const;
 
-    // Returns the number of bytes at the beginning of apply(text) that come from the text's first
-    // character. Its replacement may be several words. Returns 1 if the character was replaced as
-    // part of a cluster.
+    // Returns the number of bytes at the beginning of apply(text) that replace the first character
+    // of `text`. Returns 1 if the character was replaced together with other characters of its
+    // cluster. Returns 0 if `text` is empty.
     std::size_t head(std::string_view text) const;
 
   private:

@@ -8,7 +8,8 @@
 namespace roll::tokenizer {
 
 struct IdsCompared {
-    // number of compared ids: all ids, or some thousands at equal distances
+    // Number of compared ids. In a large vocabulary, only every n-th id is compared, so that this
+    // number is at most 4096.
     std::uint32_t looked_at = 0;
     std::uint32_t differ = 0;  // number of compared ids whose texts differ
 

@@ -144,7 +144,7 @@ void Tokenizer::Impl::encode_raw(std::string_view text, bool first, Workspace& w
     std::string normalized;
     std::size_t head = first ? 1 : 0;
     if (!normalizer_.is_identity()) {
-        // normalization may turn a character into several words
+        // Normalization may replace the first character by several words.
         if (first) head = normalizer_.head(text);
         normalized = normalizer_.apply(text);
         text = normalized;

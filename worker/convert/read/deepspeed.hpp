@@ -1,6 +1,6 @@
-// Opens DeepSpeed checkpoints (ZeRO 1 to 3, universal). Reads the fp32 master weights, which are
-// flattened and split over the data-parallel ranks. A range of the flattened elements corresponds
-// to a few rectangular blocks of a tensor.
+// Opens DeepSpeed checkpoints (ZeRO 1 to 3, universal). Reads the fp32 master weights. DeepSpeed
+// flattens them and splits the flat array over the data-parallel ranks. The reader therefore
+// converts each rank's range of the flat array to rectangular blocks of the tensors.
 #pragma once
 
 #include <filesystem>

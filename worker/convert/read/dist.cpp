@@ -23,8 +23,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMark = "metadata.json";
 
-// Returns the keys that the checkpoint may have, with native or HuggingFace names. They include a
-// tied output layer, because some checkpoints store it as a copy of the embedding.
+// Returns all keys under which the checkpoint may store a tensor of the model. Keys are native or
+// HuggingFace names. The keys include the output layer even if it is tied, because some checkpoints
+// store a tied output layer as a copy of the embedding.
 Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata& metadata) {
     const bool singletons =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(), [](const auto& tensor) {
@@ -59,9 +60,10 @@ bool is_optimizer(const std::string& key) {
            (dot != std::string::npos && key.compare(dot + 1, std::strlen("optim"), "optim") == 0);
 }
 
-// Returns NAME from a key that holds the optimizer state `state`; nullopt for other keys. The key
-// is "optimizer.state.exp_avg.NAME" (torch_dist) or "optimizer.state.module.NAME.exp_avg"
-// (fsdp_dtensor), if `state` is exp_avg.
+// Returns the name of the parameter whose optimizer state `state` is stored under `key`. Returns
+// nullopt if `key` stores anything else. For the state exp_avg of the parameter NAME, the key is
+// "optimizer.state.exp_avg.NAME" in torch_dist and "optimizer.state.module.NAME.exp_avg" in
+// fsdp_dtensor.
 std::optional<std::string> name_in_state(const std::string& key, const std::string& state) {
     const std::string infix = ".state.";
     const std::size_t at = key.find(infix);
@@ -139,7 +141,7 @@ class DistOpener {
         source_.matching.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }
 
-    // Takes the requested optimizer state as the weights.
+    // Adds the tensors of the optimizer state source_.state to the source, in place of the weights.
     Result<void> take_state(const formats::DcpMetadata& metadata) {
         if (has_buckets(metadata)) return take_buckets(metadata);
         for (const formats::DcpTensor& tensor : metadata.tensors) {
@@ -160,7 +162,8 @@ class DistOpener {
                     "usual");
     }
 
-    // Takes the requested optimizer state from Megatron's buckets. The buckets have all parameters.
+    // Adds the optimizer state source_.state from Megatron's gradient buckets (dp_reshardable) to
+    // the source. The buckets hold the state of all parameters.
     Result<void> take_buckets(const formats::DcpMetadata& metadata) {
         if (writer_ == nullptr)
             return fail(ErrorCode::InvalidArgument,
@@ -174,9 +177,10 @@ class DistOpener {
         return {};
     }
 
-    // Returns true if this tensor is not read because optimizer state is requested. A buffer has no
-    // optimizer state: with kMainWeights (the fp32 copies of the weights), the buffer itself is
-    // read, and with any other state it is left out.
+    // Returns true if the tensor `name` must be skipped because the source reads optimizer state
+    // instead of weights. With kMainWeights (the fp32 copies of the weights), a tensor without
+    // optimizer state, such as a buffer, is not skipped. With any other state, every tensor is
+    // skipped.
     bool is_held(const std::string& name) const {
         return !source_.state.empty() &&
                (canonical_state(source_.state) != kMainWeights || held_.contains(name));
@@ -239,8 +243,9 @@ class DistOpener {
         return {};
     }
 
-    // Takes a chunk that is a range of the flattened elements of a rank's shard. The shard is a
-    // rectangular block of the whole tensor. Adds the smaller blocks that make up the range.
+    // Adds a chunk whose elements are a range of a flattened shard to the source. The shard is one
+    // rank's rectangular block of the whole tensor. The range is split into smaller rectangular
+    // blocks, which are added one by one.
     Result<void> take_flat(const formats::DcpTensor& tensor, const formats::DcpChunk& chunk,
                            const tensor::StridedView& view, const DistTensor& known) {
         const std::size_t flat = tensor.original->size();
@@ -267,8 +272,8 @@ class DistOpener {
         return {};
     }
 
-    // Takes a chunk. If the chunk has several layers or experts, each of them becomes a separate
-    // tensor of the source.
+    // Adds a chunk to the source. If the chunk stacks several layers or experts, adds one tensor
+    // for each layer or expert.
     void take_chunk(const formats::DcpChunk& chunk, const tensor::StridedView& view,
                     const DistTensor& known) {
         const std::size_t axes = known.stacked.size();
@@ -347,9 +352,9 @@ Result<Format> dist_format(const fs::path& directory) {
 
 namespace {
 
-// Returns the run's arguments from common.pt. Newer writers do not write this file. If it is
-// missing, returns the arguments from an object of the checkpoint. Returns no arguments if there
-// are none, or if their form is unknown.
+// Returns the arguments of the Megatron run that wrote the checkpoint. They are in common.pt or,
+// with newer writers, in an object of the checkpoint. Returns an empty MegatronState if neither
+// exists, or if the file cannot be parsed.
 Result<formats::MegatronState> run_state(const fs::path& directory,
                                          const formats::DcpMetadata& metadata) {
     const auto args_of =
@@ -374,8 +379,8 @@ Result<formats::MegatronState> run_state(const fs::path& directory,
     return formats::MegatronState();
 }
 
-// Looks in the checkpoint for what the config does not tell: the packing of experts, and which of
-// the family's carried tensors (copied unchanged) exist.
+// Derives from the checkpoint's keys two facts that the config does not contain: how expert tensors
+// are packed, and which of the family's carried tensors (tensors that are copied unchanged) exist.
 Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata) {
     if (source.family->packed.empty() && source.family->carried.empty()) return {};
     ROLL_TRY(const DistKeys keys, expected_keys(source, metadata));
@@ -404,7 +409,8 @@ std::optional<WriterLayout> writer_of(const formats::MegatronState& state) {
 
 Result<void> read_dist(Source& source, const fs::path& directory,
                        const formats::DcpMetadata& metadata, const WriterLayout* writer) {
-    source.config.layout = {};  // keys hold whole tensors; the writer's layout does not matter
+    // The layout of the writer is not needed, because each key describes a whole tensor.
+    source.config.layout = {};
     const bool has_mtp = std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
                                      [](const formats::DcpTensor& tensor) {
                                          return !is_optimizer(tensor.info.name) &&

@@ -28,12 +28,14 @@ Result<void> open_dist(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
 // Maps the tensors of `source.native` from the files in `directory`. Requires that the family and
-// the model of `source` are set. `writer`: how the writer divided the model; null: unknown.
+// the model of `source` are set. `writer` tells how the run that wrote the checkpoint divided the
+// model. It is null if this is unknown.
 Result<void> read_dist_tensors(Source& source, const std::filesystem::path& directory,
                                const formats::DcpMetadata& metadata,
                                const WriterLayout* writer = nullptr);
 
-// Opens the state source.state in ROLL's `directory` of a distributed optimizer. The config is
+// Opens the optimizer state source.state of a ROLL checkpoint. `directory` is the checkpoint's
+// dist_optimizer directory, which holds the state of the distributed optimizer. The config is
 // mca_config.json in source.directory.
 Result<void> open_dist_optimizer(Source& source, const families::Families& families,
                                  const std::filesystem::path& directory);

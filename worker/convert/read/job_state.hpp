@@ -1,6 +1,6 @@
-// Reads a state of the optimizer from a checkpoint of a training job. The trainer stores it under
-// the names and shapes of the native tensors. The checkpoint of a LoRA job also has the average of
-// the adapter as an adapter.
+// Reads an optimizer state from a checkpoint of a Roll training job. The trainer stores the state
+// under the names and shapes of the native tensors. For a LoRA job, the checkpoint also has a
+// second adapter: the moving average of the trained adapter.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,15 @@ namespace roll::convert {
 
 inline constexpr const char* kAverageState = "ema";  // the average of the weights (train.ema)
 
-// Replaces the weights of an opened MCA source by the state source.state. If the state is
-// kMainWeights, the weights stay, because they are the main weights. If it is kAverageState,
-// weights that the job has not trained stay. For any other state, weights without the state are
-// left out if the source's strictness allows that. Fails with InvalidArgument if the checkpoint
-// does not have source.state. Fails with Corrupt if a state lacks an element of its weight or has
-// it twice.
+// Replaces the weights of an opened MCA source by the optimizer state source.state:
+// - kMainWeights: changes nothing, because the checkpoint's weights are the main weights.
+// - kAverageState: replaces the weights that have an average. The job has not trained the other
+//   weights, so they stay as they are.
+// - any other state: replaces the weights that have this state, and removes the other weights. A
+//   weight without the state is an error, unless the source's strictness allows it.
+//
+// Fails with InvalidArgument if the checkpoint does not have source.state. Fails with Corrupt if
+// the state of a weight lacks an element or has an element twice.
 Result<void> read_job_state(Source& source);
 
 // Returns the directory of the averaged adapter in `directory`, the checkpoint of a LoRA job. Fails

@@ -10,8 +10,8 @@
 namespace roll::convert {
 namespace {
 
-// Adds the tensor `name` to the model and returns its place. Only HuggingFace files and kKeptFile
-// can hold this tensor.
+// Adds the HuggingFace tensor `name` to the model. Returns the new tensor's entry in the
+// HuggingFace layout. Only HuggingFace files and kKeptFile can store this tensor.
 Stored add_kept(Source& source, const std::string& name, const Shape& shape) {
     const int number = source.model.add({name, shape});
     source.model.kept.insert(number);

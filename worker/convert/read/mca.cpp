@@ -65,8 +65,9 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
     return {};
 }
 
-// Returns the path of a rank's file in `iteration`. `file` is the path that Roll would write; its
-// iteration number may be different.
+// Returns the path of a rank's file in the directory `iteration`. `file` is the path that Roll
+// would write ("iter_0000001/RANK/NAME"). Only its last two parts are used, because the checkpoint
+// may have another iteration number.
 fs::path rank_path(const fs::path& iteration, const fs::path& file) {
     return iteration / file.parent_path().filename() / file.filename();
 }

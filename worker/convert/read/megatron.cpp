@@ -52,8 +52,8 @@ Result<void> check_args(const Source& source, const Json& args) {
         if (said == args.end() || own == source.config.native.end() || !said->is_number() ||
             !own->is_number() || *said == *own)
             continue;
-        // Skip fields that the model ignores. These are num_query_groups without
-        // group_query_attention, and num_query_groups and kv_channels with latent attention.
+        // Skip fields that Megatron ignores. With latent attention, these are num_query_groups and
+        // kv_channels. Without group_query_attention, num_query_groups is ignored.
         const std::string_view name = key;
         const bool latent = args.value("multi_latent_attention", Json(false)) == true;
         if (name == "num_query_groups" &&
@@ -69,9 +69,9 @@ Result<void> check_args(const Source& source, const Json& args) {
     return {};
 }
 
-// Returns an attention tensor in the form of version 1, in which the rows of a head are
-// interleaved (q, k, v, q, k, v, ...). The result therefore has one strided tensor each for q, k
-// and v.
+// Splits a fused attention tensor into three: one each for q, k and v. Needed for checkpoint
+// version 1, which interleaves the rows of a head (q, k, v, q, k, v, ...): each of the three
+// tensors is then every third row of the stored tensor.
 std::vector<Stored> interleaved(const Stored& qkv) {
     std::vector<Stored> parts(kInterleaved.size(), qkv);
     for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -166,7 +166,7 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
     ROLL_TRY_VOID(check_args(source, state.args));
     source.config.layout = state.has_args ? state.layout : layout_by_names(directory);
     source.config.grouped_experts = state.args.value("moe_grouped_gemm", Json(false)) == true;
-    // both values work, because RankReader accepts both spellings
+    // RankReader accepts both spellings of the names, so this value does not matter
     source.config.local_names = false;
     const Json mtp = state.args.value("mtp_num_layers", Json());
     ROLL_TRY_VOID(use_tensors(source, mtp.is_number() && mtp > 0));
@@ -186,7 +186,7 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
 Result<void> open_megatron(Source& source, const families::Families& families,
                            const fs::path& given) {
     const auto directory = megatron_directory(source.directory);
-    ROLL_CHECK(directory);  // nullopt is impossible, because detect_format() has checked it
+    ROLL_CHECK(directory);  // detect_format() has already found this directory
     ROLL_TRY(const formats::MegatronState state, first_state(*directory));
     return open_with_config(
         source, families, {source.directory, directory->parent_path(), *directory}, given,

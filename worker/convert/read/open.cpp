@@ -18,8 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Opens the state source.state of a checkpoint that stores it apart from the weights. Returns false
-// if open_dist() opens it.
+// Opens the optimizer state source.state if the checkpoint stores it outside of the weights' files.
+// Returns true if the state is open. Returns false if the caller must open the state with
+// open_dist(), because the same files store weights and state.
 Result<bool> open_state(Source& source, const families::Families& families) {
     const fs::path& directory = source.directory;
     const auto apart = optimizer_directory(directory);

@@ -57,8 +57,8 @@ constexpr std::array<Method, 6> kMethods{{
     {"torchao", "torchao", "dequantize() of torchao's tensors"},
 }};
 
-// An ending of tensor names that reveals the quantization method. The method adds tensors with this
-// ending, or stores such tensors instead of the weights.
+// A suffix of tensor names by which a quantization method is recognized. The method adds tensors
+// with this suffix, or stores such tensors instead of the weights.
 struct Ending {
     std::string_view text;
     const char* name;

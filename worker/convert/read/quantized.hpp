@@ -1,5 +1,5 @@
-// Quantized HuggingFace weights. Roll reads 8-bit blocks with scales. It refuses other forms,
-// because it cannot convert them.
+// Reads quantized HuggingFace weights in blocks of 8-bit values with scales (fp8). Refuses all
+// other kinds of quantization, because Roll cannot convert them.
 #pragma once
 
 #include <filesystem>

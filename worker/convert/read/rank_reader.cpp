@@ -14,7 +14,8 @@ using formats::PickleId;
 using formats::TorchFile;
 
 constexpr std::size_t kDepthMax = 8;
-// maximum number of names; nested references in a small file could stand for very many
+// Maximum number of names in a state dict. The limit is needed because a small pickle whose dicts
+// refer to each other can expand to a very large number of names.
 constexpr std::size_t kNamesMax = 1'000'000;
 
 bool is_vocabulary(const families::NativeTensor& tensor) {
@@ -30,8 +31,8 @@ bool is_zero(const tensor::StridedView& view) {
                        [](std::byte one) { return one == std::byte{0}; });
 }
 
-// Flattens the nested dicts of models before Megatron core into one state dict. The keys are joined
-// with dots.
+// Flattens nested dicts of tensors into one state dict. Joins the keys with dots. Checkpoints older
+// than Megatron core have nested dicts.
 Result<void> flatten(const TorchFile& file, PickleId dict, const std::string& prefix,
                      std::size_t depth, std::size_t& names, formats::StateDict& into) {
     const std::vector<PickleId>* entries = file.pickle().entries_of(dict);

@@ -22,9 +22,9 @@ class RankReader {
         : source_(source),
           matcher_(std::move(expected), source) {}
 
-    // Takes the tensors in the named sections of a file. `label` is the path that the expected
-    // tensors give for this file. An empty section name means the file's own dict. If a file lacks
-    // the section "model0", its section "model" is read instead.
+    // Reads the tensors in the given sections of a file. A section is a key of the file's dict. The
+    // empty section name stands for the whole dict. If a file lacks the section "model0", its
+    // section "model" is read instead. `label` is the file's path in the list of expected tensors.
     Result<void> read(std::shared_ptr<const formats::TorchFile> file, const std::string& label,
                       const std::vector<std::string>& sections);
 

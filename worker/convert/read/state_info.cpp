@@ -42,8 +42,9 @@ std::optional<std::int64_t> integer_at(const TorchFile& file, PickleId id) {
     return std::llround(value);
 }
 
-// Returns the number of updates in an optimizer's state dict, which may be inside other dicts and
-// lists: "common_step", or "step" of its first parameter group.
+// Returns the number of updates that an optimizer's state dict records under the key "common_step"
+// or, if this key is absent, "step" (in the first parameter group). Searches inner dicts and lists,
+// too.
 std::optional<std::int64_t> updates_in(const TorchFile& file, PickleId id, int depth = 0) {
     const Pickle& pickle = file.pickle();
     if (depth > kNestingMax) return std::nullopt;
@@ -86,7 +87,8 @@ Result<void> read_values(const fs::path& directory, const formats::DcpMetadata& 
     const auto take = [&](const TorchFile& file) {
         const PickleId root = file.pickle().root();
         if (kind.empty()) kind = text_in(file.pickle(), root, "param_state_sharding_type");
-        // Other values of a run, such as a scheduler's, may also be named "step".
+        // Search the dict "optimizer" if there is one, because other values of a run, such as a
+        // scheduler's, may also be named "step".
         const PickleId* const own = file.pickle().find(root, "optimizer");
         if (!updates) updates = updates_in(file, own == nullptr ? root : *own);
     };
@@ -146,8 +148,8 @@ Result<StateInfo> of_distributed(const fs::path& directory) {
     return info;
 }
 
-// Returns the file with the optimizer's state of a rank, as ROLL (optimizer.pt) and Megatron
-// (distrib_optim.pt) write it beside the weights; nullopt if there is none.
+// Returns the path of the first file that stores one rank's optimizer state beside the weights:
+// optimizer.pt (ROLL) or distrib_optim.pt (Megatron). Returns nullopt if there is none.
 std::optional<fs::path> file_of_rank(const fs::path& root) {
     const auto iteration = formats::mca_iteration_directory(root);
     if (!iteration) return std::nullopt;
@@ -172,7 +174,8 @@ Result<StateInfo> of_job(const fs::path& root) {
         for (const tensor::TensorView& view : file.tensors())
             if (view.info.name.starts_with(name + "."))
                 info.states.insert(view.info.name.substr(name.size() + 1));
-        break;  // all parameters of the kinds that Roll converts have the same states
+        // One parameter suffices, because all parameters that Roll converts have the same states.
+        break;
     }
     return info;
 }
@@ -195,7 +198,8 @@ std::optional<fs::path> optimizer_directory(const fs::path& root) {
 }
 
 Result<StateInfo> read_state_info(const fs::path& root) {
-    // The checkpoint of a job in the format torch_dist has both.
+    // A checkpoint of a Roll job in the format torch_dist has both a distributed optimizer's
+    // directory and kOptimizerIndexFile, so look for the directory first.
     if (const auto directory = optimizer_directory(root)) return of_distributed(*directory);
     if (is_file(root / checkpoint::kOptimizerIndexFile)) return of_job(root);
     if (const auto file = file_of_rank(root))

@@ -12,7 +12,8 @@
 
 namespace roll::convert {
 
-inline constexpr const char* kMainWeights = "fp32_param";  // state: the main weights
+// name of the state that holds the main weights
+inline constexpr const char* kMainWeights = "fp32_param";
 
 // Returns kMainWeights for "param", Megatron's newer name of the main weights. Returns other names
 // unchanged.
@@ -24,8 +25,9 @@ struct StateInfo {
     std::filesystem::path directory = {};  // directory of the files with the state
 };
 
-// Returns the directory with the distributed optimizer's state: the checkpoint's own directory or
-// dist_optimizer/, ROLL's directory beside the weights. Returns nullopt if there is none.
+// Returns the directory that holds the state of the distributed optimizer: dist_optimizer/ in the
+// iteration's directory (as ROLL writes it), `root` itself, or the iteration's directory. Returns
+// nullopt if none of these has a .metadata file.
 std::optional<std::filesystem::path> optimizer_directory(const std::filesystem::path& root);
 
 // Returns the states of a checkpoint of Roll, Megatron or ROLL. Fails with InvalidArgument if there

@@ -40,14 +40,14 @@ class Workers {
     }
 
     // Fails if a hook requests a stop, or if a mapped file became unreadable. Call check_stop()
-    // before each window, and progress() after each window.
+    // before each comparison and before each write. Call progress() after each write.
     Result<void> check_stop() {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? stopped() : check_mapped_reads();
     }
-    // Handles the result `equal` of comparing a replica. If the replica differs and
-    // hooks_.differs is set, reports the difference to it and returns success. Otherwise returns
-    // `equal`.
+    // Decides whether the result `equal` of comparing two replicas is an error. If the replicas
+    // differ and hooks_.differs is set, reports the difference to hooks_.differs and returns
+    // success. Otherwise, returns `equal`.
     Result<void> judge(const Result<void>& equal) {
         if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
         const std::lock_guard lock(mutex_);

@@ -105,14 +105,14 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// Writes a file for data that is not in tensors. `write` writes the entries of its dict.
+// Writes a torch file that holds a dict without tensors. `write` writes the entries of this dict.
 Result<void> write_common(const fs::path& path,
                           const std::function<void(formats::PickleWriter&)>& write = {}) {
     ROLL_TRY(auto writer, formats::TorchFileWriter::create(path, {}, write));
     return writer.finish();
 }
 
-// Links the files of dist_model in another directory of the iteration.
+// Creates symbolic links in `directory` to the target's files in `model`, the dist_model directory.
 Result<void> link_files(const fs::path& directory, const fs::path& model) {
     for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
         std::error_code error;
@@ -220,7 +220,8 @@ Result<void> finish_roll_optimizer(const Plan& plan, const fs::path& directory) 
     return write_dist_head(std::move(metadata), {}, directory / folder);
 }
 
-// Writes the metadata, and the three entries that Megatron reads before it.
+// Writes the metadata and the three objects that Megatron reads first: args, checkpoint_version and
+// iteration.
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args, const fs::path& directory) {
     using Writer = std::function<void(formats::PickleWriter&)>;
     const std::pair<const char*, Writer> states[] = {

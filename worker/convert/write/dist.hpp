@@ -35,10 +35,12 @@ Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path&
                                                     const TargetFile& file,
                                                     const std::filesystem::path& earlier);
 
-// Adds the names of the extra states of the module that holds a tensor. `key`: the tensor's key.
-// `origin`: the tensor's index in the dims along which tensors of this key are stacked, whose sizes
-// are `stacked`. Megatron requires an extra state for each module that may have one in some layout,
-// and ignores superfluous ones. An empty state has the value None.
+// Adds the names of the extra states of the module that holds the tensor `key`. Some tensors stack
+// the parameters of several layers or experts. `stacked` has the sizes of the stacked dims, and
+// `origin` has the tensor's index in each of these dims. Both are empty for other tensors.
+//
+// Megatron requires an extra state for each module that has one in any layout, and ignores
+// unnecessary ones. Roll writes the value None for each of them.
 void add_extra_states(std::set<std::string>& names, const std::string& key, const Shape& origin,
                       const Shape& stacked);
 

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the layout in the order of safetensors files. In this order, each file is written from
-// beginning to end, which is fastest.
+// Sorts the layout by file and by the order in which a safetensors file stores its tensors (by
+// element type, then by name). Each file can then be written sequentially, which is fastest.
 std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft) {
     std::vector<std::size_t> order(layout.size());
     std::iota(order.begin(), order.end(), 0U);

@@ -10,9 +10,9 @@
 namespace roll::convert {
 namespace {
 
-// Changes an attention tensor to the row order of version 1. In this order, row r of q, row r of k
-// and row r of v are adjacent for each row r of a head. Requires that the pieces of each head are
-// in the order query, key, value.
+// Changes an attention tensor to the row order of checkpoint version 1: within each head, the order
+// of rows is q[0], k[0], v[0], q[1], k[1], v[1], and so on. Requires that the pieces of each head
+// are in the order query, key, value.
 void interleave(Stored& qkv) {
     const auto parts = static_cast<std::int64_t>(kInterleaved.size());
     std::int64_t head = 0;

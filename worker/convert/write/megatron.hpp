@@ -1,5 +1,6 @@
-// Writes Megatron's own checkpoints. Their files either equal MCA's files with the run's arguments
-// added, or have the form of models before Megatron core.
+// Writes Megatron's own checkpoints. From version 3 on, their files equal those of an MCA
+// checkpoint, with the run's arguments added. Before version 3, they have the names and nested
+// dicts of models older than Megatron core.
 #pragma once
 
 #include <vector>
@@ -13,10 +14,13 @@ namespace roll::convert {
 // loads neither optimizer state nor random states.
 constexpr const char* kMegatronRelease = "release";
 
-// Returns the target's tensors. If `version` is below 3, the tensors are in nested dicts. Their
-// names and the order of their attention rows are then as in Megatron's checkpoints of that
-// version. Fails with InvalidArgument if models before Megatron core have no name for a tensor.
-// Also fails with InvalidArgument if the model has query groups and `version` is below 2.
+// Returns the target's tensors. `version` is the checkpoint version. If it is below 3, the tensors
+// are in nested dicts, and their names and the order of attention rows are those of that version.
+//
+// Fails with InvalidArgument in these cases:
+// - `version` is below 3, and a tensor has no name in models older than Megatron core.
+// - `version` is below 3, and num_query_groups is not divisible by tp.
+// - `version` is below 2, and the model has query groups.
 Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
                                             int version);
 

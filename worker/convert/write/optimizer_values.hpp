@@ -7,10 +7,11 @@
 
 namespace roll::convert {
 
-// Returns the optimizer's state dict without tensors, as Megatron's kind fully_reshardable stores
-// it. `rates`: train.optimizer of the job that wrote the state; for missing keys, PyTorch's
-// defaults are used. Megatron's scheduler replaces the rates before the next step. `updates`:
-// number of updates that the optimizer has made.
+// Returns the state dict of Megatron's distributed optimizer without its tensors, for the sharding
+// type fully_reshardable. `rates` is train.optimizer of the job that wrote the state. Missing keys
+// have the default values of train.optimizer. Before the next step, Megatron's scheduler replaces
+// the learning rates and the weight decay. `updates` is the number of updates that the optimizer
+// has made.
 Json optimizer_values(const Json& rates, std::int64_t updates);
 
 }  // namespace roll::convert

@@ -39,8 +39,9 @@ struct Output {
     bool optimizer = false;  // true: a torch_dist target also gets the optimizer's state
     // model_max_length to set in an Hf target's config
     std::optional<std::int64_t> model_max_length = {};
-    // Returns `dtype` if all floating-point tensors are cast to this type. Returns nullopt if
-    // `dtype` is nullopt or F8E4M3: then, tensors that do not become 8-bit blocks keep their types.
+    // Returns the type to which all floating-point tensors are cast; nullopt if there is no such
+    // type. With F8E4M3, there is none: some tensors become 8-bit blocks, and the others keep their
+    // types.
     std::optional<tensor::DType> cast() const {
         return dtype && tensor::is_castable(*dtype) ? dtype : std::nullopt;
     }

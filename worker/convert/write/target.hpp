@@ -16,12 +16,13 @@ namespace roll::convert {
 // Returns the target's tensors, each with its file.
 Result<std::vector<Stored>> target_layout(const Source& source, const Output& output, Format to);
 
-// Returns the model's tensors as a target stores each state of the optimizer. `to` must be
-// TorchDist or Mca. An mca target stores them as ROLL does, in a torch_dist directory beside the
-// weights.
+// Returns the layout of one optimizer state in the target. The target stores each state with this
+// layout. `to` must be TorchDist or Mca. For Mca, the state is in a torch_dist directory beside the
+// weights, as in ROLL's checkpoints.
 Result<std::vector<Stored>> optimizer_layout(const Source& source, const Output& output, Format to);
 
-// Adds to the plan's files the data that the target's format stores in addition to tensors.
+// Adds the run's arguments and the checkpoint version to each file of the plan if `to` is Megatron.
+// Does nothing for other formats.
 void complete_plan(const Source& source, const Output& output, Format to, Plan& plan);
 
 // Writes every file without tensors (config.json, index, tracker, tokenizer, ...) into `directory`.

@@ -1,9 +1,9 @@
 // A group of ranks and the operations between them.
 //
 // Every rank of the group issues the same collectives, with the same tags, in the same order, from
-// its one training thread. Issuing an operation only starts it and returns a ticket. The
-// communicator owns the tensors until wait(ticket) returns. A send has no ticket, and no rank waits
-// until a send is complete. Operations throw PeerLost when a peer is gone.
+// its one training thread. Issuing an operation only starts it. Collectives and receives return a
+// ticket. The communicator owns their tensors until wait(ticket) returns. A send returns no ticket,
+// because no rank waits for the end of a send. Operations throw PeerLost when a peer is gone.
 //
 // Tensors must be contiguous. The output of all_gather and the input of reduce_scatter consist of
 // size() equal parts along dimension 0, one for each rank, in the order of the ranks.

@@ -44,9 +44,9 @@ std::int64_t seconds(Clock::duration time) {
     return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
-// Returns the reason why rank `rank` does not take part in a transfer, as a part of the
-// explanation; "" if the rank is not at fault. `before` and `after`: two successive publications of
-// the rank.
+// Returns a clause for the explanation that says why rank `rank` does not take part in a transfer.
+// Returns "" if the rank has issued the transfer and responds. `before` and `after` are two
+// successive publications of the rank.
 template <class Seen>
 std::string fault(const Flight& flight, int rank, const Seen& before, const Seen& after) {
     const std::string name = "; rank " + std::to_string(rank);

@@ -129,7 +129,7 @@ class GlooCommunicator final : public Communicator {
     struct Running {
         Transfer transfer;
         Work work;
-        // for a reduce-scatter: row r is this rank's share of the sum, as computed by rank r
+        // for a reduce-scatter: row r is the part of rank r's input that this rank must sum up
         at::Tensor parts;
     };
 

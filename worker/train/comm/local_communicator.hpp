@@ -98,7 +98,7 @@ class LocalCommunicator final : public Communicator {
     using Lock = std::unique_lock<std::mutex>;
     struct Receipt {
         Transfer transfer;
-        Ticket number;  // number of the message on its link that this receive expects
+        Ticket number;  // number of the expected message among all messages on this link
     };
 
     Ticket issue_collective(const Transfer& transfer);
@@ -113,7 +113,8 @@ class LocalCommunicator final : public Communicator {
 
     LocalGroup& group_;
     int rank_;
-    Ticket receives_ = -1;                // ticket of the next receive; counts down
+    // ticket of the next receive; negative, so that it differs from the tickets of collectives
+    Ticket receives_ = -1;
     std::map<Ticket, Receipt> receipts_;  // key: ticket of the receive
 };
 

@@ -74,8 +74,9 @@ std::vector<std::span<const Row>> divided(std::span<const Row> rows, const Answe
     return groups;
 }
 
-// Computes the log-probabilities of the choices of some micro-batches. Replica r computes every
-// r-th of the micro-batches.
+// Computes the log-probabilities of the choices in the micro-batches `groups`. Replica r computes
+// the micro-batches r, r + replicas, r + 2 * replicas, and so on. A sum over the replicas then
+// gives every replica all results.
 void compute(std::span<const std::span<const Row>> groups, const AnswerPass& pass,
              std::vector<double>& log_probs) {
     const std::size_t replicas = static_cast<std::size_t>(pass.replicas);

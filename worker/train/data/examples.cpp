@@ -56,8 +56,8 @@ Result<std::vector<std::size_t>> Examples::chosen(std::string_view line) {
         found.resize(options_.count);
         return found;
     }
-    // Several drawn records are equal to the question's record. Draw again, only from the other
-    // records.
+    // Too few records are left, because several drawn records have the same values as the
+    // question's record. Draw again, but only from records with other values.
     const std::vector<std::size_t> pool = others(line);
     if (pool.size() < options_.count) return too_few(pool.size());
     found = random_.sample(pool.size(), options_.count);

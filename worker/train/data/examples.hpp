@@ -26,8 +26,8 @@ class Examples {
     // Returns the text of the example that is made from a record.
     using Write = std::function<Result<std::string>(std::size_t record)>;
 
-    // `records` are the lines of the data set of the examples; the text to which these views point
-    // must outlive this object.
+    // `records` has the lines of the data set from which examples are drawn. The text of these
+    // lines must outlive this object.
     Examples(std::vector<std::string_view> records, const Options& options, Write write);
 
     // Returns the examples for the next question. Call this function for the questions in the order

@@ -28,13 +28,14 @@ struct PairRows {
 PairRows pair_rows(const spec::TrainSpec& spec, std::int64_t vocab,
                    const PairReferences* references, std::int64_t pad = -1);
 
-// Returns a micro-batch of whole pairs: one row of tokens without padding. The row's segments are
-// the chosen and the rejected answer of the first pair, then the answers of the next pair, and so
-// on. Labelled answers are packed in the same way, one segment each. A mismatched answer combines
-// the prompt of a labelled answer with the answer of mismatched_document(). A segment of a reward
-// model has a row for the answer's last token, with an ignored target. Without pairs or answers,
-// the micro-batch has one position with an ignored target. Throws RankFailure(invalid) if a token
-// is not below `vocab`.
+// Returns a micro-batch of whole pairs: one row of tokens without padding. Each answer, with its
+// prompt, is one segment of the row. A pair has two adjacent segments, the chosen answer first. A
+// labelled answer has one segment. A mismatched answer combines the prompt of a labelled answer
+// with the answer of mismatched_document().
+//
+// A segment of a reward model also includes the answer's last token, whose target is ignored.
+// Without pairs or answers, the micro-batch has one position with an ignored target. Throws
+// RankFailure(invalid) if a token is not below `vocab`.
 Microbatch pair_batch(std::span<const data::Window> pairs, const PairRows& rules);
 
 // Returns a micro-batch with one segment for each prompt with its answer. Tokens of the

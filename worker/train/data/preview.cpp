@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBadShown = 3;
 
-// Returns a view of encoded tokens as a token file has them.
+// Returns a view of encoded tokens with the element type Int32.
 data::Tokens as_tokens(std::span<const std::uint32_t> ids) {
     return {std::as_bytes(ids).data(), ids.size(), data::TokenType::Int32};
 }
@@ -48,8 +48,8 @@ PreviewDocument document_of(std::span<const std::uint32_t> ids, const data::Piec
     return document;
 }
 
-// Returns `rules`, completed for a file: the file's name decides `records`, and its first record
-// decides `form`.
+// Returns `rules` with the values of two fields that depend on the file: `records` (from the file's
+// name) and `form` (from the file's first record).
 data::EncodeRules file_rules(const fs::path& path, data::EncodeRules rules) {
     rules.records = data::has_records(path);
     if (!rules.completions || rules.has_answers()) return rules;
@@ -84,12 +84,13 @@ PreviewFile preview_of(const fs::path& path, const spec::TrainSpec& spec, std::i
     std::size_t begin = 0;
     bool is_label = false, is_rejected = false;
     std::vector<std::size_t> ends = encoded.document_ends;
-    // The document of a long .txt continues after the first slice.
+    // If a long .txt continues after the first slice, the slice has no document end. Its tokens are
+    // then shown as one document.
     if (ends.empty() && !encoded.ids.empty()) ends.push_back(encoded.ids.size());
     for (const std::size_t end : ends) {
         auto ids = std::span(encoded.ids).subspan(begin, end - begin);
         begin = end;
-        // Every second document is a rejected answer, followed by the margin of its pair.
+        // Every second document is a rejected answer. Leave out the margin that follows it.
         if (!rules.margin_field.empty() && std::exchange(is_rejected, !is_rejected))
             ids = ids.first(ids.size() - data::kMarginTokens);
         if (rules.labels && std::exchange(is_label, !is_label)) continue;

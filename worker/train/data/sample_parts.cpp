@@ -6,8 +6,8 @@
 namespace roll::train {
 namespace {
 
-// Distributes items with these costs over bins that have room for `room` items each. Returns the
-// items of each bin. Requires that there are at most bins x room items.
+// Distributes items over bins so that the bins have similar total costs. A bin can hold `room`
+// items. Returns the items of each bin. Requires that there are at most bins x room items.
 std::vector<std::vector<std::int64_t>> packed(std::span<const double> costs, std::size_t bins,
                                               std::size_t room) {
     std::vector<std::int64_t> order(costs.size());
@@ -94,7 +94,9 @@ std::vector<ReplicaPart> parts_of_batch(const PartRules& rules, std::span<const 
         part = split(part, rules, sizes);
         most = std::max(most, part.size());
     }
-    // Round only a number that has grown. The original number has been checked before and stays.
+    // If a split has increased the number of micro-batches, round it up to a multiple of
+    // rules.multiple. The original number is never rounded, because the job's checks have accepted
+    // it.
     const auto multiple = static_cast<std::size_t>(rules.multiple);
     if (most > static_cast<std::size_t>(rules.microbatches))
         most = (most + multiple - 1) / multiple * multiple;

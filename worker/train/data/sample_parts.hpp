@@ -10,7 +10,7 @@ namespace roll::train {
 // The size of a sample.
 struct SampleSize {
     double cost = 0;          // relative time of its forward and backward
-    std::int64_t tokens = 0;  // maximum number of tokens whose activations are in memory
+    std::int64_t tokens = 0;  // upper bound of the number of tokens that the model reads
 };
 
 struct PartRules {
@@ -32,10 +32,12 @@ using ReplicaPart = std::vector<std::vector<std::int64_t>>;
 // be empty. Every sample is in exactly one micro-batch. `sizes` has the sizes of all samples of the
 // batch. It may be empty if the samples are neither balanced nor split.
 //
-// Balancing is greedy. The largest sample goes to the micro-batch with the least cost that has
-// room. Then, the largest micro-batch goes to the replica with the least cost that has room. A
-// split cuts a micro-batch's list of samples where the next sample would exceed the limit. A sample
-// that is above the limit gets a micro-batch of its own.
+// Balancing is greedy. Samples are assigned in descending order of cost. Each sample goes to the
+// micro-batch with the smallest cost so far that has fewer than rules.micro_batch_size samples.
+// Then, micro-batches are assigned to replicas in the same way.
+//
+// A micro-batch is split before each sample with which it would exceed rules.tokens_most. A sample
+// with more tokens than this limit gets a micro-batch of its own.
 std::vector<ReplicaPart> parts_of_batch(const PartRules& rules, std::span<const SampleSize> sizes);
 
 }  // namespace roll::train

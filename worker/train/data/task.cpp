@@ -69,8 +69,8 @@ struct Writing {
     }
     Result<std::string> write(Record& record) const {
         ROLL_TRY(chat::Rendered rendered, what.render(record.entries, record.arena, 0));
-        // does what the option keep_trailing_newline of jinja2 does; chat templates do not have
-        // this option
+        // jinja2's option keep_trailing_newline keeps the newline at the end of a template. The
+        // renderer of chat templates removes this newline, so add it here.
         if (ends_line) rendered.text += '\n';
         return std::move(rendered.text);
     }

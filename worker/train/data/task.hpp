@@ -24,7 +24,7 @@ struct Question {
 struct Task {
     std::string name;
     std::string delimiter = " ";  // text between the context and a choice
-    std::int64_t fewshot = 0;     // examples in front of each question
+    std::int64_t fewshot = 0;     // number of examples in front of each question
     std::vector<Question> questions;
 };
 

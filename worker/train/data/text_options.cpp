@@ -35,7 +35,8 @@ chat::TrainOn train_on(spec::TrainOn on) {
     return chat::TrainOn::Last;
 }
 
-// A job with Truncation::Error is refused if a document is too long.
+// Converts the job's setting. Error needs no value of its own: such a job is refused if a document
+// is too long, so no document is ever truncated.
 data::Truncate truncate_of(spec::Truncation truncation) {
     switch (truncation) {
         case spec::Truncation::Start: return data::Truncate::Start;

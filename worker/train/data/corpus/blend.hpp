@@ -31,7 +31,8 @@ class Blend {
 
     struct Draw {
         std::size_t set = 0;
-        std::uint64_t sample = 0;  // number of samples that were drawn from the set before
+        // index of the sample among the samples that are drawn from this set
+        std::uint64_t sample = 0;
     };
 
     // Returns the draw of a sample. The first call for a late sample makes all draws before that

@@ -63,8 +63,8 @@ class TokenFinder {
         return found;
     }
 
-    // Returns the number of tokens before position `byte` of the text. Counts a token that crosses
-    // this position only if `inside` is true.
+    // Returns the number of tokens before position `byte` of the text. If a token contains text on
+    // both sides of this position, it counts only if `inside` is true.
     std::size_t position(std::size_t byte, bool inside) const {
         const Ids before = encoded(text_.substr(0, byte));
         const auto same = std::ranges::mismatch(before, ids_);

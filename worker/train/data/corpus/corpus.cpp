@@ -12,7 +12,7 @@ namespace {
 // if there is none.
 std::size_t next_pair(const TokenFile& file, std::size_t at) {
     const std::size_t end = file.tokens().size();
-    // does not include the start of document 0
+    // the starts of documents 1, 2, ...; starts_within() leaves out the start of document 0
     const std::vector<std::size_t> starts = file.starts_within(0, end);
     for (std::size_t i = 1; at > 0 && i < starts.size(); i += 2)
         if (starts[i] >= at) return starts[i];

@@ -29,8 +29,9 @@ class GatheredRows {
 
   private:
     const TokenFile* file_;
-    std::vector<Piece> pieces_;            // ranges of the file's tokens, row after row
-    std::vector<std::size_t> first_ = {};  // index of each row's first piece; then their number
+    std::vector<Piece> pieces_;  // ranges of the file's tokens, row after row
+    // for each row, the index of its first piece; at the end, the number of pieces
+    std::vector<std::size_t> first_ = {};
     std::size_t tokens_ = 0;
 };
 

@@ -20,7 +20,8 @@ bool has_target(const Tokens& document, const LearnRules& rules) {
     return first || has_target(document);
 }
 
-// The documents of a pair, without a margin.
+// Returns the two documents of a pair. If the rejected answer is followed by the pair's margin,
+// leaves the margin out.
 std::array<Tokens, 2> answers_of(const Window& pair, std::size_t second, const RowRules& rules) {
     const Tokens tokens = pair.tokens();
     const std::size_t first = second - pair.begin;
@@ -71,7 +72,8 @@ void count(const Tokens& document, const RowRules& used, const LearnRules& rules
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
     if (corpus.cut() == Cut::BetweenPairs) return count_pairs(corpus, rules.rows);
     RowRules used = rules.rows;
-    // Windows that are cut anywhere use documents of any length: the next window has the rest.
+    // With Cut::Anywhere, a window may end inside a document, and the next window continues the
+    // document. Therefore, no document is too long.
     if (corpus.cut() == Cut::Anywhere)
         used = {.seq_length = std::numeric_limits<std::int64_t>::max() - 1};
     LearnedDocuments counts;

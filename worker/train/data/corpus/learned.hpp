@@ -14,13 +14,14 @@ namespace roll::data {
 struct LearnRules {
     RowRules rows = {};
     bool completions = false;  // true: negative tokens are context only (tokens.hpp)
-    bool apart = true;  // false: the first token of a document is predicted from the one before it
+    // false: the first token of a document is predicted from the tokens of the document before it
+    bool apart = true;
 };
 
 // Counts of documents in the training part of a corpus. A target is a token that follows another
-// token of the same document. If the corpus is cut between pairs, a pair counts as one document:
-// it is in `cut` or `dropped` if one of its answers is longer than a window, and in `unlearned` if
-// one of its answers has no target that counts in the loss.
+// token of the same document. If the corpus is cut between pairs, the counts are of pairs. A pair
+// is in `cut` or `dropped` if one of its answers is longer than a window. A pair is in `unlearned`
+// if one of its answers has no target that counts in the loss.
 struct LearnedDocuments {
     std::int64_t documents = 0;
     // documents that are longer than a window; training never uses the tokens beyond the window
@@ -44,8 +45,8 @@ struct LongDocument {
     std::size_t tokens = 0;
 };
 
-// Returns the first such document or pair of the corpus, in its training and held-out parts. The
-// corpus must be cut between documents or between pairs (Cut).
+// Returns the first document or pair of the corpus that is too long (LongDocument). Searches the
+// training parts and the held-out parts. The corpus must be cut between documents or pairs (Cut).
 std::optional<LongDocument> find_long(const Corpus& corpus, const RowRules& rules);
 
 }  // namespace roll::data

@@ -6,8 +6,8 @@
 namespace roll::data {
 namespace {
 
-// Returns the Kneser-Ney discount n1 / (n1 + 2 n2), or 0.5 if n1 is 0. n1 is how many of the counts
-// are 1, and n2 is how many are 2.
+// Returns the Kneser-Ney discount n1 / (n1 + 2 n2), or 0.5 if n1 is 0. n1 is the number of counts
+// that equal 1, and n2 is the number of counts that equal 2.
 double discount_of(const std::vector<std::uint32_t>& counts) {
     double once = 0, twice = 0;
     for (const std::uint32_t count : counts) {
@@ -17,7 +17,10 @@ double discount_of(const std::vector<std::uint32_t>& counts) {
     return once > 0 ? once / (once + 2 * twice) : 0.5;
 }
 
-// Returns max(count - d, 0) / total + d * kinds / total * lower, where d is the discount.
+// Returns the probability of a byte after a context: max(count - discount, 0) / total + discount *
+// kinds / total * lower. `count` is the byte's count in the context, and `total` is the sum of the
+// context's counts. `kinds` is the number of distinct bytes in the context. `lower` is the byte's
+// probability in the next shorter context.
 double interpolate(std::uint32_t count, std::uint32_t total, std::uint32_t kinds, double discount,
                    double lower) {
     if (total == 0) return lower;

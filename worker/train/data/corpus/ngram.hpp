@@ -37,9 +37,11 @@ class NgramModel {
     // code_[byte]: index of the byte among the distinct bytes; -1 if the text lacks it
     std::array<int, 256> code_{};
     std::size_t size_ = 0;              // number of distinct bytes
-    std::vector<std::uint32_t> three_;  // counts of byte triples
-    std::vector<std::uint32_t> two_;  // for each byte pair, number of distinct bytes seen before it
-    std::vector<std::uint32_t> one_;  // for each byte, the number of distinct bytes seen before it
+    std::vector<std::uint32_t> three_;  // for each byte triple, the number of times that it occurs
+    // for each byte pair, the number of distinct bytes that precede the pair
+    std::vector<std::uint32_t> two_;
+    // for each byte, the number of distinct bytes that precede the byte
+    std::vector<std::uint32_t> one_;
     std::vector<Row> rows3_, rows2_;
     Row row1_;
     std::array<double, 4> discount_{};  // discounts of orders 1 to 3; the index is the order

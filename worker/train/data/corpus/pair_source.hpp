@@ -54,10 +54,10 @@ struct PairRules {
     bool add_special;  // add the tokenizer's special tokens around texts
 };
 
-// Encodes the pair in a line. As in TRL, the answers begin at the same token: the first at which
-// the tokens of one of the texts (prompt and answer) differ from the tokens of the prompt alone.
-// Fails with the reason if the line is not a pair, if an answer is missing or empty, or if both
-// answers are equal.
+// Encodes the pair in a line. As in TRL, both answers begin at the same token index. This is the
+// first index at which the tokens of the prompt alone differ from the tokens of the prompt with the
+// chosen or with the rejected answer. Fails with the reason if the line is not a pair, if an answer
+// is missing or empty, or if both answers are equal.
 Result<AnswerPair> read_pair(std::string_view line, const PairRules& rules);
 
 // Encodes the labelled answers in a line: either one answer, or the two answers of a pair, first

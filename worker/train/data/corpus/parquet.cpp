@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kLook(50);  // interval between two looks at roll-parquet
+// interval at which await() checks whether roll-parquet has ended
+constexpr std::chrono::milliseconds kLook(50);
 
 tl::unexpected<Error> not_installed(const fs::path& source) {
     return fail(ErrorCode::NotFound,
@@ -51,8 +52,8 @@ pid_t start(const fs::path& program, const fs::path& source, const fs::path& lin
     return error == 0 ? pid : -error;
 }
 
-// Waits until the program ends. Returns its status, or nullopt if `goes_on` returned false; the
-// program is then killed.
+// Waits until the program ends, and returns its status. If `goes_on` returns false, kills the
+// program and returns nullopt.
 std::optional<int> await(pid_t pid, const std::function<bool()>& goes_on) {
     int status = 0;
     for (;;) {

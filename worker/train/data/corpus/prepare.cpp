@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// number of attempts to take the lock after which the lock holder's progress is read again
+// While take_turn() waits for the lock, it reads the progress of the process that holds the lock
+// once in this many attempts.
 constexpr int kLookEvery = 5;
 // Number of bytes of text that are encoded at a time. If a single slice is larger, it is encoded
 // alone.
@@ -86,8 +87,9 @@ Json rules_of(const PrepareOptions& options) {
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
     Json key = rules_of(options);
     key["source"] = source.string();
-    if (source.extension() == ".json")
-        key["records"] = true;  // earlier versions read a .json file as one text
+    // Earlier versions read a .json file as one text. Change the name, so that their token file is
+    // not used.
+    if (source.extension() == ".json") key["records"] = true;
     key["size"] = stamp.size;
     key["modified_ns"] = stamp.modified_ns;
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));

@@ -29,8 +29,8 @@ struct PrepareOptions {
     std::chrono::seconds sync_every{1};
     // further directories to search for token files
     std::vector<std::filesystem::path> elsewhere = {};
-    // hashes of token files; if the text no longer exists, a token file whose whole_hash is in this
-    // list is preferred
+    // Hashes of token files (whole_hash). If the text no longer exists, prepare() returns a token
+    // file with one of these hashes, if there is one.
     std::vector<std::string> hashes = {};
 };
 

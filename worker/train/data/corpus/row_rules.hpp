@@ -10,17 +10,20 @@
 
 namespace roll::data {
 
-// The part of a long document that is not used. End, Start: the end or the start of the document
-// (TRL's keep_start and keep_end). Prompt: the start of the prompt; if the answer alone is too
-// long, the prompt except its last token and the end of the answer. Split: nothing, because the
-// rest of the document goes into further rows (TRL's bfd_split). Drop: the whole document.
+// The tokens that are left out of a document that is longer than a row:
+// - End: the end of the document (TRL's keep_start).
+// - Start: the start of the document (TRL's keep_end).
+// - Prompt: the start of the prompt. If the answer alone is too long, the prompt except its last
+//   token, and the end of the answer.
+// - Split: none. The document continues in further rows (TRL's bfd_split).
+// - Drop: the whole document.
 enum class Truncate { End, Start, Prompt, Split, Drop };
 
 struct RowRules {
     std::int64_t seq_length = 0;
     Truncate truncate = Truncate::End;
-    // true: rows are answers of a reward model, which reads seq_length tokens; otherwise, a row has
-    // one token more, because the first token is not predicted
+    // true: a row is an answer of a reward model and has at most seq_length tokens; false: a row
+    // has at most seq_length + 1 tokens, because its first token is not predicted
     bool scores = false;
     bool margins = false;  // true: the margin of a pair follows its second document
 
@@ -37,8 +40,8 @@ struct Piece {
 // Returns the number of tokens of the prompt: the context-only tokens at the start.
 std::size_t prompt_size(const Tokens& document);
 
-// Returns the tokens of a document that are used if it gives one row or answer. For the rules Split
-// and Drop, this is the start of the document.
+// Returns the tokens that remain of a document after truncation to one row or answer. With Split
+// and Drop, these are the document's first tokens.
 Piece kept_piece(const Tokens& document, const RowRules& rules);
 
 // Calls visit(piece) for each piece of a document that is used, in order.

@@ -134,9 +134,10 @@ std::uint64_t Permutation::encrypt(std::uint64_t value) const {
 
 std::uint64_t Permutation::operator()(std::uint64_t index) const {
     ROLL_CHECK(index < size_);
+    // The loop ends, because encrypt() is a bijection: repeated calls return to a value < size_.
     do {
         index = encrypt(index);
-    } while (index >= size_);  // terminates: each cycle of the bijection returns to [0, size)
+    } while (index >= size_);
     return index;
 }
 
@@ -182,8 +183,8 @@ std::vector<std::size_t> Window::document_starts() const {
 
 namespace {
 
-// Megatron's default of mid_level_dataset_surplus: each set of a blend gets more samples than its
-// weight requires; this is the additional share.
+// A blend makes this share more samples of each set than the set's weight requires. The value is
+// Megatron's default of mid_level_dataset_surplus.
 constexpr double kSurplus = 0.005;
 
 // Returns the least integer that is not below the value.
@@ -211,9 +212,10 @@ Result<Sampler> Sampler::make(const Corpus& corpus, const SampleRules& rules) {
     return sampler;
 }
 
-// Follows BlendedMegatronDatasetBuilder. With weights, each file has as many samples as its weight
-// gives. A single file has all samples. Several files without weights have one epoch each; draws
-// from them are in proportion to their numbers of samples.
+// Makes the sample indexes of Megatron's order, as BlendedMegatronDatasetBuilder does. If the files
+// have weights, each file's index has as many samples as its weight requires. Without weights, a
+// single file's index has all samples of the job. Several files without weights have an index of
+// one epoch each, and the job draws from each file in proportion to its number of samples.
 Result<void> Sampler::add_megatron(const SampleRules& rules) {
     const std::vector<CorpusFile>& files = corpus_.files();
     const std::uint64_t samples = *rules.megatron;

@@ -9,9 +9,9 @@
 // window covers.
 //
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
-// fit into seq_length inputs (row_rules.hpp: a longer document). With best fit, a window gathers
-// documents from the whole file (gathered_rows.hpp). These windows are computed once. Each epoch
-// visits them in an order that is drawn for that epoch.
+// fit into seq_length inputs. RowRules decides what happens to longer documents. With best fit, a
+// window gathers documents from the whole file (gathered_rows.hpp). These windows are computed
+// once. Each epoch visits them in an order that is drawn for that epoch.
 //
 // If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is
 // left out if one of its documents has no token to learn after truncation, or if the rule of long
@@ -74,7 +74,7 @@ void for_pairs(const CorpusFile& file, std::size_t begin, std::size_t end,
 
 // The label of a labelled answer, which is stored as the answer's second document.
 struct Label {
-    // Number of labelled answers that were made from one line: 1, or 2 if it has a pair
+    // Number of labelled answers made from the same line: 2 if the line is a pair, else 1
     std::int64_t in_line = 1;
     bool chosen = false;
 };
@@ -94,12 +94,13 @@ bool has_target(const Tokens& document);
 struct SampleRules {
     RowRules rows = {};
     std::uint64_t seed = 0;
-    // Weights of the files, with any positive sum. Empty: an epoch visits all files.
+    // Weights of the files in each phase; their sum need not be 1. Empty: an epoch visits all
+    // files.
     std::vector<BlendPhase> phases = {};
     bool by_tokens = false;  // the weights are shares of the tokens, not of the samples
     bool best_fit = false;   // windows gather documents; requires a corpus cut between documents
-    // Number of the job's samples, which decides Megatron's order; unset for other orders. Requires
-    // at most one phase, a corpus that is made by Corpus::split(), and a seed below 2^32.
+    // Set if samples are in Megatron's order: the job's number of samples, on which this order
+    // depends. Requires at most one phase, Corpus::split() and a seed below 2^32.
     std::optional<std::uint64_t> megatron = {};
 };
 
@@ -140,11 +141,10 @@ class Sampler {
     std::vector<MegatronIndex> indexes_;
 };
 
-// Returns the held-out tails as windows, in order. Each window has one token more than inputs. If
-// windows may be cut anywhere, the windows of a tail are consecutive runs of seq_length inputs (the
-// last may be shorter). Then, every token of a tail except the first is predicted exactly once,
-// from the tokens before it in its window. Otherwise, the windows hold whole documents or pairs, as
-// in a Sampler.
+// Returns the files' held-out tails as windows, in order. If windows may be cut anywhere, each
+// window has seq_length + 1 tokens (the last window of a tail may be shorter) and begins at the
+// last token of the window before. Each token of a tail except the first is then predicted once.
+// Otherwise, windows hold whole documents or pairs, as in a Sampler.
 std::vector<Window> valid_windows(const Corpus& corpus, const RowRules& rules);
 
 }  // namespace roll::data

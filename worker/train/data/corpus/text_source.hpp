@@ -47,8 +47,8 @@ struct EncodeRules {
 };
 
 struct BadLine {
-    // number of the line, or of the list's record, counted from 1; in an Encoded, the slice's first
-    // line is 1
+    // In a .jsonl: the number of the line. In a .json: the number of the record in the list.
+    // Numbers start at 1. In an Encoded, they count from the beginning of the slice.
     std::uint64_t line = 0;
     std::string reason;
     std::string_view text = {};  // text of the line, cut to 1 MiB; empty if not available
@@ -77,7 +77,8 @@ class TextSource {
                                    const tokenizer::Tokenizer& tokenizer, EncodeRules rules);
 
     std::size_t size() const { return text_.size(); }
-    // Returns what BadLine::line counts: "line", or "record" of a list.
+    // Returns "record" if the file is a list of records, otherwise "line". BadLine::line is a
+    // number of such units.
     const char* unit() const { return list_ ? "record" : "line"; }
 
     // Returns the end of the slice that starts at `begin`. Requires begin < size().

@@ -25,7 +25,7 @@ struct TokenRecord {
 };
 
 // Reads the record of a token file; `base` is the token file's path without ".bin". Returns nullopt
-// if there is no record, as for token files of earlier versions.
+// if there is no record. Token files of earlier versions have none.
 Result<std::optional<TokenRecord>> read_record(const std::filesystem::path& base);
 Result<void> write_record(const std::filesystem::path& base, const TokenRecord& record);
 
@@ -35,8 +35,8 @@ Result<void> write_record(const std::filesystem::path& base, const TokenRecord& 
 std::vector<std::pair<std::filesystem::path, TokenRecord>> find_records(
     const std::filesystem::path& directory, const std::string& source, const Json& rules);
 
-// Compares a .bin file with its record. Compares the sample hash or, if `all`, the hash of all
-// bytes. Fails with Corrupt if they differ. Returns false if `go_on` returned false.
+// Compares the sample_hash of a .bin file with its record and, if `all` is true, the whole_hash,
+// too. Fails with Corrupt if a hash differs. Returns false if `go_on` returned false.
 Result<bool> check_tokens(const std::filesystem::path& bin, std::span<const std::byte> bytes,
                           const TokenRecord& record, bool all, const GoOn& go_on);
 
