@@ -19,7 +19,7 @@
 #include "cli/job_options.hpp"
 #include "cli/parse_problem.hpp"
 #include "common/help_format.hpp"
-#include "common/spec/nearest.hpp"
+#include "common/spec/schema/nearest.hpp"
 
 namespace roll::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <set>
 
-#include "common/spec/log_name.hpp"
+#include "common/spec/job/log_name.hpp"
 
 namespace roll::cli {
 namespace {

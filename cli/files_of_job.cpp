@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/render.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/schema/array.hpp"
 
 namespace roll::cli {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "cli/foreign_pipeline.hpp"
 #include "cli/foreign_table.hpp"
-#include "common/spec/nearest.hpp"
-#include "common/spec/resources.hpp"
+#include "common/spec/job/resources.hpp"
+#include "common/spec/schema/nearest.hpp"
 
 namespace roll::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
-#include "common/spec/preference.hpp"
-#include "common/spec/problem.hpp"
+#include "common/spec/schema/problem.hpp"
+#include "common/spec/train/preference.hpp"
 
 namespace roll::cli {
 

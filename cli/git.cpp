@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/io/process.hpp"
+#include "common/spec/schema/array.hpp"
 
 namespace roll::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/json.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll::cli {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/problem.hpp"
+#include "common/spec/schema/problem.hpp"
 
 namespace roll::cli {
 

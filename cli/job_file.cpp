@@ -11,8 +11,9 @@
 #include "cli/slurm/sbatch.hpp"
 #include "cli/toml_file.hpp"
 #include "common/files.hpp"
-#include "common/spec/document.hpp"
-#include "common/spec/schema.hpp"
+#include "common/spec/check/document_size.hpp"
+#include "common/spec/check/parse_job.hpp"
+#include "common/spec/schema/schema.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {

@@ -7,7 +7,7 @@
 #include "cli/job_options.hpp"
 #include "cli/source.hpp"
 #include "common/error.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll::cli {
 

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "common/number.hpp"
-#include "common/spec/staged_files.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/placeholders.hpp"
+#include "common/spec/schema/units.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {

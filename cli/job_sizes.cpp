@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "common/spec/document.hpp"
-#include "common/spec/schema.hpp"
+#include "common/spec/check/document_size.hpp"
+#include "common/spec/schema/schema.hpp"
 
 namespace roll::cli {
 namespace {

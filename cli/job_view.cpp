@@ -8,7 +8,7 @@
 
 #include "cli/git.hpp"
 #include "cli/render.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
 namespace {

@@ -19,8 +19,9 @@
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/cluster_operations.hpp"
-#include "common/spec/resources.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/check/parse_job.hpp"
+#include "common/spec/job/resources.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
 namespace {

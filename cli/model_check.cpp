@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
-#include "common/spec/lora.hpp"
-#include "common/spec/model_source.hpp"
-#include "common/spec/optimizer.hpp"
-#include "common/spec/preference.hpp"
-#include "common/spec/sizes.hpp"
+#include "common/spec/check/lora_rules.hpp"
+#include "common/spec/check/sizes.hpp"
+#include "common/spec/train/model_source.hpp"
+#include "common/spec/train/optimizer.hpp"
+#include "common/spec/train/preference.hpp"
+#include "common/spec/train/read_lora.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/read/open.hpp"
 #include "worker/families/model.hpp"

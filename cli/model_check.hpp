@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/job.hpp"
-#include "common/spec/model.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/train/model.hpp"
 #include "worker/families/families.hpp"
 
 namespace roll::cli {

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "common/error.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll::cli {
 

@@ -11,7 +11,7 @@
 #include "cli/render.hpp"
 #include "common/files.hpp"
 #include "common/number.hpp"
-#include "common/spec/nearest.hpp"
+#include "common/spec/schema/nearest.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/slurm/values.hpp"
-#include "common/spec/nearest.hpp"
+#include "common/spec/schema/nearest.hpp"
 
 namespace roll::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
 

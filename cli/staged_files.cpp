@@ -10,8 +10,8 @@
 #include "common/files.hpp"
 #include "common/io/sha256.hpp"
 #include "common/protocol/file_operations.hpp"
-#include "common/spec/staged_files.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/job/staged_files.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
 namespace {

@@ -25,7 +25,7 @@
 #include "common/json.hpp"
 #include "common/last_resort.hpp"
 #include "common/log.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 #include "common/time.hpp"
 #include "daemon/config/config.hpp"
 #include "daemon/ledger/backup.hpp"

@@ -10,8 +10,8 @@
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
 #include "common/protocol/cluster_operations.hpp"
-#include "common/spec/pilot_queue.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/job/pilot_queue.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/spec/convert.hpp"
+#include "common/spec/train/convert.hpp"
 
 #include <filesystem>
 

@@ -20,7 +20,7 @@
 #include "common/protocol/job_operations.hpp"
 #include "common/protocol/shell_operations.hpp"
 #include "common/protocol/submit_operations.hpp"
-#include "common/spec/job_json.hpp"
+#include "common/spec/job/job_json.hpp"
 
 namespace roll::cli {
 namespace {

@@ -20,7 +20,7 @@
 #include "common/io/process.hpp"
 #include "common/protocol/client.hpp"
 #include "common/protocol/submit_operations.hpp"
-#include "common/spec/job_json.hpp"
+#include "common/spec/job/job_json.hpp"
 
 namespace roll::cli {
 

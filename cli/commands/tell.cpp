@@ -10,7 +10,7 @@
 #include "cli/render.hpp"
 #include "common/number.hpp"
 #include "common/protocol/job_operations.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 #include "common/training_request.hpp"
 
 namespace roll::cli {

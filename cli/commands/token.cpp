@@ -8,7 +8,7 @@
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
 #include "common/protocol/token_operations.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
 

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/foreign_table.hpp"
-#include "common/spec/nearest.hpp"
+#include "common/spec/schema/nearest.hpp"
 
 namespace roll::cli {
 namespace {

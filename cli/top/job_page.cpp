@@ -10,7 +10,7 @@
 #include "cli/text_width.hpp"
 #include "cli/top/rows.hpp"
 #include "cli/top/view.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli::top {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/job_view.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli::top {
 namespace {

@@ -1,6 +1,6 @@
 // The operations on the files of jobs, for clients and nodes that cannot access the jobs' file
 // system. `job_file` reads logs and metrics. `pieces_missing` and `piece_put` send the input files
-// that the key `files` of a job file names (common/spec/staged_files.hpp).
+// that the key `files` of a job file names (common/spec/job/staged_files.hpp).
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include "common/json_text.hpp"
 #include "common/number.hpp"
 #include "common/protocol/fields.hpp"
-#include "common/spec/node_sizes.hpp"
+#include "common/spec/job/node_sizes.hpp"
 
 namespace roll::protocol {
 

@@ -7,7 +7,7 @@
 
 #include "common/base64.hpp"
 #include "common/protocol/file_operations.hpp"
-#include "common/spec/staged_files.hpp"
+#include "common/spec/job/staged_files.hpp"
 #include "daemon/api/operations.hpp"
 
 namespace roll::api {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "common/hash.hpp"
+#include "common/spec/job/array_tasks.hpp"
+#include "common/spec/schema/array.hpp"
 
 namespace roll::api {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/error.hpp"
-#include "common/spec/policy.hpp"
+#include "common/spec/job/policy.hpp"
 
 namespace roll::config {
 

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "common/hash.hpp"
-#include "common/spec/document.hpp"
-#include "common/spec/staged_files.hpp"
+#include "common/spec/job/document.hpp"
+#include "common/spec/job/staged_files.hpp"
 #include "daemon/core/decide/attempt.hpp"
 #include "daemon/core/facts/save_margin.hpp"
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/spec/log_name.hpp"
+#include "common/spec/job/log_name.hpp"
 
 namespace roll::files {
 namespace {

@@ -17,6 +17,7 @@
 #include "common/io/open_files.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/last_resort.hpp"
+#include "common/spec/check/http_rules.hpp"
 #include "daemon/config/config.hpp"
 #include "daemon/http/job_files.hpp"
 #include "daemon/http/listener.hpp"

@@ -4,7 +4,7 @@
 
 #include "common/json_text.hpp"
 #include "common/outcome.hpp"
-#include "common/spec/job_json.hpp"
+#include "common/spec/job/job_json.hpp"
 #include "daemon/ledger/event_fields.hpp"
 
 namespace roll::ledger {

@@ -6,7 +6,7 @@
 
 #include "common/files.hpp"
 #include "common/number.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::notify {

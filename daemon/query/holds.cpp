@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "common/check.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 #include "daemon/core/allocation/allocations.hpp"
 #include "daemon/core/facts/availability.hpp"
 #include "daemon/core/facts/dependency.hpp"

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/schema/array.hpp"
 #include "daemon/query/page.hpp"
 #include "daemon/query/query.hpp"
 

@@ -1,7 +1,7 @@
 // Explains for each node why a job that waits for free resources does not run there.
 #include <fmt/format.h>
 
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 #include "daemon/core/allocation/allocations.hpp"
 #include "daemon/core/facts/availability.hpp"
 #include "daemon/core/facts/machines.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/protocol/progress.hpp"
-#include "common/spec/node_sizes.hpp"
+#include "common/spec/job/node_sizes.hpp"
 
 namespace roll::query {
 namespace {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/outcome.hpp"
-#include "common/spec/document.hpp"
+#include "common/spec/job/document.hpp"
 #include "daemon/core/facts/machines.hpp"
 #include "daemon/core/facts/save_margin.hpp"
 #include "daemon/query/progress.hpp"

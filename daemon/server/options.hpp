@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/io/curve_keys.hpp"
-#include "common/spec/policy.hpp"
+#include "common/spec/job/policy.hpp"
 #include "daemon/gateway/sessions.hpp"
 #include "daemon/pilots/desk.hpp"
 #include "daemon/slurm/commands.hpp"

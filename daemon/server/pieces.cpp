@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/protocol/pieces.hpp"
-#include "common/spec/document.hpp"
-#include "common/spec/staged_files.hpp"
+#include "common/spec/job/document.hpp"
+#include "common/spec/job/staged_files.hpp"
 
 namespace roll::server {
 

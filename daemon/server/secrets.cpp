@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "common/spec/features.hpp"
+#include "common/spec/job/features.hpp"
 #include "daemon/server/server.hpp"
 
 namespace roll::server {

@@ -9,7 +9,7 @@
 
 #include <sys/types.h>
 
-#include "common/spec/pilot_queue.hpp"
+#include "common/spec/job/pilot_queue.hpp"
 
 namespace roll::slurm {
 

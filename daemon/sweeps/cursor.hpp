@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/spec/sweep.hpp"
+#include "common/spec/job/sweep.hpp"
 
 namespace roll::sweeps {
 

@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 
 #include "common/json.hpp"
+#include "common/spec/schema/array.hpp"
 
 namespace roll::sweeps {
 namespace {

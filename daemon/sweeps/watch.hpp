@@ -1,5 +1,5 @@
 // Watches the sweeps that use successive halving. Once a second, reads the metrics of the sweeps'
-// trials and reports the trials that can no longer be among the best (common/spec/sweep.hpp).
+// trials and reports the trials that can no longer be among the best (common/spec/job/sweep.hpp).
 //
 // Watch stores nothing on disk. After a restart of rolld, it finds the sweeps in State and reads
 // the metrics from their beginning, so it stops the same trials. A separate thread reads the files,

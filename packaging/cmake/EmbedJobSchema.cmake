@@ -1,8 +1,8 @@
 # cmake -D "JOB=job.schema.json" -D "POLICY=rolld.schema.json" -D "OUT=embedded.cpp" -P EmbedJobSchema.cmake:
-# writes both files as string literals. The program parses them at first use (common/spec/schema.hpp).
+# writes both files as string literals. The program parses them at first use (common/spec/schema/schema.hpp).
 file(READ "${JOB}" job)
 file(READ "${POLICY}" policy)
-file(WRITE "${OUT}" "#include \"common/spec/schema.hpp\"
+file(WRITE "${OUT}" "#include \"common/spec/schema/schema.hpp\"
 
 namespace roll::spec {
 

@@ -24,7 +24,7 @@ endif()
 
 # Installs the converter as a library: find_package(roll), then link roll::convert. Headers keep their paths
 # ("worker/convert/convert.hpp") below include/roll. The component `library` has no programs and no LibTorch.
-set(library_targets roll_flags roll_common roll_tensor roll_spec roll_protocol roll_families roll_formats roll_layout
+set(library_targets roll_flags roll_common roll_tensor roll_spec_schema roll_spec_job roll_spec_train roll_protocol roll_families roll_formats roll_layout
                     roll_checkpoint
                     roll_convert_checkpoint roll_convert_plan roll_convert_read roll_convert_write roll_convert_adapter
                     roll_convert)

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "common/spec/schema/array.hpp"
 #include "daemon/engine/engine.hpp"
 
 namespace {

@@ -7,7 +7,9 @@
 #include <valgrind/callgrind.h>
 
 #include "common/protocol/worker.hpp"
-#include "common/spec/job_json.hpp"
+#include "common/spec/check/parse_job.hpp"
+#include "common/spec/job/job_json.hpp"
+#include "common/spec/schema/array.hpp"
 #include "daemon/engine/engine.hpp"
 #include "daemon/gateway/sessions.hpp"
 #include "daemon/query/query.hpp"

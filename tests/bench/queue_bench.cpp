@@ -25,7 +25,7 @@
 
 #include "common/io/client.hpp"
 #include "common/protocol/client.hpp"
-#include "common/spec/job_json.hpp"
+#include "common/spec/job/job_json.hpp"
 
 namespace {
 

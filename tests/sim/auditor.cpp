@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "common/spec/schema/array.hpp"
 
 namespace roll::sim {
 

@@ -3,6 +3,7 @@
 
 #include "common/check.hpp"
 #include "common/json.hpp"
+#include "common/spec/schema/array.hpp"
 #include "tests/sim/world.hpp"
 
 namespace roll::sim {

@@ -7,8 +7,8 @@ import sample
 
 LIBRARY = {
     'common/CMakeLists.txt': 'roll_library(common LINK tl::expected)\n',
-    'daemon/core/CMakeLists.txt': 'roll_library(core DEPS common spec)\n',
-    'common/spec/CMakeLists.txt': 'roll_library(spec DEPS common)\n',
+    'daemon/core/CMakeLists.txt': 'roll_library(core DEPS common spec_job)\n',
+    'common/spec/job/CMakeLists.txt': 'roll_library(spec_job DEPS common)\n',
     'daemon/engine/CMakeLists.txt': 'roll_library(engine DEPS common core)\n',
 }
 
@@ -50,12 +50,12 @@ class Tidy(unittest.TestCase):
                     {'a.cpp': 'struct A {\n' + '    int f() { return 1; }\n' * 90 + '};\n'})
 
     def test_includes_outside_deps_are_caught(self):
-        tree = dict(LIBRARY, **{'common/a.hpp': '', 'daemon/engine/e.hpp': '', 'common/spec/s.hpp': ''})
+        tree = dict(LIBRARY, **{'common/a.hpp': '', 'daemon/engine/e.hpp': '', 'common/spec/job/s.hpp': ''})
         self.passes(checks.includes, dict(tree, **{'daemon/core/c.cpp': '#include "common/a.hpp"\n'}))
         for bad in ('#include "daemon/engine/e.hpp"\n', '#include "c.hpp"\n'):
             self.caught(checks.includes, dict(tree, **{'daemon/core/c.cpp': bad}))
         self.caught(checks.includes,
-                    dict(tree, **{'daemon/engine/e.cpp': '#include "common/spec/s.hpp"\n'}))
+                    dict(tree, **{'daemon/engine/e.cpp': '#include "common/spec/job/s.hpp"\n'}))
         self.caught(checks.includes,
                     dict(tree, **{'daemon/core/rules/r.cpp': '#include "daemon/engine/e.hpp"\n'}))
 

@@ -22,7 +22,7 @@
 #include "common/error.hpp"
 #include "common/protocol/pieces.hpp"
 #include "common/protocol/worker.hpp"
-#include "common/spec/staged_files.hpp"
+#include "common/spec/job/staged_files.hpp"
 #include "worker/agent/core/lease.hpp"
 
 namespace roll::agent {

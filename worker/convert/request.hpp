@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "common/spec/convert.hpp"
+#include "common/spec/train/convert.hpp"
 #include "worker/convert/read/open.hpp"
 #include "worker/convert/write/output.hpp"
 

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <set>
 
-#include "common/spec/nearest.hpp"
+#include "common/spec/schema/nearest.hpp"
 #include "worker/families/embedded.hpp"
 #include "worker/families/expression.hpp"
 #include "worker/families/model.hpp"

@@ -14,7 +14,7 @@
 
 #include "common/error.hpp"
 #include "common/json.hpp"
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 
 namespace roll::families {
 

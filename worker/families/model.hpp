@@ -7,7 +7,7 @@
 
 #include "common/error.hpp"
 #include "common/json.hpp"
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 #include "worker/families/family.hpp"
 #include "worker/families/native_tensor.hpp"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "common/spec/packed_form.hpp"
+#include "common/spec/train/packed_form.hpp"
 #include "worker/plan/spare_room.hpp"
 
 namespace roll::plan {

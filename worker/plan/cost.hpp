@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/plan/element_bytes.hpp"
 #include "worker/plan/pipeline_check.hpp"
 #include "worker/plan/recompute.hpp"

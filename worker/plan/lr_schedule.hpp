@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::plan {
 

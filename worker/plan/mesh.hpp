@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::plan {
 

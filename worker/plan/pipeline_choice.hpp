@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/spec/parallel.hpp"
+#include "common/spec/train/parallel.hpp"
 #include "worker/plan/pipeline_check.hpp"
 
 namespace roll::plan {

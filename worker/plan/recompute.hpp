@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/spec/parallel.hpp"
+#include "common/spec/train/parallel.hpp"
 
 namespace roll::plan {
 

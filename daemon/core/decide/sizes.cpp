@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "common/spec/node_sizes.hpp"
-#include "common/spec/sweep.hpp"
+#include "common/spec/job/node_sizes.hpp"
+#include "common/spec/job/sweep.hpp"
 
 namespace roll::core {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/error.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll::core {
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
-#include "common/spec/chain.hpp"
-#include "common/spec/cron.hpp"
-#include "common/spec/same_job.hpp"
+#include "common/spec/check/chain_rules.hpp"
+#include "common/spec/job/array_tasks.hpp"
+#include "common/spec/job/chain.hpp"
+#include "common/spec/job/same_job.hpp"
+#include "common/spec/schema/array.hpp"
+#include "common/spec/schema/cron.hpp"
 #include "daemon/core/decide/find.hpp"
 #include "daemon/core/decide/sizes.hpp"
 #include "daemon/core/facts/dependency.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll::core {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/ids.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll::core {
 

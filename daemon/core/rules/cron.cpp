@@ -1,6 +1,6 @@
 #include "daemon/core/rules/cron.hpp"
 
-#include "common/spec/cron.hpp"
+#include "common/spec/schema/cron.hpp"
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/placement/limits.hpp"
 

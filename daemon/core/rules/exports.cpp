@@ -1,7 +1,7 @@
 #include "daemon/core/rules/exports.hpp"
 
 #include "common/check.hpp"
-#include "common/spec/export_job.hpp"
+#include "common/spec/job/export_job.hpp"
 
 namespace roll::core {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/ids.hpp"
-#include "common/spec/pilot_queue.hpp"
+#include "common/spec/job/pilot_queue.hpp"
 #include "common/time.hpp"
 
 namespace roll::core {

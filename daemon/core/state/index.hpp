@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "common/ids.hpp"
-#include "common/spec/job.hpp"
-#include "common/spec/resources.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/job/resources.hpp"
 #include "common/time.hpp"
 
 namespace roll::core {

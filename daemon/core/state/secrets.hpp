@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll::core {
 

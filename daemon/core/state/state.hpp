@@ -14,8 +14,8 @@
 
 #include "common/boxed.hpp"
 #include "common/ids.hpp"
-#include "common/spec/job.hpp"
-#include "common/spec/policy.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/job/policy.hpp"
 #include "common/time.hpp"
 #include "daemon/core/state/allocation.hpp"
 #include "daemon/core/state/attempt.hpp"

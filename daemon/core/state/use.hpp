@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "common/spec/policy.hpp"
+#include "common/spec/job/policy.hpp"
 #include "common/time.hpp"
 
 namespace roll::core {

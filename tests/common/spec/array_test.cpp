@@ -1,7 +1,9 @@
+#include "common/spec/schema/array.hpp"
+
 #include <gtest/gtest.h>
 
-#include "common/spec/job.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::spec {
 namespace {

@@ -1,8 +1,8 @@
-#include "common/spec/batch_size.hpp"
+#include "common/spec/train/batch_size.hpp"
 
 #include <gtest/gtest.h>
 
-#include "common/spec/batch_rules.hpp"
+#include "common/spec/check/batch_rules.hpp"
 
 namespace roll::spec {
 namespace {

@@ -1,8 +1,9 @@
-#include "common/spec/chain.hpp"
+#include "common/spec/job/chain.hpp"
 
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
+#include "common/spec/check/parse_job.hpp"
 
 namespace roll::spec {
 namespace {

@@ -1,5 +1,5 @@
 // Tests which jobs can have checkpoints in the format torch_dist, and what a worker must know.
-#include "common/spec/checkpoint_rules.hpp"
+#include "common/spec/check/checkpoint_rules.hpp"
 
 #include <fstream>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/spec/features.hpp"
+#include "common/spec/job/features.hpp"
 #include "tests/common/spec/job_files.hpp"
 
 namespace roll::spec {

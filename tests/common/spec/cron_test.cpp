@@ -1,8 +1,8 @@
-#include "common/spec/cron.hpp"
+#include "common/spec/schema/cron.hpp"
 
 #include <gtest/gtest.h>
 
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::spec {
 namespace {

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
-#include "common/spec/job.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/train/train.hpp"
 #include "tests/common/spec/job_files.hpp"
 
 namespace roll::spec {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/check/parse_job.hpp"
 
 namespace roll::spec {
 

@@ -1,11 +1,11 @@
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
-#include "common/spec/convert.hpp"
-#include "common/spec/document.hpp"
-#include "common/spec/export_job.hpp"
+#include "common/spec/check/document_size.hpp"
+#include "common/spec/job/export_job.hpp"
+#include "common/spec/train/convert.hpp"
 
 namespace roll::spec {
 namespace {

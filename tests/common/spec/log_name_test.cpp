@@ -1,4 +1,4 @@
-#include "common/spec/log_name.hpp"
+#include "common/spec/job/log_name.hpp"
 
 #include <gtest/gtest.h>
 

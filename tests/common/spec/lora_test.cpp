@@ -1,6 +1,9 @@
-#include "common/spec/lora.hpp"
+#include "common/spec/train/lora.hpp"
 
 #include <gtest/gtest.h>
+
+#include "common/spec/check/lora_rules.hpp"
+#include "common/spec/train/read_lora.hpp"
 
 namespace roll::spec {
 namespace {

@@ -1,10 +1,10 @@
-#include "common/spec/model_source.hpp"
+#include "common/spec/train/model_source.hpp"
 
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "tests/common/spec/job_files.hpp"
 
 namespace roll::spec {

@@ -1,6 +1,8 @@
-#include "common/spec/optimizer.hpp"
+#include "common/spec/train/optimizer.hpp"
 
 #include <gtest/gtest.h>
+
+#include "common/spec/check/optimizer_rules.hpp"
 
 namespace roll::spec {
 namespace {

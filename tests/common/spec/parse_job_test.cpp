@@ -6,10 +6,10 @@
 
 #include "common/files.hpp"
 #include "common/json.hpp"
-#include "common/spec/convert.hpp"
-#include "common/spec/job.hpp"
-#include "common/spec/schema.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/schema/schema.hpp"
+#include "common/spec/train/convert.hpp"
+#include "common/spec/train/train.hpp"
 #include "tests/common/spec/job_files.hpp"
 
 namespace roll::spec {

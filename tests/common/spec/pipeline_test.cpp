@@ -1,4 +1,4 @@
-#include "common/spec/pipeline.hpp"
+#include "common/spec/check/pipeline.hpp"
 
 #include <algorithm>
 #include <sstream>

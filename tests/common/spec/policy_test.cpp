@@ -1,6 +1,8 @@
-#include "common/spec/policy.hpp"
+#include "common/spec/job/policy.hpp"
 
 #include <gtest/gtest.h>
+
+#include "common/spec/check/parse_policy.hpp"
 
 namespace roll::spec {
 namespace {

@@ -1,10 +1,11 @@
-#include "common/spec/resources.hpp"
+#include "common/spec/job/resources.hpp"
 
 #include <gtest/gtest.h>
 
-#include "common/spec/features.hpp"
-#include "common/spec/job.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/check/parse_job.hpp"
+#include "common/spec/job/features.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::spec {
 namespace {

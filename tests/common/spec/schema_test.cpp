@@ -1,4 +1,4 @@
-#include "common/spec/schema.hpp"
+#include "common/spec/schema/schema.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/spec/staged_files.hpp"
+#include "common/spec/job/staged_files.hpp"
 
 #include <gtest/gtest.h>
 

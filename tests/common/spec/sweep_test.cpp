@@ -1,9 +1,14 @@
-#include "common/spec/sweep.hpp"
+#include "common/spec/job/sweep.hpp"
 
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
+
+#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/submission.hpp"
+#include "common/spec/job/array_tasks.hpp"
+#include "common/spec/schema/array.hpp"
 
 namespace roll::spec {
 namespace {

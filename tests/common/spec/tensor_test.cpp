@@ -1,4 +1,4 @@
-#include "common/spec/tensor.hpp"
+#include "common/spec/check/tensor.hpp"
 
 #include <gtest/gtest.h>
 

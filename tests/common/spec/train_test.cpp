@@ -1,10 +1,11 @@
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
-#include "common/spec/blend.hpp"
-#include "common/spec/sizes.hpp"
+#include "common/spec/check/blend.hpp"
+#include "common/spec/check/preference_rules.hpp"
+#include "common/spec/check/sizes.hpp"
 
 namespace roll::spec {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 
 #include <gtest/gtest.h>
 

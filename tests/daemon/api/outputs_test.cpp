@@ -1,5 +1,6 @@
 #include "daemon/api/outputs.hpp"
 
+#include "common/spec/schema/array.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::api {

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/spec/schema/array.hpp"
+
 namespace roll::core {
 namespace {
 

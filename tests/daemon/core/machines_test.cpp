@@ -1,6 +1,7 @@
 // Machines on which attempts keep failing.
 #include "daemon/core/facts/machines.hpp"
 
+#include "common/spec/schema/array.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {

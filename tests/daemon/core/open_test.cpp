@@ -1,4 +1,5 @@
 // Job groups: jobs are added to an open group until it is closed.
+#include "common/spec/schema/array.hpp"
 #include "daemon/core/apply/indexing.hpp"
 #include "tests/daemon/core/desk.hpp"
 

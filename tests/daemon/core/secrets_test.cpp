@@ -1,4 +1,5 @@
 // Jobs that name secrets of their user.
+#include "common/spec/schema/array.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {

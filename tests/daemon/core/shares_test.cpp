@@ -1,6 +1,7 @@
 // Fair share and quotas.
 #include <cmath>
 
+#include "common/spec/schema/array.hpp"
 #include "daemon/core/placement/limits.hpp"
 #include "daemon/core/state/decay.hpp"
 #include "tests/daemon/core/shop.hpp"

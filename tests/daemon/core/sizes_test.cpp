@@ -1,3 +1,4 @@
+#include "common/spec/schema/array.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::core {

@@ -1,4 +1,5 @@
 // Begin times, deadlines and arrays.
+#include "common/spec/schema/array.hpp"
 #include "daemon/core/facts/lookups.hpp"
 #include "tests/daemon/core/desk.hpp"
 

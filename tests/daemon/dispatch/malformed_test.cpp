@@ -4,8 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "common/spec/document.hpp"
-#include "common/spec/job_json.hpp"
+#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/submission.hpp"
+#include "common/spec/job/job_json.hpp"
 #include "daemon/dispatch/dispatch.hpp"
 #include "daemon/query/query.hpp"
 #include "tests/daemon/core/desk.hpp"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/io/sha256.hpp"
-#include "common/spec/staged_files.hpp"
+#include "common/spec/job/staged_files.hpp"
 
 namespace roll::files {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/spec/schema/array.hpp"
 #include "daemon/ledger/event_json.hpp"
 #include "tests/daemon/core/desk.hpp"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files.hpp"
+#include "common/spec/schema/array.hpp"
 #include "daemon/ledger/backup.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/ledger/mark.hpp"

@@ -1,5 +1,6 @@
 // Does what `explain` suggests. For each rule that can hold a job, a test creates the hold and
 // carries out the remedy as it is written; then the job must start.
+#include "common/spec/schema/array.hpp"
 #include "tests/daemon/query/remedies.hpp"
 
 namespace roll::query {

@@ -1,6 +1,7 @@
 // The pages of `jobs` with folded arrays, newest jobs first, and since a time.
 #include <gtest/gtest.h>
 
+#include "common/spec/schema/array.hpp"
 #include "daemon/query/query.hpp"
 #include "tests/daemon/core/desk.hpp"
 

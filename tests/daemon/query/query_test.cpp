@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/spec/schema/array.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::query {

@@ -20,7 +20,7 @@
 #include "common/files.hpp"
 #include "common/io/client.hpp"
 #include "common/protocol/worker.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll {
 

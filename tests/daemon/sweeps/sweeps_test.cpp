@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <gtest/gtest.h>
 
+#include "common/spec/schema/array.hpp"
 #include "daemon/sweeps/watch.hpp"
 
 namespace roll::sweeps {

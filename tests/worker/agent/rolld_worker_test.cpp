@@ -11,7 +11,8 @@
 #include "common/files.hpp"
 #include "common/io/client.hpp"
 #include "common/io/process.hpp"
-#include "common/spec/job.hpp"
+#include "common/spec/check/parse_job.hpp"
+#include "common/spec/job/job.hpp"
 
 namespace roll {
 namespace {

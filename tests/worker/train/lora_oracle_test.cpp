@@ -8,6 +8,7 @@
 #include <ATen/Parallel.h>
 
 #include "common/files.hpp"
+#include "common/spec/train/read_lora.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "tests/worker/train/expect.hpp"
 #include "worker/families/model.hpp"

@@ -10,6 +10,7 @@
 #include <ATen/Parallel.h>
 
 #include "common/files.hpp"
+#include "common/spec/check/preference_rules.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "tests/worker/train/expect.hpp"
 #include "worker/train/comm/local_communicator.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/json.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::agent {
 namespace {

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "common/spec/job.hpp"
-#include "common/spec/log_name.hpp"
-#include "common/spec/staged_files.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/job/log_name.hpp"
+#include "common/spec/schema/array.hpp"
+#include "common/spec/schema/placeholders.hpp"
 #include "worker/agent/core/attempt.hpp"
 
 namespace roll::agent {

@@ -5,7 +5,7 @@
 
 #include "common/json.hpp"
 #include "common/protocol/rank.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 #include "worker/agent/core/attempt.hpp"
 #include "worker/agent/process/batch.hpp"
 #include "worker/agent/process/command.hpp"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/io/process.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 #include "worker/agent/process/limits.hpp"
 
 namespace roll::agent {

@@ -5,7 +5,7 @@
 
 #include "common/files.hpp"
 #include "common/protocol/rank.hpp"
-#include "common/spec/convert.hpp"
+#include "common/spec/train/convert.hpp"
 #include "worker/convert/convert.hpp"
 #include "worker/convert/read/job_state.hpp"
 #include "worker/formats/peft.hpp"

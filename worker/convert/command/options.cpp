@@ -7,8 +7,8 @@
 
 #include "common/help_format.hpp"
 #include "common/number.hpp"
-#include "common/spec/nearest.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/nearest.hpp"
+#include "common/spec/schema/units.hpp"
 #include "worker/formats/nemo.hpp"
 
 namespace roll::convert {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/tokenizer/tokenizer.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/data/pair_batches.hpp"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/data/corpus/corpus.hpp"
 
 namespace roll::train {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/data/references.hpp"
 #include "worker/train/model/chunk_spec.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::train {
 

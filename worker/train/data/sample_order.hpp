@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 
 namespace roll::train {

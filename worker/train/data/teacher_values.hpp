@@ -14,7 +14,7 @@
 
 #include "common/error.hpp"
 #include "common/files.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/data/corpus/append_file.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/model/chunk_spec.hpp"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/tokenizer/directory.hpp"
 #include "worker/train/data/corpus/corpus.hpp"
 #include "worker/train/data/corpus/prepare.hpp"

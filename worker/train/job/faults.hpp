@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/spec/faults.hpp"
+#include "common/spec/train/faults.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "common/json.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/schema/units.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {

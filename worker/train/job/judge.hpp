@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/comm/communicator.hpp"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/checkpoint/state.hpp"
 
 namespace roll::train {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/data/references.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 

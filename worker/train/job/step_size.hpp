@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/pipeline/job_memory.hpp"
 
 namespace roll::train {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/data/teacher_values.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/train_step.hpp"

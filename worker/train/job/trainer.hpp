@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/protocol/rank.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/comm/backend.hpp"
 #include "worker/train/comm/local_communicator.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/tokenizer/tokenizer.hpp"
 #include "worker/train/data/batches.hpp"
 #include "worker/train/data/corpus/sampler.hpp"

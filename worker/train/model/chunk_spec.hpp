@@ -6,8 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "common/spec/model.hpp"
-#include "common/spec/parallel.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/parallel.hpp"
 #include "worker/plan/recompute.hpp"
 
 namespace roll::train {

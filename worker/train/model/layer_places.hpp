@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 
 namespace roll::train {
 

@@ -1,6 +1,6 @@
-// LoRA of a linear layer (common/spec/lora.hpp). Each adapted HuggingFace module of a fused layer
-// has its own factors A [r, I] and B [rows, r], as in PEFT's files; linear_qkv has up to three
-// pairs. The layer multiplies by joined factors. The joined A stacks the A's of all modules.
+// LoRA of a linear layer (common/spec/train/lora.hpp). Each adapted HuggingFace module of a fused
+// layer has its own factors A [r, I] and B [rows, r], as in PEFT's files; linear_qkv has up to
+// three pairs. The layer multiplies by joined factors. The joined A stacks the A's of all modules.
 // Suppose a module's A is in rows [c, c + r) of the joined A. Then the module's B is in columns [c,
 // c + r) of the joined B, in the rows of the module's output. The other elements of the joined B
 // are 0.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/files.hpp"
+#include "common/spec/check/lora_rules.hpp"
 #include "worker/convert/read/open.hpp"
 #include "worker/families/families.hpp"
 #include "worker/families/model.hpp"

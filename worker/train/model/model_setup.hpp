@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/families/native_tensor.hpp"
 #include "worker/tokenizer/directory.hpp"
 #include "worker/train/model/chunk.hpp"

@@ -1,4 +1,4 @@
-// The packed weights of QLoRA's frozen base (common/spec/packed_form.hpp).
+// The packed weights of QLoRA's frozen base (common/spec/train/packed_form.hpp).
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "common/spec/preference.hpp"
-#include "common/spec/token_loss.hpp"
+#include "common/spec/train/preference.hpp"
+#include "common/spec/train/token_loss.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/objective/preference.hpp"
 

@@ -1,6 +1,6 @@
 #include "worker/train/model/teacher.hpp"
 
-#include "common/spec/tensor.hpp"
+#include "common/spec/check/tensor.hpp"
 #include "worker/tokenizer/same_ids.hpp"
 #include "worker/train/process/failure.hpp"
 

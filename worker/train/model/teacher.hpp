@@ -2,7 +2,7 @@
 // ranks of the job.
 #pragma once
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/model_setup.hpp"
 

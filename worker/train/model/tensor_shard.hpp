@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 #include "worker/layout/shards.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 

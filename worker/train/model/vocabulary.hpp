@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/row_split.hpp"
 #include "worker/train/ops/cross_entropy.hpp"

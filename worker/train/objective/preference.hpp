@@ -38,7 +38,7 @@
 #include <span>
 #include <vector>
 
-#include "common/spec/preference.hpp"
+#include "common/spec/train/preference.hpp"
 
 namespace roll::train {
 

@@ -1,5 +1,5 @@
 // Packs a weight [O, I] into few bits and unpacks it, with the values of bitsandbytes. The form is
-// described in common/spec/packed_form.hpp. Only for CPUs.
+// described in common/spec/train/packed_form.hpp. Only for CPUs.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "common/spec/packed_form.hpp"
+#include "common/spec/train/packed_form.hpp"
 
 namespace roll::ops {
 

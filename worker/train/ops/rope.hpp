@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 #include "worker/train/ops/values.hpp"
 
 namespace roll::ops {

@@ -8,7 +8,7 @@
 
 #include <span>
 
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 #include "worker/train/optim/update.hpp"
 #include "worker/train/optim/whole_sums.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 #include "worker/train/optim/update.hpp"
 
 namespace roll::train {

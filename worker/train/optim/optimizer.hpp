@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/spec/model.hpp"
-#include "common/spec/optimizer.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/optimizer.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/optim/matrix_exchange.hpp"
 #include "worker/train/optim/rules.hpp"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/spec/model.hpp"
-#include "common/spec/optimizer.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/optimizer.hpp"
 #include "worker/train/model/parameters.hpp"
 
 namespace roll::train {

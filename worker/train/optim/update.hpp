@@ -13,7 +13,7 @@
 
 #include <ATen/ATen.h>
 
-#include "common/spec/optimizer.hpp"
+#include "common/spec/train/optimizer.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/ops/cpu/simd/halves.hpp"
 #include "worker/train/ops/kernel.hpp"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/parameters.hpp"

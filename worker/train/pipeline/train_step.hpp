@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/comm/phase_clock.hpp"
 #include "worker/train/optim/optimizer.hpp"
 #include "worker/train/pipeline/executor.hpp"

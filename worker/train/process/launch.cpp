@@ -1,7 +1,7 @@
 #include "worker/train/process/launch.hpp"
 
-#include "common/spec/pipeline.hpp"
-#include "common/spec/tensor.hpp"
+#include "common/spec/check/pipeline.hpp"
+#include "common/spec/check/tensor.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/protocol/rank.hpp"
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::train {
 

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Generator.h>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 
 namespace roll::train {

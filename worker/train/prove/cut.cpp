@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "common/spec/pipeline.hpp"
+#include "common/spec/check/pipeline.hpp"
 #include "worker/train/prove/cut_layers.hpp"
 
 namespace roll::train {

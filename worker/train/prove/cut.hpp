@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/plan/pipeline_schedule.hpp"
 
 namespace roll::train {

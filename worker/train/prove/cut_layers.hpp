@@ -2,8 +2,8 @@
 // need. Pure.
 #pragma once
 
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::train {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::train {
 

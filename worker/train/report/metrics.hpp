@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/report/metrics_csv.hpp"
 #include "worker/train/report/metrics_events.hpp"
 #include "worker/train/report/metrics_file.hpp"

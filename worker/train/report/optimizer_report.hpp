@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/model/parameters.hpp"
 
 namespace roll::train {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/process/memory.hpp"
 
 namespace roll::train {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/json.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/objective/preference.hpp"
 
 namespace roll::train {

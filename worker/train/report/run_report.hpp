@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/data/corpus/learned.hpp"
 
 namespace roll::train {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/json.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/train/model/model_setup.hpp"
 
 namespace roll::train {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/protocol/rank.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/state.hpp"
 

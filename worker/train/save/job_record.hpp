@@ -10,7 +10,7 @@
 
 #include "common/json.hpp"
 #include "common/protocol/rank.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::train {
 

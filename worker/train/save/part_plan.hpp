@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "common/spec/train/train.hpp"
 #include "common/tensor/view.hpp"
 #include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/formats/mca.hpp"

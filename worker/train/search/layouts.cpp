@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "common/spec/pipeline.hpp"
-#include "common/spec/tensor.hpp"
+#include "common/spec/check/pipeline.hpp"
+#include "common/spec/check/tensor.hpp"
 
 namespace roll::train {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::train {
 

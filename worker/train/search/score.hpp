@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/spec/model.hpp"
-#include "common/spec/train.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::train {
 

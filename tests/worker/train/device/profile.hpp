@@ -11,7 +11,7 @@
 
 #include <ATen/ATen.h>
 
-#include "common/spec/model.hpp"
+#include "common/spec/train/model.hpp"
 
 namespace roll::train {
 

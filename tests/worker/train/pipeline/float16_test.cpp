@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "common/spec/train/read_lora.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/comm/local_communicator.hpp"

@@ -17,8 +17,8 @@
 
 #include <ATen/Parallel.h>
 
-#include "common/spec/pipeline.hpp"
-#include "common/spec/tensor.hpp"
+#include "common/spec/check/pipeline.hpp"
+#include "common/spec/check/tensor.hpp"
 #include "tests/worker/train/pipeline/covering.hpp"
 #include "tests/worker/train/pipeline/world.hpp"
 #include "worker/plan/pipeline_choice.hpp"

@@ -2,6 +2,7 @@
 // does, and that only the factors are trained.
 #include <ATen/ATen.h>
 
+#include "common/spec/train/read_lora.hpp"
 #include "tests/worker/train/pipeline/cells.hpp"
 #include "worker/train/model/packed_base.hpp"
 

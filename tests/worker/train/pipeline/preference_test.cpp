@@ -4,6 +4,7 @@
 // over the micro-batches of all replicas.
 #include <ATen/ATen.h>
 
+#include "common/spec/train/read_lora.hpp"
 #include "tests/worker/train/pipeline/cells.hpp"
 
 namespace roll::train {

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "common/spec/train/read_lora.hpp"
 #include "tests/worker/train/pipeline/cells.hpp"
 
 namespace roll::train {

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/spec/pipeline.hpp"
-#include "common/spec/tensor.hpp"
+#include "common/spec/check/pipeline.hpp"
+#include "common/spec/check/tensor.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
 

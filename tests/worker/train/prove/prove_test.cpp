@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "common/spec/train/read_lora.hpp"
 #include "worker/train/prove/report.hpp"
 
 namespace roll::train {

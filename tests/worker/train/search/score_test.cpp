@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/spec/lora.hpp"
+#include "common/spec/train/lora.hpp"
+#include "common/spec/train/read_lora.hpp"
 
 namespace roll::train {
 namespace {

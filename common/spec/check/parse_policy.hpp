@@ -1,0 +1,25 @@
+// Checks rolld.yaml and makes the scheduling policy from it. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/spec/job/http.hpp"
+#include "common/spec/job/policy.hpp"
+#include "common/spec/schema/problem.hpp"
+
+namespace roll::spec {
+
+// The result of parsing rolld.yaml: its content, or all problems of its document.
+struct ParsedPolicy {
+    Policy policy;
+    std::vector<Problem> problems;
+    HttpConfig http{};
+};
+
+// Parses the document of rolld.yaml and checks it against schemas/rolld.schema.json. Relative paths
+// are relative to `base_directory`.
+ParsedPolicy parse_policy(std::string_view json_document, const std::string& base_directory = "/");
+
+}  // namespace roll::spec

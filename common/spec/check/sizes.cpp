@@ -1,0 +1,461 @@
+#include "common/spec/check/sizes.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "common/spec/check/batch_rules.hpp"
+#include "common/spec/check/blend.hpp"
+#include "common/spec/check/checkpoint_rules.hpp"
+#include "common/spec/check/pipeline.hpp"
+#include "common/spec/check/tensor.hpp"
+#include "common/spec/check/valid_sets.hpp"
+#include "common/spec/job/resources.hpp"
+#include "common/spec/train/batch_size.hpp"
+#include "common/spec/train/lora.hpp"
+#include "common/spec/train/loss_scale.hpp"
+#include "common/spec/train/model_source.hpp"
+#include "common/spec/train/optimizer.hpp"
+#include "common/spec/train/preference.hpp"
+
+namespace roll::spec {
+namespace {
+
+// Returns the value at a JSON pointer; null if there is none.
+Json key_at(const Json& document, const char* pointer) {
+    const Json::json_pointer here(pointer);
+    return document.contains(here) ? document[here] : Json();
+}
+
+// Returns the positive integer at a JSON pointer; nullopt if there is none.
+std::optional<std::int64_t> positive(const Json& document, const char* pointer) {
+    const Json::json_pointer at(pointer);
+    if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
+    const auto value = document[at].get<std::int64_t>();
+    // The largest integer that the schema allows. A product of two such numbers fits 64 bits.
+    constexpr std::int64_t kLargest = 1000000000;
+    return value > 0 && value <= kLargest ? std::optional(value) : std::nullopt;
+}
+
+std::optional<double> real(const Json& document, const char* pointer) {
+    const Json::json_pointer at(pointer);
+    if (!document.contains(at) || !document[at].is_number()) return std::nullopt;
+    return document[at].get<double>();
+}
+
+// Returns the data-parallel size: `dp` of the document, or the size that follows from the number of
+// ranks. If the parallel sizes do not fit the number of ranks, adds a problem and returns nullopt.
+// Also returns nullopt if the job leaves the choice of the parallel sizes to Roll.
+std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
+    const auto nodes = positive(document, "/resources/nodes");
+    const auto part = real(document, "/resources/gpus_per_node");
+    // With a fraction of a GPU, the job has one rank per node.
+    const bool shares = part && *part > 0 && *part < 1;
+    const auto gpus =
+        shares ? std::optional<std::int64_t>(1) : positive(document, "/resources/gpus_per_node");
+    const auto slots = positive(document, "/resources/slots_per_node");
+    if (!nodes || (!gpus && !slots)) return std::nullopt;
+    // If slots_per_rank does not divide the slots, check_resources() reports the problem.
+    const std::int64_t each =
+        gpus ? 1 : positive(document, "/resources/slots_per_rank").value_or(1);
+    if (!gpus && *slots % each != 0) return std::nullopt;
+    const std::int64_t per_node =
+        ranks_on_node(static_cast<int>(gpus.value_or(0)), static_cast<int>(slots.value_or(1)),
+                      static_cast<int>(each));
+    const std::int64_t world = *nodes * per_node;
+    const Json::json_pointer layout("/parallel/layout");
+    if (document.contains(layout) && document[layout] == "auto") return std::nullopt;
+    const auto dp = positive(document, "/parallel/dp");
+    const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
+    const std::int64_t pp = positive(document, "/parallel/pp").value_or(1);
+    const std::int64_t cp = positive(document, "/parallel/cp").value_or(1);
+    const std::string of_slots =
+        each == 1 ? "slots" : fmt::format("slots / {} slots per rank", each);
+    const std::string ranks = fmt::format("resources give {} nodes x {} {} = {} ranks", *nodes,
+                                          gpus ? *gpus : *slots, gpus ? "GPUs" : of_slots, world);
+    if (dp && *dp * tp * pp * cp != world) {
+        problems.push_back(
+            {"parallel", fmt::format("dp {} x tp {} x pp {} x cp {} = {} ranks, but {}", *dp, tp,
+                                     pp, cp, *dp * tp * pp * cp, ranks)});
+        return std::nullopt;
+    }
+    if (world % (tp * pp * cp) != 0) {
+        problems.push_back(
+            {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide the ranks; {}", tp,
+                                     pp, cp, tp * pp * cp, ranks)});
+        return std::nullopt;
+    }
+    return world / (tp * pp * cp);
+}
+
+void check_batches(const Json& document, std::optional<std::int64_t> dp,
+                   std::vector<Problem>& problems) {
+    const auto global = positive(document, "/train/global_batch_size");
+    const auto micro = positive(document, "/train/micro_batch_size");
+    if (!global || !micro || !dp || *global % (*micro * *dp) == 0) return;
+    const std::int64_t rows = *micro * *dp, below = *global / rows * rows;
+    problems.push_back(
+        {"train.global_batch_size",
+         fmt::format(
+             "is {}; allowed: a multiple of micro_batch_size {} x dp {} = {}, such as {}", *global,
+             *micro, *dp, rows,
+             below == 0 ? std::to_string(rows) : fmt::format("{} or {}", below, below + rows))});
+}
+
+constexpr std::int64_t kLargestAxis = 1000000;  // the schema's maximum for a parallel axis
+
+// Returns the pipeline's settings in `parallel` of the document, with defaults for missing keys;
+// nullopt if a number exceeds kLargestAxis.
+std::optional<ParallelSpec> pipeline_of(const Json& document) {
+    const auto number = [&](const char* key) {
+        return positive(document, (std::string("/parallel/") + key).c_str());
+    };
+    const auto is_true = [&](const char* key) {
+        const Json::json_pointer at(std::string("/parallel/") + key);
+        return document.contains(at) && document[at] == true;
+    };
+    ParallelSpec parallel;
+    for (const auto& [key, value] : {std::pair{"pp", &parallel.pp},
+                                     {"vpp", &parallel.vpp},
+                                     {"group", &parallel.group},
+                                     {"first_layers", &parallel.first_layers},
+                                     {"last_layers", &parallel.last_layers}}) {
+        const auto given = number(key);
+        if (given > kLargestAxis) return std::nullopt;
+        if (given) *value = static_cast<int>(*given);
+    }
+    parallel.account_for_embedding = is_true("account_for_embedding");
+    parallel.account_for_loss = is_true("account_for_loss");
+    const Json::json_pointer at("/parallel/schedule");
+    const Json schedule = document.contains(at) ? document[at] : Json();
+    if (schedule.is_string())
+        parallel.schedule = schedule_named(schedule.get<std::string>()).value_or(Schedule::Auto);
+    return parallel;
+}
+
+bool is_on_gpus(const Json& document) {
+    return real(document, "/resources/gpus_per_node").value_or(0) > 0;
+}
+
+void check_tensor(const Json& document, std::vector<Problem>& problems) {
+    const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
+    if (tp > kLargestAxis) return;
+    const TensorSizes sizes{.heads = positive(document, "/model/num_attention_heads"),
+                            .kv_heads = positive(document, "/model/num_key_value_heads"),
+                            .intermediate = positive(document, "/model/intermediate_size"),
+                            .on_gpus = is_on_gpus(document)};
+    const Json::json_pointer sequence("/parallel/sequence");
+    const ParallelSpec parallel{
+        .tp = static_cast<int>(tp),
+        .sequence = document.contains(sequence) && document[sequence] == true};
+    for (Problem& problem : tensor_problems(parallel, sizes))
+        problems.push_back(std::move(problem));
+}
+
+void check_zero(const Json& document, std::vector<Problem>& problems) {
+    const auto zero = positive(document, "/parallel/zero");
+    if (zero && is_on_gpus(document))
+        problems.push_back(
+            {"parallel.zero", fmt::format("is {}, but sharing optimizer state on GPUs is not "
+                                          "supported yet; allowed: 0",
+                                          *zero)});
+}
+
+void check_narrow_states(const Json& document, std::vector<Problem>& problems) {
+    for (const auto& [kind, states] : {std::pair{"adamw_8bit", "8-bit"}, {"adamw_bf16", "bf16"}})
+        if (key_at(document, "/train/optimizer/kind") == kind && is_on_gpus(document))
+            problems.push_back({"train.optimizer.kind",
+                                fmt::format("is {}, but {} states on GPUs are not supported yet; "
+                                            "allowed: any other kind",
+                                            kind, states)});
+}
+
+// Checks the keys that only some kinds of recomputation use.
+void check_recompute(const Json& document, std::vector<Problem>& problems) {
+    const Json parallel = document.value("parallel", Json());
+    if (!parallel.is_object()) return;
+    const Json kind = parallel.value("recompute", Json("none"));
+    const auto refuse = [&](const char* key, const std::string& message) {
+        problems.push_back({std::string("parallel.") + key, message});
+    };
+    for (const char* key : {"recompute_method", "recompute_layers"})
+        if (parallel.contains(key) && kind.is_string() && kind != "full")
+            refuse(key, fmt::format("is {}, but parallel.recompute is {}; allowed: only with "
+                                    "recompute `full`",
+                                    parallel[key].dump(), kind.dump()));
+    const bool is_block = parallel.value("recompute_method", Json()) == "block";
+    if (is_block && kind == "full" && !parallel.contains("recompute_layers"))
+        refuse("recompute_layers",
+               "is missing; with recompute_method `block`, set it to the number of layers that are "
+               "recomputed in each chunk");
+    if (kind == "auto" && parallel.value("memory_limit", Json("0")) == "0")
+        refuse(
+            "memory_limit",
+            "is 0; with recompute `auto`, set it to the memory that a rank may use, such as 3GiB");
+}
+
+// Returns the different sizes of a job's batches, as far as they are known and valid.
+std::set<std::int64_t> batch_sizes(const Json& document) {
+    std::set<std::int64_t> sizes;
+    if (const auto global = positive(document, "/train/global_batch_size")) sizes.insert(*global);
+    const Json schedule = key_at(document, "/train/batch_size_schedule");
+    if (!schedule.is_string()) return sizes;
+    if (const auto phases = parse_batch_schedule(schedule.get<std::string>()))
+        for (const BatchPhase& phase : *phases) sizes.insert(phase.size);
+    return sizes;
+}
+
+void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
+                    std::vector<Problem>& problems) {
+    const auto parallel = pipeline_of(document);
+    if (!parallel) return;
+    PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers"),
+                        .on_gpus = is_on_gpus(document)};
+    std::vector<Problem> found = pipeline_problems(*parallel, sizes);
+    const auto micro = positive(document, "/train/micro_batch_size");
+    const std::int64_t rows = micro && dp ? *micro * *dp : 0;
+    for (const std::int64_t size : batch_sizes(document)) {
+        if (rows == 0 || size % rows != 0 || !found.empty()) continue;
+        sizes.microbatches = size / rows, sizes.rows = rows;
+        found = pipeline_problems(*parallel, sizes);
+    }
+    for (Problem& problem : found) problems.push_back(std::move(problem));
+}
+
+void check_heads(const Json& document, std::vector<Problem>& problems) {
+    const auto hidden = positive(document, "/model/hidden_size");
+    const auto heads = positive(document, "/model/num_attention_heads");
+    const auto kv_heads = positive(document, "/model/num_key_value_heads");
+    const auto head_dim = positive(document, "/model/head_dim");
+    if (!heads) return;
+    if (kv_heads && *heads % *kv_heads != 0) {
+        problems.push_back({"model.num_key_value_heads",
+                            fmt::format("is {}; allowed: a divisor of num_attention_heads {}",
+                                        *kv_heads, *heads)});
+    }
+    if (!hidden) return;
+    if (!head_dim && *hidden % *heads != 0) {
+        problems.push_back(
+            {"model.hidden_size",
+             fmt::format("is {}; allowed: a multiple of num_attention_heads {}", *hidden, *heads)});
+        return;
+    }
+    const std::int64_t width = head_dim.value_or(*hidden / *heads);
+    if (width % 2 != 0) {
+        problems.push_back({head_dim ? "model.head_dim" : "model.hidden_size",
+                            fmt::format("gives heads of width {}; the rotary embedding needs an "
+                                        "even width",
+                                        width)});
+    }
+}
+
+// Checks that the objective supports the value of data.train_on.
+void check_train_on(const Json& document, std::vector<Problem>& problems) {
+    const Json::json_pointer at("/data/train_on");
+    if (!document.contains(at) || document[at] == "assistant") return;
+    const Json given = document.value("objective", Json());
+    const std::string objective = objective_name(given);
+    if (objective != "sft" && !learns_completions(given))
+        problems.push_back({"data.train_on",
+                            fmt::format("is {}; allowed with objective \"{}\": only `assistant`, "
+                                        "because this objective trains on {}",
+                                        document[at].dump(), objective,
+                                        is_preference(objective) ? "the answers" : "all tokens")});
+}
+
+// Checks that a training has exactly one length, in steps or in epochs.
+void check_run_length(const Json& document, std::vector<Problem>& problems) {
+    const Json train = document.value("train", Json());
+    if (!train.is_object()) return;
+    const bool steps = train.contains("steps"), epochs = train.contains("epochs");
+    if (!steps && !epochs)
+        problems.push_back(
+            {"train.steps", "is missing; allowed: an integer, 1 to 1000000000, or train.epochs"});
+    if (steps && epochs)
+        problems.push_back(
+            {"train.epochs", fmt::format("is {}, but train.steps is {}; set only one of the two",
+                                         train["epochs"].dump(), train["steps"].dump())});
+}
+
+void check_rates(const Json& document, std::vector<Problem>& problems) {
+    const Json::json_pointer here("/train/optimizer");
+    const Json optimizer = document.contains(here) ? document[here] : Json();
+    if (!optimizer.is_object()) return;
+    const auto refuse = [&](const char* key, const auto& value, const std::string& allowed) {
+        problems.push_back({std::string("train.optimizer.") + key,
+                            fmt::format("is {}; allowed: {}", value, allowed)});
+    };
+    const auto lr = real(optimizer, "/lr"), decay = real(optimizer, "/weight_decay");
+    for (const char* key : {"min_lr", "init_lr"}) {
+        const auto rate = real(optimizer, (std::string("/") + key).c_str());
+        if (lr && rate && *rate > *lr) refuse(key, *rate, fmt::format("at most lr {}", *lr));
+    }
+    const auto steps = positive(document, "/train/steps"),
+               asked = positive(optimizer, "/decay_steps");
+    const auto warmup = positive(optimizer, "/warmup_steps");
+    const char* const horizon_name = asked ? "decay_steps" : "train.steps";
+    const auto horizon = asked ? asked : steps;
+    const auto ratio = real(optimizer, "/warmup_ratio");
+    if (warmup && ratio && *ratio > 0)
+        refuse("warmup_ratio", *ratio, fmt::format("0 with warmup_steps {}", *warmup));
+    if (horizon && warmup && *warmup > *horizon)
+        refuse("warmup_steps", *warmup, fmt::format("at most {} {}", horizon_name, *horizon));
+    if (optimizer.value("schedule", Json()) == "wsd" && horizon) {
+        const std::int64_t most = *horizon - warmup.value_or(0);
+        const std::int64_t falling = positive(optimizer, "/wsd_decay_steps").value_or(0);
+        if (falling < 1 || falling > most)
+            refuse(
+                "wsd_decay_steps", falling,
+                fmt::format(
+                    "1 to {} with schedule wsd, which is the number of steps between the warm-up "
+                    "and {} {}",
+                    most, horizon_name, *horizon));
+    }
+    const auto end = real(optimizer, "/weight_decay_end");
+    const bool moves = optimizer.value("weight_decay_schedule", Json("constant")) != "constant";
+    if (end && decay && (moves ? *end < *decay : *end != *decay))
+        refuse("weight_decay_end", *end,
+               moves ? fmt::format("at least weight_decay, which is {}", *decay)
+                     : fmt::format("weight_decay, which is {}, because weight_decay_schedule is "
+                                   "constant",
+                                   *decay));
+}
+
+bool holds_nothing_out(const Json& document) {
+    const Json::json_pointer at("/data/valid");
+    if (!document.contains(at)) return false;
+    return document[at].is_object() ? document[at].empty() : document[at] == 0;
+}
+
+// Returns true if the metric at `pointer` is the score of an evaluation task ("task_..."). Such a
+// metric needs no validation set.
+bool is_of_task(const Json& document, const char* pointer) {
+    const Json metric = key_at(document, pointer);
+    return metric.is_string() && metric.get<std::string>().starts_with("task_");
+}
+
+void check_early_stop(const Json& document, std::vector<Problem>& problems) {
+    const auto patience = positive(document, "/train/early_stop/patience");
+    if (!patience) return;
+    const bool of_task = is_of_task(document, "/train/early_stop/metric");
+    const auto refuse = [&](const std::string& why) {
+        problems.push_back(
+            {"train.early_stop.patience", fmt::format("is {}, but {}", *patience, why)});
+    };
+    if (!of_task && holds_nothing_out(document))
+        return refuse("data.valid holds out no data; allowed: 0, or set data.valid");
+    if (!of_task && !positive(document, "/train/valid_every"))
+        refuse(
+            "train.valid_every is 0, so nothing is validated during training; allowed: 0, or set "
+            "train.valid_every");
+    if (of_task && !positive(document, "/train/evaluation/every"))
+        refuse(
+            "train.evaluation.every is 0, so no task is measured during training; allowed: 0, or "
+            "set train.evaluation.every");
+}
+
+void check_best_metric(const Json& document, std::vector<Problem>& problems) {
+    const bool keeps = key_at(document, "/checkpoint/keep_best") == true;
+    if (keeps && !is_of_task(document, "/train/best/metric") && holds_nothing_out(document))
+        problems.push_back({"checkpoint.keep_best",
+                            "is true, but data.valid holds out no data; allowed: false, or set "
+                            "data.valid"});
+    if (keeps) return;
+    if (key_at(document, "/export/of") == "best")
+        problems.push_back({"export.of",
+                            "is `best`, but checkpoint.keep_best is false; set export.of to "
+                            "`last`, or checkpoint.keep_best to true"});
+    if (key_at(document, "/train/best").is_object())
+        problems.push_back({"train.best",
+                            "selects the best checkpoint, but checkpoint.keep_best is false; "
+                            "remove train.best, or set checkpoint.keep_best to true"});
+}
+
+// Checks the keys that use the average of the weights.
+void check_average(const Json& document, std::vector<Problem>& problems) {
+    const bool averages = key_at(document, "/train/ema").is_object();
+    for (const auto& [pointer, name] :
+         {std::pair("/export/weights", "export.weights"),
+          std::pair("/train/evaluation/weights", "train.evaluation.weights")})
+        if (key_at(document, pointer) == "ema" && !averages)
+            problems.push_back(
+                {name, "is `ema`, but the job has no train.ema; allowed: last, or set train.ema"});
+    if (key_at(document, "/export/weights") != "ema") return;
+    const auto kept = positive(document, "/checkpoint/keep_optimizer");
+    if (kept && key_at(document, "/export/of") == "best")
+        problems.push_back({"checkpoint.keep_optimizer",
+                            fmt::format("is {}, but the best checkpoint must keep its optimizer "
+                                        "state, because export.weights is `ema`; allowed: 0",
+                                        *kept)});
+}
+
+void check_retention(const Json& document, std::vector<Problem>& problems) {
+    const auto kept = positive(document, "/checkpoint/keep_every");
+    const auto every = positive(document, "/checkpoint/every");
+    if (!kept || (every && *kept % *every == 0)) return;
+    problems.push_back(
+        {"checkpoint.keep_every",
+         every ? fmt::format("is {}; allowed: a multiple of checkpoint.every {}", *kept, *every)
+               : fmt::format("is {}, but checkpoint.every is 0; allowed: 0, or set "
+                             "checkpoint.every",
+                             *kept)});
+}
+
+void check_lengths(const Json& document, std::vector<Problem>& problems) {
+    const auto sequence = positive(document, "/train/seq_length");
+    const auto positions = positive(document, "/model/max_position_embeddings");
+    if (sequence && positions && *sequence > *positions) {
+        problems.push_back({"train.seq_length",
+                            fmt::format("is {}; allowed: at most model.max_position_embeddings {}",
+                                        *sequence, *positions)});
+    }
+    const auto vocab = positive(document, "/model/vocab_size");
+    constexpr std::int64_t kBytes = 256;
+    if (vocab && *vocab < kBytes && document.value("tokenizer", Json()) == "bytes") {
+        problems.push_back({"model.vocab_size",
+                            fmt::format("is {}; allowed: at least {} with the tokenizer `bytes`",
+                                        *vocab, kBytes)});
+    }
+}
+
+}  // namespace
+
+std::optional<Problem> undivided_layers(const Json& document, std::int64_t layers) {
+    const auto parallel = pipeline_of(document);
+    return parallel ? undivided_layers(*parallel, layers) : std::nullopt;
+}
+
+std::vector<Problem> impossible_sizes(const Json& document) {
+    std::vector<Problem> problems;
+    const auto dp = check_mesh(document, problems);
+    check_batches(document, dp, problems);
+    for (Problem& problem : batch_problems(document, dp)) problems.push_back(std::move(problem));
+    check_tensor(document, problems);
+    check_pipeline(document, dp, problems);
+    check_zero(document, problems);
+    check_recompute(document, problems);
+    for (Problem& problem : model_source_problems(document)) problems.push_back(std::move(problem));
+    check_heads(document, problems);
+    check_lengths(document, problems);
+    check_run_length(document, problems);
+    check_train_on(document, problems);
+    check_rates(document, problems);
+    check_narrow_states(document, problems);
+    check_early_stop(document, problems);
+    check_best_metric(document, problems);
+    check_average(document, problems);
+    check_retention(document, problems);
+    for (Problem& problem : valid_set_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : blend_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : optimizer_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : preference_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : loss_scale_problems(document)) problems.push_back(std::move(problem));
+    for (Problem& problem : checkpoint_format_problems(document))
+        problems.push_back(std::move(problem));
+    return problems;
+}
+
+}  // namespace roll::spec

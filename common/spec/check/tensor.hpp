@@ -1,0 +1,28 @@
+// Checks that a job's tensor parallelism fits its model. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/spec/job/job.hpp"
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/parallel.hpp"
+
+namespace roll::spec {
+
+// The sizes that parallel.tp must divide. A size that is nullopt is unknown and not checked.
+struct TensorSizes {
+    std::optional<std::int64_t> heads = std::nullopt;
+    std::optional<std::int64_t> kv_heads = std::nullopt;
+    std::optional<std::int64_t> intermediate = std::nullopt;
+    bool on_gpus = false;
+};
+
+TensorSizes tensor_sizes(const ModelConfig& model);
+
+// Returns a problem for each rule that tensor parallelism breaks, with the numbers and the allowed
+// values. The size of the vocabulary is not checked, because tp need not divide it.
+std::vector<Problem> tensor_problems(const ParallelSpec& parallel, const TensorSizes& sizes);
+
+}  // namespace roll::spec

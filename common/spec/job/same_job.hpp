@@ -1,0 +1,13 @@
+// Compares a repeated submission with the job that the first submission queued.
+#pragma once
+
+#include "common/spec/job/job.hpp"
+
+namespace roll::spec {
+
+// Returns whether both specs describe the same job. Ignores the recorded state of the git work
+// tree: the user may have committed changes between the first and the repeated submission of the
+// job.
+bool same_job(const JobSpec& a, const JobSpec& b);
+
+}  // namespace roll::spec

@@ -1,0 +1,495 @@
+#include "common/spec/schema/schema.hpp"
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include <boost/regex.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/spec/schema/instead.hpp"
+#include "common/spec/schema/nearest.hpp"
+#include "common/spec/schema/placeholders.hpp"
+#include "common/spec/schema/string_format.hpp"
+
+namespace roll::spec {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string show(const Json& value) {
+    constexpr std::size_t kLongest = 60;
+    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+    return text;
+}
+
+// Returns a value as text. Strings are not quoted.
+std::string word(const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string one_of(const std::vector<std::string>& words) {
+    std::string text;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+        text += words[i];
+    }
+    return text;
+}
+
+std::vector<std::string> words_of(const OrderedJson& values) {
+    std::vector<std::string> words;
+    for (const OrderedJson& value : values) words.push_back(word(value));
+    return words;
+}
+
+// Returns the value of `key`, or nullptr if `schema` is not an object or lacks the key.
+const OrderedJson* key_in(const OrderedJson& schema, const std::string& key) {
+    const auto found = schema.find(key);
+    return found == schema.end() ? nullptr : &*found;
+}
+
+bool has_list(const OrderedJson& schema, const char* key) {
+    const OrderedJson* list = key_in(schema, key);
+    return list != nullptr && list->is_array();
+}
+
+// Returns the values of an enum that are implemented.
+std::vector<std::string> built_words(const OrderedJson& schema) {
+    return words_of(schema[has_list(schema, "x-built") ? "x-built" : "enum"]);
+}
+
+// Returns the words as text, such as "a, b, c and 12 more".
+std::string list_of(std::vector<std::string> words) {
+    constexpr std::size_t kMost = 40;
+    const std::size_t more = words.size() - std::min(words.size(), kMost);
+    words.resize(words.size() - more);
+    return fmt::format("{}{}", fmt::join(words, ", "),
+                       more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+std::string join(const std::string& path, const std::string& key) {
+    return path.empty() ? key : path + "." + key;
+}
+
+bool has_type(const std::string& type, const Json& value) {
+    if (type == "object") return value.is_object();
+    if (type == "array") return value.is_array();
+    if (type == "string") return value.is_string();
+    if (type == "boolean") return value.is_boolean();
+    if (type == "number") return value.is_number();
+    if (type == "null") return value.is_null();
+    if (!value.is_number_integer()) return false;
+    return !value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX;
+}
+
+std::vector<std::string> types_of(const OrderedJson& schema) {
+    const auto type = key_in(schema, "type");
+    if (!type) return {};
+    return type->is_array() ? words_of(*type) : std::vector{type->get<std::string>()};
+}
+
+bool type_fits(const OrderedJson& schema, const Json& value) {
+    const auto types = types_of(schema);
+    return types.empty() || std::any_of(types.begin(), types.end(),
+                                        [&](const auto& type) { return has_type(type, value); });
+}
+
+// Returns the branch of the schema's oneOf that has the value's type. Returns the schema itself if
+// it has no oneOf.
+const OrderedJson* branch(const OrderedJson& schema, const Json& value) {
+    const auto branches = key_in(schema, "oneOf");
+    if (!branches) return &schema;
+    for (const OrderedJson& one : *branches)
+        if (type_fits(one, value)) return &one;
+    return nullptr;
+}
+
+std::string words_of_type(const std::string& type, const OrderedJson& schema) {
+    if (type == "integer") return "an integer";
+    if (type == "number") return "a number";
+    if (type == "boolean") return "true or false";
+    if (type == "array") return "a list";
+    if (type == "object") return "a mapping";
+    if (type == "null") return "null";
+    if (schema.contains("format"))
+        return std::string(format_words(schema["format"].get<std::string>()));
+    return "a string";
+}
+
+std::string words_of_limits(const OrderedJson& schema) {
+    const auto limit = [&](const char* key) { return word(schema[key]); };
+    if (schema.contains("minimum") && schema.contains("maximum")) {
+        return fmt::format(", {} to {}", limit("minimum"), limit("maximum"));
+    }
+    std::string text;
+    if (schema.contains("minimum")) text += ", at least " + limit("minimum");
+    if (schema.contains("exclusiveMinimum")) text += ", above " + limit("exclusiveMinimum");
+    if (schema.contains("maximum")) text += ", at most " + limit("maximum");
+    if (schema.contains("exclusiveMaximum")) text += ", below " + limit("exclusiveMaximum");
+    return text;
+}
+
+// Returns the compiled pattern. Keeps compiled patterns, because compiling them takes longer than
+// the rest of a job's check.
+const boost::regex& compiled(const std::string& pattern) {
+    static thread_local std::map<std::string, boost::regex> known;
+    const auto found = known.find(pattern);
+    return found != known.end() ? found->second : known.emplace(pattern, pattern).first->second;
+}
+
+// Returns whether the pattern matches a part of the text. `^` and `$` match only at the ends of
+// the text, not at the ends of its lines.
+bool has_pattern(const std::string& pattern, const std::string& text) {
+    return boost::regex_search(text, compiled(pattern), boost::match_single_line);
+}
+
+class Checker {
+  public:
+    explicit Checker(const OrderedJson& root) : root_(root) {}
+
+    void check(const OrderedJson& schema, const Json& value, const std::string& path) {
+        const auto chosen = branch(schema, value);
+        if (!chosen || !type_fits(*chosen, value)) {
+            note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
+            return;
+        }
+        if (value.is_object()) check_object(*chosen, value, path);
+        if (value.is_array()) check_array(*chosen, value, path);
+        if (value.is_string()) check_string(*chosen, value, path);
+        if (value.is_number()) check_number(*chosen, value, path);
+        check_values(*chosen, value, path);
+        check_conditions(*chosen, value, path);
+    }
+
+    std::vector<Problem> problems;
+
+  private:
+    void note(const std::string& path, const std::string& message) {
+        problems.push_back({path, message});
+    }
+
+    void check_object(const OrderedJson& schema, const Json& value, const std::string& path) {
+        check_required(schema, schema, value, path);
+        const auto properties = key_in(schema, "properties");
+        const auto others = key_in(schema, "additionalProperties");
+        std::vector<std::string> unknown;
+        for (const auto& [key, field] : value.items()) {
+            if (const auto known = properties ? key_in(*properties, key) : nullptr) {
+                if (known->is_object()) check(*known, field, join(path, key));
+            } else if (others && others->is_object()) {
+                check(*others, field, join(path, key));
+            } else if (others) {
+                unknown.push_back(key);
+            }
+        }
+        note_unknown(schema, path, unknown);
+    }
+
+    // Reports the missing keys that `rule` requires. `schema` is used to describe their allowed
+    // values.
+    void check_required(const OrderedJson& rule, const OrderedJson& schema, const Json& value,
+                        const std::string& path) {
+        if (!rule.contains("required")) return;
+        for (const std::string& name : words_of(rule["required"])) {
+            if (value.contains(name)) continue;
+            const bool known = schema.contains("properties") && schema["properties"].contains(name);
+            const std::string words = known ? allowed(schema["properties"][name]) : "";
+            note(join(path, name), words.empty() ? "is missing" : "is missing; allowed: " + words);
+        }
+    }
+
+    // Returns the path of the known key that the user probably meant by `key`; nullopt if there
+    // is none.
+    std::optional<std::string> meant(const std::vector<std::string>& siblings,
+                                     const std::string& path, const std::string& key) const {
+        if (auto elsewhere = path_of_key(root_, key)) return elsewhere;
+        if (const auto near = nearest(key, siblings)) return join(path, *near);
+        return std::nullopt;
+    }
+
+    // Reports up to kFew unknown keys one by one. If there are more, the file was probably written
+    // for another program, so they are reported in two lines.
+    void note_unknown(const OrderedJson& schema, const std::string& path,
+                      const std::vector<std::string>& unknown) {
+        constexpr std::size_t kFew = 4;
+        std::vector<std::string> siblings;
+        if (const auto properties = key_in(schema, "properties"))
+            for (const auto& one : properties->items()) siblings.push_back(one.key());
+        std::vector<std::string> renamed;
+        std::vector<std::string> strange;
+        bool siblings_told = false;
+        for (const std::string& key : unknown) {
+            const auto known = meant(siblings, path, key);
+            if (unknown.size() > kFew) {
+                (known ? renamed : strange).push_back(known ? key + " -> " + *known : key);
+            } else if (known) {
+                note(join(path, key), fmt::format("is an unknown key; did you mean {}?", *known));
+            } else {  // only the first message lists the allowed keys
+                const std::string list =
+                    std::exchange(siblings_told, true) ? "" : "; allowed: " + list_of(siblings);
+                note(join(path, key), "is an unknown key" + list);
+            }
+        }
+        const std::string it = path.empty() ? "it has " : "has ";
+        if (!renamed.empty())
+            note(path, it + "keys that Roll names differently: " + list_of(std::move(renamed)));
+        if (!strange.empty()) note(path, it + "unknown keys: " + list_of(std::move(strange)));
+    }
+
+    void check_array(const OrderedJson& schema, const Json& value, const std::string& path) {
+        if (schema.contains("minItems") &&
+            double(value.size()) < schema["minItems"].get<double>()) {
+            note(path, fmt::format("has {} entries; allowed: at least {}", value.size(),
+                                   schema["minItems"].get<double>()));
+        }
+        if (!schema.contains("items")) return;
+        for (std::size_t i = 0; i < value.size(); ++i) {
+            check(schema["items"], value[i], fmt::format("{}[{}]", path, i));
+        }
+    }
+
+    void check_string(const OrderedJson& schema, const Json& value, const std::string& path) {
+        const auto& text = value.get_ref<const std::string&>();
+        const bool too_short =
+            schema.contains("minLength") && double(text.size()) < schema["minLength"].get<double>();
+        const bool other_pattern =
+            schema.contains("pattern") && !has_pattern(schema["pattern"].get<std::string>(), text);
+        const bool other_format =
+            !has_format(schema.contains("format") ? schema["format"].get<std::string>() : "", text);
+        if (too_short) {
+            note(path, "is empty");
+        } else if (const auto instead = instead_of(schema, text); other_pattern && instead) {
+            note(path, fmt::format("is {}, {}", show(value), *instead));
+        } else if (other_pattern || other_format) {
+            note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
+        }
+    }
+
+    void check_number(const OrderedJson& schema, const Json& value, const std::string& path) {
+        const double number = value.get<double>();
+        const auto beyond = [&](const char* key, auto compare) {
+            return schema.contains(key) && !compare(number, schema[key].get<double>());
+        };
+        if (!std::isfinite(number) || beyond("minimum", std::greater_equal<>()) ||
+            beyond("maximum", std::less_equal<>()) ||
+            beyond("exclusiveMinimum", std::greater<>()) ||
+            beyond("exclusiveMaximum", std::less<>())) {
+            note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
+        }
+    }
+
+    // Checks enum, const and x-built (the values that this release supports).
+    void check_values(const OrderedJson& schema, const Json& value, const std::string& path) {
+        const auto holds = [&](const OrderedJson& values) {
+            for (const OrderedJson& one : values)
+                if (Json(one) == value) return true;
+            return false;
+        };
+        if ((schema.contains("enum") && !holds(schema["enum"])) ||
+            (schema.contains("const") && Json(schema["const"]) != value)) {
+            note(path, fmt::format("is {}; allowed: {}{}", show(value), allowed(schema),
+                                   suggestion(schema, value)));
+            return;
+        }
+        if (!schema.contains("x-built")) return;
+        const OrderedJson& built = schema["x-built"];
+        if (built.is_boolean()) {
+            note(path, "is not supported yet");
+        } else if (!holds(built)) {
+            note(path, fmt::format("{} is not supported yet; supported: {}", word(value),
+                                   fmt::join(words_of(built), ", ")));
+        }
+    }
+
+    static std::string suggestion(const OrderedJson& schema, const Json& value) {
+        if (!value.is_string() || !schema.contains("enum")) return "";
+        const auto near = nearest(value.get<std::string>(), built_words(schema));
+        return near ? fmt::format("; did you mean {}?", *near) : "";
+    }
+
+    void check_conditions(const OrderedJson& schema, const Json& value, const std::string& path) {
+        if (schema.contains("allOf")) {
+            for (const OrderedJson& part : schema["allOf"])
+                check_condition(part, schema, value, path);
+        }
+        check_condition(schema, schema, value, path);
+    }
+
+    void check_condition(const OrderedJson& condition, const OrderedJson& schema, const Json& value,
+                         const std::string& path) {
+        const auto rest = consequence(condition, value);
+        if (!rest) return;
+        check_required(*rest, schema, value, path);
+        if (!rest->contains("properties")) return;
+        for (const auto& [key, rule] : (*rest)["properties"].items()) {
+            if (rule == false && value.contains(key)) {
+                note(join(path, key), fmt::format("is not allowed in a job of kind {}",
+                                                  word(value.value("kind", Json("?")))));
+            }
+        }
+    }
+
+  public:
+    // Returns the schema's `then` or `else`, depending on whether the value meets `if`. Returns
+    // nullptr if the schema has no `if`, or lacks the part that applies.
+    static const OrderedJson* consequence(const OrderedJson& schema, const Json& value) {
+        if (!schema.contains("if")) return nullptr;
+        const OrderedJson& asked = schema["if"];
+        Checker condition(asked);
+        condition.check_object(asked, value, "");
+        // True if `if` names a key that the value lacks. Roll uses `else` in this case. JSON Schema
+        // would use `then`.
+        bool absent = false;
+        if (asked.contains("properties")) {
+            for (const auto& rule : asked["properties"].items())
+                absent |= !value.contains(rule.key());
+        }
+        const char* key = condition.problems.empty() && !absent ? "then" : "else";
+        return key_in(schema, key);
+    }
+
+  private:
+    const OrderedJson& root_;
+};
+
+// Calls visit(key, schema, path) for every key of the schema. Visits a section before the keys in
+// the section. Stops and returns true once visit() returns true.
+template <class Visit>
+bool any_key(const OrderedJson& schema, const std::string& path, const Visit& visit) {
+    if (!schema.is_object()) return false;
+    if (const auto properties = key_in(schema, "properties")) {
+        for (const auto& [key, field] : properties->items()) {
+            const std::string full = join(path, key);
+            if (visit(key, field, full) || any_key(field, full, visit)) return true;
+        }
+    }
+    const auto branches = key_in(schema, "oneOf");
+    if (!branches) return false;
+    for (const OrderedJson& one : *branches)
+        if (any_key(one, path, visit)) return true;
+    return false;
+}
+
+void fill_from(const OrderedJson& properties, Json& value) {
+    for (const auto& [key, field] : properties.items()) {
+        const OrderedJson* usual = key_in(field, "default");
+        if (usual != nullptr && !value.contains(key)) value[key] = *usual;
+    }
+}
+
+// Returns whether the string is a path. The key's special words, references to earlier jobs of a
+// chain ("{NAME.output}") and paths below "{files}" are not paths of this machine.
+bool is_path(const OrderedJson& rule, const Json& text) {
+    if (!rule.contains("x-path") || is_reference(word(text))) return false;
+    if (word(text).starts_with(kFilesDirectory)) return false;
+    if (!rule.contains("x-words")) return true;
+    const auto words = words_of(rule["x-words"]);
+    return std::find(words.begin(), words.end(), word(text)) == words.end();
+}
+
+// Calls visit(schema, value, path) for every string of `value` that the schema describes.
+template <class Value, class Visit>
+void for_each_string(const OrderedJson& schema, Value& value, const std::string& path,
+                     const Visit& visit) {
+    const auto chosen = branch(schema, value);
+    if (!chosen) return;
+    if (value.is_string()) visit(*chosen, value, path);
+    if (value.is_object() && chosen->contains("properties")) {
+        for (const auto& [key, field] : (*chosen)["properties"].items()) {
+            if (!field.is_object() || !value.contains(key)) continue;
+            for_each_string(field, value[key], join(path, key), visit);
+        }
+    }
+    if (value.is_object() && chosen->contains("additionalProperties") &&
+        (*chosen)["additionalProperties"].is_object()) {
+        for (auto& [key, one] : value.items()) {
+            if (chosen->contains("properties") && (*chosen)["properties"].contains(key)) continue;
+            for_each_string((*chosen)["additionalProperties"], one, join(path, key), visit);
+        }
+    }
+    if (value.is_array() && chosen->contains("items")) {
+        for (std::size_t i = 0; i < value.size(); ++i) {
+            for_each_string((*chosen)["items"], value[i], fmt::format("{}[{}]", path, i), visit);
+        }
+    }
+}
+
+}  // namespace
+
+std::optional<std::string> path_of_key(const OrderedJson& schema, std::string_view name) {
+    std::optional<std::string> same;
+    std::optional<std::string> also;
+    any_key(schema, "", [&](const auto& key, const OrderedJson& field, const auto& path) {
+        if (key == name) same = path;
+        const OrderedJson* others = key_in(field, "x-also");
+        if (!also && others != nullptr) {
+            for (const std::string& other : words_of(*others))
+                if (other == name) also = path;
+        }
+        return same.has_value();
+    });
+    return same ? same : also;
+}
+
+std::vector<Problem> check(const OrderedJson& schema, const Json& value) {
+    Checker checker(schema);
+    checker.check(schema, value, "");
+    return std::move(checker.problems);
+}
+
+void fill_defaults(const OrderedJson& schema, Json& value) {
+    const auto chosen = branch(schema, value);
+    if (!chosen || !value.is_object()) return;
+    if (chosen->contains("allOf")) {
+        for (const OrderedJson& part : (*chosen)["allOf"]) {
+            const auto rest = Checker::consequence(part, value);
+            if (rest && rest->contains("properties")) fill_from((*rest)["properties"], value);
+        }
+    }
+    if (!chosen->contains("properties")) return;
+    fill_from((*chosen)["properties"], value);
+    for (const auto& [key, field] : (*chosen)["properties"].items()) {
+        if (value.contains(key)) fill_defaults(field, value[key]);
+    }
+}
+
+void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base) {
+    for_each_string(schema, value, "", [&](const OrderedJson& rule, Json& text, const auto&) {
+        if (!is_path(rule, text)) return;
+        const fs::path path = fs::path(base) / text.get<std::string>();
+        std::string normal = path.lexically_normal();
+        if (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+        text = normal;
+    });
+}
+
+std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value) {
+    std::vector<Problem> problems;
+    for_each_string(schema, value, "", [&](const auto& rule, const Json& text, const auto& path) {
+        if (!rule.contains("x-exists") || !is_path(rule, text)) return;
+        std::error_code error;
+        const auto name = text.template get<std::string>();
+        if (!fs::exists(name, error)) {
+            problems.push_back({path, fmt::format("is {}, which does not exist", name)});
+        }
+    });
+    return problems;
+}
+
+std::string allowed(const OrderedJson& schema) {
+    if (schema.contains("oneOf")) {
+        std::vector<std::string> branches;
+        for (const OrderedJson& one : schema["oneOf"]) branches.push_back(allowed(one));
+        return one_of(branches);
+    }
+    if (schema.contains("x-allowed")) return schema["x-allowed"].get<std::string>();
+    if (schema.contains("enum") || has_list(schema, "x-built")) return one_of(built_words(schema));
+    std::vector<std::string> types;
+    for (const auto& type : types_of(schema)) types.push_back(words_of_type(type, schema));
+    return one_of(types) + words_of_limits(schema);
+}
+
+}  // namespace roll::spec
