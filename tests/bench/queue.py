@@ -42,6 +42,9 @@ class Cluster:
     def __init__(self, programs, client=None):
         self.programs = programs
         self.client = client or programs / 'queue_bench'
+        for needed in (self.client, self.client.with_name('first_instruction')):
+            if not needed.exists():
+                raise SystemExit(f'{needed} is missing; build it: ninja -C build/release {needed.name}')
         self.folder = tempfile.TemporaryDirectory(prefix='roll-queue-')
         self.environment = dict(os.environ, ROLL_DIR=self.folder.name, NO_COLOR='1')
         self.children = []
