@@ -167,7 +167,7 @@ Result<std::vector<std::string>> pieces_of(const Context& context, const spec::J
         pieces.insert(pieces.end(), own.begin(), own.end());
     } catch (const Json::exception& error) {  // a document that rollctl did not make
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the key files of {} is malformed: {}", spec.name, error.what()));
+                    fmt::format("the value of `files` in job {} is malformed: {}", spec.name, error.what()));
     }
     return pieces;
 }

@@ -98,11 +98,12 @@ std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& ro
     return saved;
 }
 
-// Returns the number of elements that a layer saves and that are never in the gradients' memory:
+// Returns the number of elements that a layer saves in memory of their own. (Other saved values may
+// lie in memory that later holds gradients.) The elements are:
 // - copies of q, k and v if documents are kept apart (`segments`);
 // - the inputs of qk-norms;
-// - the inputs of post-norms. If the whole layer is recomputed, they are not saved. Instead, the
-//   output of the last post-norm counts here, because it is the input of the next layer.
+// - the inputs of post-norms. A layer that is recomputed as a whole does not save these inputs. It
+//   saves the output of its last post-norm, which is the input of the next layer.
 std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                    const LayerRecompute& again) {
     const std::int64_t qkv = rows.inner * (m.heads + 2 * m.kv_heads) * m.head_dim;

@@ -309,8 +309,8 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
             refuse(
                 "wsd_decay_steps", falling,
                 fmt::format(
-                    "1 to {} with schedule wsd, which is the number of steps between the warm-up "
-                    "and {} {}",
+                    "1 to {}, the number of steps after the warm-up ({} is {}), because schedule "
+                    "is wsd",
                     most, horizon_name, *horizon));
     }
     const auto end = real(optimizer, "/weight_decay_end");

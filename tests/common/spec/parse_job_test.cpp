@@ -258,8 +258,8 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
          "train.optimizer.warmup_steps is 6; allowed: at most decay_steps 5\n"},
         {"/train/optimizer",
          {{"schedule", "wsd"}, {"warmup_steps", 4}, {"wsd_decay_steps", 7}},
-         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6 with schedule wsd, which is the "
-         "number of steps between the warm-up and train.steps 10\n"},
+         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6, the number of steps after the "
+         "warm-up (train.steps is 10), because schedule is wsd\n"},
         {"/train/early_stop",
          {{"patience", 3}},
          "train.early_stop.patience is 3, but train.valid_every is 0, so nothing is validated "

@@ -66,7 +66,8 @@ class Meeting {
     // Returns the bytes written by all other processes. Only process 0 may call this function.
     std::int64_t bytes() const;
 
-    // Ends the communication. Process 0 then removes the small files.
+    // Ends the communication. Process 0 then removes the files through which the processes
+    // communicate.
     Result<void> end();
 
   private:
