@@ -13,7 +13,7 @@
 #include "common/spec/job/features.hpp"
 #include "common/spec/job/log_name.hpp"
 #include "common/spec/job/resources.hpp"
-#include "common/spec/job/sweep.hpp"
+#include "common/spec/schema/array.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/schema/units.hpp"
 #include "common/spec/train/train.hpp"

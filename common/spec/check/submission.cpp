@@ -5,6 +5,7 @@
 #include "common/spec/check/document_size.hpp"
 #include "common/spec/job/document.hpp"
 #include "common/spec/job/sweep.hpp"
+#include "common/spec/schema/array.hpp"
 
 namespace roll::spec {
 

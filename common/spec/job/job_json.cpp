@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/schema/array.hpp"
+
 namespace roll::spec {
 namespace {
 
