@@ -11,8 +11,7 @@
 #include "cli/slurm/sbatch.hpp"
 #include "cli/toml_file.hpp"
 #include "common/files.hpp"
-#include "common/spec/check/document_size.hpp"
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/yaml/yaml.hpp"
 
@@ -22,35 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kBySet = 0;  // line number that marks a key set by --set
-
-bool is_utf8(const std::string& text) {
-    const auto written = [&](Json::error_handler_t how) {
-        return Json(text).dump(-1, ' ', false, how);
-    };
-    return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
-}
-
-// Appends a problem for each string that is not UTF-8. The JSON library throws when it writes such
-// a string. The bytes are not replaced, because a replacement would change an argument.
-void find_bytes(const Json& value, const std::string& path, std::vector<spec::Problem>& found) {
-    const auto refuse = [&](const std::string& text) {
-        if (is_utf8(text)) return;
-        found.push_back({path, fmt::format("is {}; allowed: UTF-8 text", dump(Json(text)))});
-    };
-    if (value.is_string()) refuse(value.get<std::string>());
-    if (value.is_array()) {
-        for (std::size_t i = 0; i < value.size(); ++i) {
-            find_bytes(value[i], fmt::format("{}[{}]", path, i), found);
-        }
-    }
-    if (!value.is_object()) return;
-    for (const auto& [key, inner] : value.items()) {
-        refuse(key);
-        // A key that is not UTF-8 cannot be printed in a path, so skip the value of this key.
-        if (!is_utf8(key)) continue;
-        find_bytes(inner, path.empty() ? key : path + "." + key, found);
-    }
-}
 
 // Makes a source from a script. The job gets a copy of the script's text, so that later changes
 // to the file do not affect the job.
@@ -65,17 +35,6 @@ Result<Source> script_source(const std::string& text, const std::string& file) {
     ROLL_TRY(const JobOptions options, read_directives(text, file));
     ROLL_TRY_VOID(apply_options(options, source.document));
     return source;
-}
-
-spec::ParsedJob parse_source(const Source& source) {
-    spec::ParsedJob bad;
-    // Check the sizes before the document is converted to text, because the text may have
-    // megabytes.
-    bad.problems = spec::undeliverable(source.document);
-    if (!bad.ok()) return bad;
-    find_bytes(source.document, "", bad.problems);
-    if (!bad.ok()) return bad;
-    return spec::parse_job(source.document.dump(), source.base);
 }
 
 // Returns the name of the other program for which this document seems to be written; nullopt if
@@ -244,7 +203,7 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
     std::string problems;
     ModelCheck models(config_suffices);
     for (const Source& source : sources) {
-        spec::ParsedJob job = parse_source(source);
+        spec::ParsedJob job = spec::check_job(source.document, source.base);
         const bool is_refused = source.foreign && !source.foreign->problems.empty();
         // Do not report missing keys. They may be missing only because keys of the configuration,
         // which would have set them, were refused.

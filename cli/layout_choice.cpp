@@ -19,7 +19,7 @@
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/cluster_operations.hpp"
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/units.hpp"
 
@@ -169,10 +169,10 @@ Result<Json> ask_rank(const Question& question, const Limit& limit) {
                 error.value("message", std::string("roll-rank could not choose a layout")));
 }
 
-// Chooses the layout of one document. Returns null if parse_job() refuses the document, and for a
+// Chooses the layout of one document. Returns null if check_job() refuses the document, and for a
 // job of another kind than train or resume.
 Result<Json> choose(const Context& context, const Source& source, Json& document) {
-    const spec::ParsedJob job = spec::parse_job(document.dump(), source.base);
+    const spec::ParsedJob job = spec::check_job(document, source.base);
     if (!job.ok()) return Json();
     if (job.spec.kind != spec::JobKind::Train && job.spec.kind != spec::JobKind::Resume)
         return Json();

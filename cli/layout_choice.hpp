@@ -20,7 +20,7 @@ namespace roll::cli {
 // the first of these sizes that is known: resources.memory, the memory of the smallest node that
 // rolld knows, the memory of this machine.
 //
-// Leaves a document unchanged if parse_job() refuses it; parse_sources() reports its problems.
+// Leaves a document unchanged if check_job() refuses it; parse_sources() reports its problems.
 Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Source>& sources);
 
 // Returns the report of a search as lines of text.

@@ -7,8 +7,7 @@
 #include "common/protocol/client.hpp"
 #include "common/protocol/file_operations.hpp"
 #include "common/protocol/submit_operations.hpp"
-#include "common/spec/check/document_size.hpp"
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 #include "common/spec/check/submission.hpp"
 #include "common/spec/job/document.hpp"
 #include "common/spec/job/job_json.hpp"
@@ -55,8 +54,7 @@ Result<spec::JobSpec> read_job(const auto& args) {
                                 "relative paths in `job` are relative",
                                 args.base),
                     hint);
-    spec::ParsedJob parsed{.spec = {}, .problems = spec::undeliverable(args.job)};
-    if (parsed.ok()) parsed = spec::parse_job(args.job.dump(), args.base);
+    spec::ParsedJob parsed = spec::check_job(args.job, args.base);
     if (parsed.ok()) {
         ROLL_TRY_VOID(refuse_auto(parsed.spec));
         return std::move(parsed.spec);

@@ -61,6 +61,18 @@ TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {
               std::string::npos);
 }
 
+// The layout of a job is chosen before all its problems are listed.
+TEST_F(Rollctl, RefusesAJobFileThatIsNotUtf8AlsoIfItsLayoutIsToBeChosen) {
+    std::ofstream(base + "/latin1.yaml")
+        << "name: na\xefve\nkind: train\nparallel: {layout: auto}\n";
+    for (const char* arguments : {"plan latin1.yaml", "submit --dry-run latin1.yaml"}) {
+        const Ended ended = run(arguments);
+        EXPECT_EQ(ended.status, 2) << ended.output;
+        EXPECT_NE(ended.output.find("name is \"na"), std::string::npos) << ended.output;
+        EXPECT_NE(ended.output.find("allowed: UTF-8 text"), std::string::npos) << ended.output;
+    }
+}
+
 TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
     for (const char* arguments : {"jobs", "show 1", "cancel 1", "nodes", "submit -- true", "logs 1",
                                   "events", "metrics 1", "hold 1", "resume 1"}) {

@@ -55,13 +55,13 @@ std::vector<Problem> check_one(const Json& resources, const std::string& path) {
 
 }  // namespace
 
-std::vector<Problem> check_resources(const Json& resources) {
+std::vector<Problem> check_resources(const Json& document) {
+    const Json& resources = document["resources"];
     std::vector<Problem> problems = check_one(resources, "resources");
-    const Json document{{"resources", resources}};
     const int variants = static_cast<int>(resources.value("variants", Json::array()).size());
-    for (int i = 0; i < variants; ++i) {
-        const std::string path = fmt::format("resources.variants[{}]", i);
-        for (Problem& problem : check_one(with_variant(document, i + 1)["resources"], path))
+    for (int i = 1; i <= variants; ++i) {
+        const std::string path = fmt::format("resources.variants[{}]", i - 1);
+        for (Problem& problem : check_one(with_variant(document, i)["resources"], path))
             problems.push_back(std::move(problem));
     }
     return problems;

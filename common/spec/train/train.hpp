@@ -139,7 +139,7 @@ struct TrainSpec {
     std::int64_t sequences_per_sample() const { return data.pairs ? 2 : 1; }
 };
 
-// Reads a document that parse_job() accepted. Fails unless its kind is train or resume.
+// Reads a document that check_job() accepted. Fails unless its kind is train or resume.
 Result<TrainSpec> train_spec(std::string_view document);
 // Sets the number of steps. Also sets the warm-up if it is given as a share of the steps.
 void set_steps(TrainSpec& spec, std::int64_t steps);

@@ -3,14 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 
 namespace roll::spec {
 namespace {
 
 ParsedJob parse(const std::string& then) {
-    return parse_job(
-        R"({"name": "a", "kind": "command", "command": ["true"], "then": [)" + then + "]}", "/tmp");
+    return check_job(
+        Json::parse(R"({"name": "a", "kind": "command", "command": ["true"], "then": [)" + then +
+                    "]}"),
+        "/tmp");
 }
 
 std::string document_key(const JobSpec& spec, const char* key) {
@@ -58,9 +60,9 @@ TEST(Chain, WaitsForTheExportOfAJobThatTrains) {
 }
 
 TEST(Chain, ItsFirstJobCanNameNone) {
-    const ParsedJob parsed = parse_job(
-        R"({"name": "a", "kind": "command", "command": ["cat", "{previous.output}/x"],
-            "then": [{"name": "b", "kind": "command", "command": ["true"]}]})",
+    const ParsedJob parsed = check_job(
+        Json::parse(R"({"name": "a", "kind": "command", "command": ["cat", "{previous.output}/x"],
+                        "then": [{"name": "b", "kind": "command", "command": ["true"]}]})"),
         "/tmp");
     ASSERT_EQ(parsed.problems.size(), 1u);
     EXPECT_EQ(parsed.problems[0].message,

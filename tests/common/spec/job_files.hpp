@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 
 namespace roll::spec {
 
@@ -33,7 +33,7 @@ class JobFiles : public ::testing::Test {
         })");
     }
 
-    ParsedJob parse(const Json& json) const { return parse_job(json.dump(), base); }
+    ParsedJob parse(const Json& json) const { return check_job(json, base); }
 
     // Returns the problems as lines of the form "path message".
     std::string problems(const Json& json) const {

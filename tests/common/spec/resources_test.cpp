@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 #include "common/spec/job/features.hpp"
 #include "common/spec/job/job.hpp"
 #include "common/spec/train/train.hpp"
@@ -13,7 +13,7 @@ namespace {
 ParsedJob parse(const char* resources) {
     const std::string text =
         R"({"name": "x", "kind": "command", "command": ["true"], "resources": )";
-    return parse_job(text + resources + "}", "/");
+    return check_job(Json::parse(text + resources + "}"), "/");
 }
 std::string problem(const char* resources) {
     const ParsedJob job = parse(resources);
@@ -57,9 +57,9 @@ TEST(JobResources, AGangHasASlotForEachProcessAndNeedsAWorkerThatKnowsGangs) {
               "resources.tasks_per_node is 4; allowed without GPUs: at most slots_per_node 2");
     EXPECT_EQ(problem(R"({"tasks_per_node": 0})"),
               "resources.tasks_per_node is 0; allowed: an integer, 1 to 4096");
-    const ParsedJob other = parse_job(
-        R"({"name": "x", "kind": "convert", "convert": {"source": "/", "target": "/t"},
-            "resources": {"tasks_per_node": 2}})",
+    const ParsedJob other = check_job(
+        Json::parse(R"({"name": "x", "kind": "convert", "convert": {"source": "/", "target": "/t"},
+                        "resources": {"tasks_per_node": 2}})"),
         "/");
     ASSERT_FALSE(other.ok());
     EXPECT_EQ(other.problems[0].message,
@@ -119,10 +119,10 @@ TEST(JobResources, AVariantIsLikeThemButForWhatItSays) {
 }
 
 TEST(JobRetry, MayBeUnlimitedOrNever) {
-    const ParsedJob job = parse_job(
-        R"({"name": "x", "kind": "command", "command": ["true"],
-            "retry": {"infra": "unlimited", "app": 0}})",
-        "/");
+    const ParsedJob job =
+        check_job(Json::parse(R"({"name": "x", "kind": "command", "command": ["true"],
+                        "retry": {"infra": "unlimited", "app": 0}})"),
+                  "/");
     ASSERT_TRUE(job.ok());
     EXPECT_GE(job.spec.retry.infra, 1'000'000'000);
     EXPECT_EQ(job.spec.retry.app, 0);
@@ -130,7 +130,8 @@ TEST(JobRetry, MayBeUnlimitedOrNever) {
 
 TEST(JobRetry, ACommandThatFailedIsNotRunAgainUnlessItsFileSaysSo) {
     const auto app = [](const std::string& retry) {
-        return parse_job(R"({"name": "x", "kind": "command", "command": ["false"])" + retry + "}",
+        return check_job(Json::parse(R"({"name": "x", "kind": "command", "command": ["false"])" +
+                                     retry + "}"),
                          "/")
             .spec.retry.app;
     };

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 #include "common/spec/check/submission.hpp"
 #include "common/spec/job/array_tasks.hpp"
 #include "common/spec/schema/array.hpp"
@@ -19,7 +19,7 @@ ParsedJob parse_with(const Json& sweep, const Json& more = Json::object()) {
     Json job = Json::parse(kJob);
     job["sweep"] = sweep;
     job.update(more);
-    return parse_job(job.dump(), "/tmp");
+    return check_job(job, "/tmp");
 }
 
 std::vector<Json> trials_of(const ParsedJob& job) {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 #include "common/spec/check/submission.hpp"
 #include "common/spec/job/job_json.hpp"
 #include "daemon/dispatch/dispatch.hpp"
@@ -40,7 +40,7 @@ std::vector<Json> submissions() {
     std::ofstream(testing::TempDir() + "malformed.txt") << "text\n";
     std::vector<Json> all;
     for (const char* const file : files) {
-        const spec::ParsedJob job = spec::parse_job(file, testing::TempDir());
+        const spec::ParsedJob job = spec::check_job(Json::parse(file), testing::TempDir());
         EXPECT_TRUE(job.ok()) << job.problems.front().path << " " << job.problems.front().message;
         all.push_back(Json::parse(spec::to_json(job.spec)));
     }

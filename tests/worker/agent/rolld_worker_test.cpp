@@ -11,7 +11,7 @@
 #include "common/files.hpp"
 #include "common/io/client.hpp"
 #include "common/io/process.hpp"
-#include "common/spec/check/parse_job.hpp"
+#include "common/spec/check/check_job.hpp"
 #include "common/spec/job/job.hpp"
 
 namespace roll {
@@ -71,7 +71,7 @@ class RolldAndWorker : public testing::Test {
                                {"name", name},
                                {"command", {"/bin/sh", "-c", script}},
                                {"output", file(name).string()}};
-        const auto parsed = spec::parse_job(document.dump(), folder_.string());
+        const auto parsed = spec::check_job(document, folder_.string());
         EXPECT_TRUE(parsed.ok());
         Json reply;
         EXPECT_TRUE(eventually([&] {

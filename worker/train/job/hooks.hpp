@@ -29,7 +29,7 @@ struct Hook {
     std::int64_t every = 0;  // number of steps between two runs; only for the hook `step`
 };
 
-// Reads `train.hooks` of a document that parse_job() accepted.
+// Reads `train.hooks` of a document that check_job() accepted.
 std::map<std::string, Hook, std::less<>> read_hooks(std::string_view document);
 
 // Values that are passed to a hook in environment variables.

@@ -15,9 +15,9 @@
 namespace roll::spec {
 namespace {
 
-class ParseJob : public JobFiles {};
+class CheckJob : public JobFiles {};
 
-TEST_F(ParseJob, EveryBatchOfAScheduleFitsThePipeline) {
+TEST_F(CheckJob, EveryBatchOfAScheduleFitsThePipeline) {
     Json json = train_file();
     json["model"]["num_hidden_layers"] = 4;
     json["parallel"] = {{"pp", 2}, {"vpp", 2}};
@@ -29,7 +29,7 @@ TEST_F(ParseJob, EveryBatchOfAScheduleFitsThePipeline) {
         << problems(json);
 }
 
-TEST_F(ParseJob, SecretsAreNamesThatEnvDoesNotHave) {
+TEST_F(CheckJob, SecretsAreNamesThatEnvDoesNotHave) {
     Json job = {{"name", "x"}, {"kind", "command"}, {"command", {"true"}}};
     job["secrets"] = {"TOKEN", "OTHER"};
     EXPECT_EQ(parse(job).spec.secrets, (std::vector<std::string>{"TOKEN", "OTHER"}));
@@ -43,7 +43,7 @@ TEST_F(ParseJob, SecretsAreNamesThatEnvDoesNotHave) {
     EXPECT_EQ(problems(job), "secrets has too many names; allowed: at most 32\n");
 }
 
-TEST_F(ParseJob, ReadsASmallTrainFile) {
+TEST_F(CheckJob, ReadsASmallTrainFile) {
     const ParsedJob job = parse(train_file());
     ASSERT_TRUE(job.ok()) << problems(train_file());
     EXPECT_EQ(job.spec.kind, JobKind::Train);
@@ -59,7 +59,7 @@ TEST_F(ParseJob, ReadsASmallTrainFile) {
 
 // The document contains every default, so that a later version cannot change a queued job. The
 // defaults of the schema must therefore equal those of TrainSpec.
-TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
+TEST_F(CheckJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
     const auto filled = train_spec(parse(train_file()).spec.document.text());
     ASSERT_TRUE(filled);
     Json bare = train_file();
@@ -84,7 +84,7 @@ TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
     EXPECT_EQ(values(*filled), values(*assumed));
 }
 
-TEST_F(ParseJob, ALossScaleIsForFp16AndHasTheSchemasDefaults) {
+TEST_F(CheckJob, ALossScaleIsForFp16AndHasTheSchemasDefaults) {
     Json json = train_file();
     json["train"]["loss_scale"] = Json::object();
     EXPECT_EQ(problems(json),
@@ -102,7 +102,7 @@ TEST_F(ParseJob, ALossScaleIsForFp16AndHasTheSchemasDefaults) {
               "train.loss_scale.min is 8; allowed: at most loss_scale.initial, which is 4\n");
 }
 
-TEST_F(ParseJob, ATrainFileIsATokenizeFileToo) {
+TEST_F(CheckJob, ATrainFileIsATokenizeFileToo) {
     Json json = train_file();
     json["kind"] = "tokenize";
     json["resources"] = {{"nodes", 4}, {"slots_per_node", 3}, {"gpus_per_node", 8}};
@@ -122,14 +122,14 @@ TEST_F(ParseJob, ATrainFileIsATokenizeFileToo) {
               "data is missing; allowed: a mapping\n");
 }
 
-TEST_F(ParseJob, ReadingADocumentAgainGivesTheSameJob) {
+TEST_F(CheckJob, ReadingADocumentAgainGivesTheSameJob) {
     const ParsedJob once = parse(train_file());
-    const ParsedJob twice = parse_job(once.spec.document.text(), "/elsewhere");
+    const ParsedJob twice = check_job(Json::parse(once.spec.document.text()), "/elsewhere");
     EXPECT_TRUE(twice.ok());
     EXPECT_EQ(twice.spec, once.spec);
 }
 
-TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
+TEST_F(CheckJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
     Json json = train_file();
     json["parallel"] = {{"tpp", 2}, {"dp", 0}};
     json["train"]["steps"] = "ten";
@@ -164,7 +164,7 @@ TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
             "model.hidden_size is 64; allowed: a multiple of num_attention_heads 5\n");
 }
 
-TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
+TEST_F(CheckJob, AModelFromADirectoryBringsItsOwnSizes) {
     Json json = train_file();
     json["model"] = {{"from", "start"}};
     EXPECT_EQ(problems(json), "model.from is " + base + "/start, which does not exist\n");
@@ -183,7 +183,7 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
               R"({"residual_dropout":0})");
 }
 
-TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
+TEST_F(CheckJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/parallel/cp", 4, "parallel.cp 4 is not supported yet; supported: 1\n"},
         {"/train/precision", "fp8",
@@ -224,7 +224,7 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
               "");
 }
 
-TEST_F(ParseJob, RefusesSizesThatCannotWork) {
+TEST_F(CheckJob, RefusesSizesThatCannotWork) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/parallel/dp", 3,
          "parallel dp 3 x tp 1 x pp 1 x cp 1 = 3 ranks, but resources give 1 nodes x 2 slots = 2 "
@@ -283,7 +283,7 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
     }
 }
 
-TEST_F(ParseJob, WhatCountsValidationsNeedsSomethingHeldOut) {
+TEST_F(CheckJob, WhatCountsValidationsNeedsSomethingHeldOut) {
     for (const Json& valid : {Json(0), Json(0.0), Json::object()}) {
         Json json = train_file();
         json["data"]["valid"] = valid;
@@ -299,7 +299,7 @@ TEST_F(ParseJob, WhatCountsValidationsNeedsSomethingHeldOut) {
     }
 }
 
-TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
+TEST_F(CheckJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
     const auto of = [&](const Json& json) {
         const ParsedJob job = parse(json);
         EXPECT_TRUE(job.ok());
@@ -330,7 +330,7 @@ TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
               "`last`, or use source_job instead of source\n");
 }
 
-TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
+TEST_F(CheckJob, ReadsCommandConvertAndResumeFiles) {
     const ParsedJob command =
         parse({{"name", "c"}, {"kind", "command"}, {"command", {"echo", "hi"}}});
     ASSERT_TRUE(command.ok());
@@ -379,10 +379,10 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     EXPECT_EQ(problems(json), "");
 }
 
-TEST_F(ParseJob, SurvivesWhatIsNoJobFileAtAll) {
-    for (const char* text : {"", "[]", "null", "7", "{", R"({"kind":{}})", R"({"model":[]})",
+TEST_F(CheckJob, SurvivesWhatIsNoJobFileAtAll) {
+    for (const char* text : {"[]", "null", "7", R"({"kind":{}})", R"({"model":[]})",
                              R"({"kind":"train","model":{"hidden_size":-1},"train":3})"}) {
-        EXPECT_FALSE(parse_job(text, base).ok()) << text;
+        EXPECT_FALSE(check_job(Json::parse(text), base).ok()) << text;
     }
 }
 
@@ -436,7 +436,7 @@ TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
     walk(OrderedJson::parse(read_file(JOB_SCHEMA).value()), "");
 }
 
-TEST_F(ParseJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
+TEST_F(CheckJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
     const auto document = [&](const Json& file) {
         const ParsedJob parsed = parse(file);
         return parsed.ok() ? Json::parse(parsed.spec.document.text())
@@ -460,7 +460,7 @@ TEST_F(ParseJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
     EXPECT_EQ(document(json), "is " + base + "/none, which does not exist");
 }
 
-TEST_F(ParseJob, ValidationSetsHaveNames) {
+TEST_F(CheckJob, ValidationSetsHaveNames) {
     std::ofstream(base + "/other.jsonl") << "{}";
     Json json = train_file();
     json["data"]["valid"] = {{"tail", 0.25}, {"other", "other.jsonl"}, {"both", {"corpus.txt"}}};

@@ -1,0 +1,120 @@
+#include "common/spec/check/check_job.hpp"
+
+#include <fmt/format.h>
+
+#include "common/spec/check/chain_rules.hpp"
+#include "common/spec/check/defaults.hpp"
+#include "common/spec/check/document_size.hpp"
+#include "common/spec/check/job_rules.hpp"
+#include "common/spec/check/parse_sweep.hpp"
+#include "common/spec/check/read_job.hpp"
+#include "common/spec/check/sizes.hpp"
+#include "common/spec/check/utf8.hpp"
+#include "common/spec/job/resources.hpp"
+#include "common/spec/schema/schema.hpp"
+#include "common/spec/train/train.hpp"
+
+namespace roll::spec {
+namespace {
+
+void append(std::vector<Problem>& all, std::vector<Problem> more) {
+    for (Problem& problem : more) all.push_back(std::move(problem));
+}
+
+// Returns the problem that train_spec() finds in a document that has passed all other checks.
+// Returns an empty list if there is no problem.
+std::vector<Problem> unreadable(Json document) {
+    if (!trains(document)) return {};
+    // Before rollctl sends the job, it replaces these keys by values that it has chosen.
+    if (document["parallel"].value("layout", Json()) == "auto")
+        document["parallel"].erase("layout");
+    if (document["train"]["micro_batch_size"] == "auto") document["train"]["micro_batch_size"] = 1;
+    const auto spec = train_spec(document.dump());
+    return spec ? std::vector<Problem>() : std::vector<Problem>{{"", spec.error().message}};
+}
+
+// Checks the sizes in the document once for each variant, with the variant's resources in place of
+// the job's resources. Returns the problems that impossible_sizes() finds.
+std::vector<Problem> impossible_variants(const Json& document) {
+    std::vector<Problem> problems;
+    const Json variants = document["resources"].value("variants", Json::array());
+    for (int i = 1; i <= static_cast<int>(variants.size()); ++i) {
+        for (Problem& problem : impossible_sizes(with_variant(document, i)))
+            problems.push_back({fmt::format("resources.variants[{}]", i - 1),
+                                fmt::format("{} {}", problem.path, problem.message)});
+    }
+    return problems;
+}
+
+std::vector<Problem> check_cron(const JobSpec& spec) {
+    if (spec.cron.empty()) return {};
+    const bool alone = !spec.array && spec.then.empty() && spec.after.empty() && !spec.deadline;
+    if (alone) return {};
+    return {{"cron", "cannot be used with after, array, deadline or then"}};
+}
+
+// Parses the jobs of `then`. Replaces their documents in `document` by documents with all defaults.
+std::vector<JobSpec> read_chain(Json& document, const std::string& base,
+                                std::vector<Problem>& problems) {
+    std::vector<JobSpec> jobs;
+    if (!document.contains("then") || !document["then"].is_array()) return jobs;
+    for (std::size_t i = 0; i < document["then"].size(); ++i) {
+        ParsedJob job = check_job(document["then"][i], base);
+        for (Problem& problem : job.problems) {
+            const std::string dot = problem.path.empty() ? "" : ".";
+            problems.push_back(
+                {fmt::format("then[{}]{}{}", i, dot, problem.path), problem.message});
+        }
+        if (!job.ok()) continue;
+        document["then"][i] = Json::parse(job.spec.document.text());
+        jobs.push_back(std::move(job.spec));
+    }
+    return jobs;
+}
+
+// Returns a problem for each missing input file. Does not check a resumed job's original inputs,
+// because the job reads the model and the tokenizer from its checkpoint, and the tokens from its
+// token files. The ranks check the checkpoint and the token files.
+std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& document) {
+    std::vector<Problem> problems = missing_files(schema, document);
+    if (document.value("kind", Json()) != "resume") return problems;
+    std::erase_if(problems, [](const Problem& problem) {
+        const std::string& path = problem.path;
+        return path == "tokenizer" || path == "model.from" || path.starts_with("data.");
+    });
+    return problems;
+}
+
+}  // namespace
+
+ParsedJob check_job(const Json& given, const std::string& base_directory) {
+    ParsedJob parsed{.spec = {}, .problems = undeliverable(given)};
+    // If the document is too large, skip the other checks, because their messages could quote
+    // megabytes of the document.
+    if (parsed.ok()) parsed.problems = not_utf8(given);
+    if (!parsed.ok()) return parsed;
+    // The copy has the values of the document's text: a number that is not finite becomes null.
+    auto document = parse_json(given.dump());
+    if (!document) return {.spec = {}, .problems = {{"", document.error().message}}};
+    const auto check_trial = [&](const Json& trial) { return check_job(trial, base_directory); };
+    if (document->is_object() && document->contains("sweep"))
+        return parse_sweep(*document, check_trial);
+    parsed.problems = check(job_schema(), *document);
+    if (!document->is_object()) return parsed;
+    fill_job(*document, base_directory);
+    append(parsed.problems, missing_inputs(job_schema(), *document));
+    fill_tokenizer(*document);
+    if (parsed.ok()) append(parsed.problems, job_problems(*document));
+    if (trains(*document)) append(parsed.problems, impossible_sizes(*document));
+    if (trains(*document) && parsed.ok()) append(parsed.problems, impossible_variants(*document));
+    if (parsed.ok()) append(parsed.problems, unreadable(*document));
+    std::vector<JobSpec> then = read_chain(*document, base_directory, parsed.problems);
+    if (!parsed.ok()) return parsed;
+    parsed.spec = read_spec(*document);
+    parsed.spec.then = std::move(then);
+    append(parsed.problems, check_chain(parsed.spec));
+    append(parsed.problems, check_cron(parsed.spec));
+    return parsed;
+}
+
+}  // namespace roll::spec

@@ -1,0 +1,138 @@
+#include "common/spec/check/job_rules.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "common/spec/check/defaults.hpp"
+#include "common/spec/check/file_rules.hpp"
+#include "common/spec/check/resource_rules.hpp"
+#include "common/spec/job/job.hpp"
+#include "common/spec/job/log_name.hpp"
+
+namespace roll::spec {
+namespace {
+
+// Checks the keys of retry.on_exit, which must be exit codes. The schema cannot check keys.
+std::vector<Problem> check_exit_codes(const Json& document) {
+    std::vector<Problem> problems;
+    for (const auto& [code, what] : document["retry"]["on_exit"].items()) {
+        const bool digits = code.find_first_not_of("0123456789") == std::string::npos;
+        const int value = digits && code.size() <= 3 ? std::atoi(code.c_str()) : 0;
+        if (value < 1 || value > 255)
+            problems.push_back({"retry.on_exit." + code, "is not an exit code; allowed: 1 to 255"});
+    }
+    return problems;
+}
+
+// Checks that only commands have `tasks_per_node` and only training jobs have `slots_per_rank`.
+// Other kinds of jobs derive their number of processes in other ways.
+std::vector<Problem> check_processes(const Json& document) {
+    const auto kind = document["kind"].get<std::string>();
+    const Json tasks = document["resources"].value("tasks_per_node", Json(1));
+    if (document.contains("sbatch") && tasks != 1)
+        return {{"resources.tasks_per_node",
+                 fmt::format("is {} in a batch script; allowed: 1, because srun in the script "
+                             "starts the tasks (sbatch.ntasks_per_node)",
+                             tasks.dump())}};
+    std::vector<Problem> problems;
+    const auto refuse = [&](const Json& resources, const std::string& path, const char* key,
+                            const char* kinds) {
+        if (!resources.contains(key)) return;
+        problems.push_back({path + "." + key,
+                            fmt::format("is {} in a job of kind {}; allowed only in a job of kind "
+                                        "{}",
+                                        resources[key].dump(), kind, kinds)});
+    };
+    const auto check = [&](const Json& resources, const std::string& path) {
+        if (kind != "command") refuse(resources, path, "tasks_per_node", "command");
+        if (!trains(document)) refuse(resources, path, "slots_per_rank", "train or resume");
+    };
+    check(document["resources"], "resources");
+    int number = 0;
+    for (const Json& variant : document["resources"].value("variants", Json::array()))
+        check(variant, fmt::format("resources.variants[{}]", number++));
+    return problems;
+}
+
+// Checks the specifiers in `stdout` and `stderr`.
+std::vector<Problem> check_log_names(const Json& document) {
+    std::vector<Problem> problems;
+    for (const char* key : {"stdout", "stderr"}) {
+        const Json name = document.value(key, Json());
+        if (!name.is_string()) continue;
+        const auto& text = name.get_ref<const std::string&>();
+        if (const auto unknown = unknown_specifier(text))
+            problems.push_back(
+                {key, fmt::format("is {}, which has the unknown specifier {}; allowed: {}",
+                                  dump(name), *unknown, kLogNameSpecifiers)});
+        // As in Slurm, the jobs of a batch script's array may share a file.
+        if (document.contains("array") && !document.contains("sbatch") &&
+            !has_specifier(text, "aJj"))
+            problems.push_back(
+                {key, fmt::format("is {}, the same file for all jobs of the array; add %a or %j",
+                                  dump(name))});
+    }
+    return problems;
+}
+
+// Checks a job that runs in a container. The keys `modules` and `sbatch` are refused, because they
+// need programs of the node, which the container does not have. The paths `output` and `workdir`
+// must have no characters that prevent binding them into the container.
+std::vector<Problem> check_container(const Json& document) {
+    std::vector<Problem> problems;
+    for (const char* key : {"modules", "sbatch"})
+        if (document.contains("container") && document.contains(key))
+            problems.push_back({key,
+                                "cannot be used with `container`, because the programs of the node "
+                                "are not in the container; remove one of these two keys"});
+    for (const char* key : {"output", "workdir"}) {
+        const std::string path = document.value(key, std::string());
+        if (document.contains("container") && path.find_first_of(":, \t\n") != std::string::npos)
+            problems.push_back({key, fmt::format("is {}; allowed with `container`: a path without "
+                                                 "colons, commas and blanks",
+                                                 path)});
+    }
+    return problems;
+}
+
+// Checks that no secret has the name of a key of `env`.
+std::vector<Problem> check_secrets(const Json& document) {
+    std::vector<Problem> problems;
+    const Json env = document.value("env", Json::object());
+    if (document.value("secrets", Json::array()).size() > kSecretsMax)
+        problems.push_back(
+            {"secrets", fmt::format("has too many names; allowed: at most {}", kSecretsMax)});
+    for (const Json& name : document.value("secrets", Json::array())) {
+        if (env.contains(name.get<std::string>()))
+            problems.push_back({"env." + name.get<std::string>(),
+                                "is also in `secrets`; remove it from `env` or from `secrets`"});
+    }
+    return problems;
+}
+
+// Returns a problem if convert.of is "best" and the source is a directory, because a directory has
+// no recorded losses.
+std::vector<Problem> check_best(const Json& document) {
+    const Json convert = document.value("convert", Json::object());
+    if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};
+    return {{"convert.of",
+             "is `best`, but a directory has no best checkpoint; set convert.of to `last`, or use "
+             "source_job instead of source"}};
+}
+
+}  // namespace
+
+std::vector<Problem> job_problems(const Json& document) {
+    using Rule = std::vector<Problem> (*)(const Json&);
+    constexpr std::array<Rule, 8> kRules{check_exit_codes, check_secrets,   check_container,
+                                         check_files,      check_resources, check_processes,
+                                         check_log_names,  check_best};
+    for (const Rule rule : kRules)
+        if (std::vector<Problem> problems = rule(document); !problems.empty()) return problems;
+    return {};
+}
+
+}  // namespace roll::spec

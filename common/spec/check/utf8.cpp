@@ -1,0 +1,47 @@
+#include "common/spec/check/utf8.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace roll::spec {
+namespace {
+
+bool is_utf8(const std::string& text) {
+    if (std::ranges::all_of(text, [](unsigned char c) { return c < 0x80; })) return true;
+    const auto written = [&](Json::error_handler_t how) {
+        return Json(text).dump(-1, ' ', false, how);
+    };
+    return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
+}
+
+void find_bytes(const Json& value, const std::string& path, std::vector<Problem>& found) {
+    const auto refuse = [&](const std::string& text) {
+        if (is_utf8(text)) return;
+        found.push_back({path, fmt::format("is {}; allowed: UTF-8 text", dump(Json(text)))});
+    };
+    if (value.is_string()) refuse(value.get_ref<const std::string&>());
+    if (value.is_array()) {
+        for (std::size_t i = 0; i < value.size(); ++i) {
+            find_bytes(value[i], fmt::format("{}[{}]", path, i), found);
+        }
+    }
+    if (!value.is_object()) return;
+    for (const auto& [key, inner] : value.items()) {
+        refuse(key);
+        // A key that is not UTF-8 cannot be printed in a path, so skip the value of this key.
+        if (!is_utf8(key)) continue;
+        find_bytes(inner, path.empty() ? key : path + "." + key, found);
+    }
+}
+
+}  // namespace
+
+std::vector<Problem> not_utf8(const Json& document) {
+    std::vector<Problem> problems;
+    find_bytes(document, "", problems);
+    return problems;
+}
+
+}  // namespace roll::spec
