@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "common/spec/check/chain_rules.hpp"
 #include "common/spec/check/defaults.hpp"
 #include "common/spec/check/document_size.hpp"
 #include "common/spec/check/job_rules.hpp"
 #include "common/spec/check/parse_sweep.hpp"
+#include "common/spec/check/problems.hpp"
 #include "common/spec/check/read_job.hpp"
 #include "common/spec/check/sizes.hpp"
+#include "common/spec/check/spec_rules.hpp"
 #include "common/spec/check/utf8.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/schema.hpp"
@@ -16,10 +17,6 @@
 
 namespace roll::spec {
 namespace {
-
-void append(std::vector<Problem>& all, std::vector<Problem> more) {
-    for (Problem& problem : more) all.push_back(std::move(problem));
-}
 
 // Returns the problem that train_spec() finds in a document that has passed all other checks.
 // Returns an empty list if there is no problem.
@@ -44,13 +41,6 @@ std::vector<Problem> impossible_variants(const Json& document) {
                                 fmt::format("{} {}", problem.path, problem.message)});
     }
     return problems;
-}
-
-std::vector<Problem> check_cron(const JobSpec& spec) {
-    if (spec.cron.empty()) return {};
-    const bool alone = !spec.array && spec.then.empty() && spec.after.empty() && !spec.deadline;
-    if (alone) return {};
-    return {{"cron", "cannot be used with after, array, deadline or then"}};
 }
 
 // Parses the jobs of `then`. Replaces their documents in `document` by documents with all defaults.
@@ -112,8 +102,7 @@ ParsedJob check_job(const Json& given, const std::string& base_directory) {
     if (!parsed.ok()) return parsed;
     parsed.spec = read_spec(*document);
     parsed.spec.then = std::move(then);
-    append(parsed.problems, check_chain(parsed.spec));
-    append(parsed.problems, check_cron(parsed.spec));
+    parsed.problems = spec_problems(parsed.spec);
     return parsed;
 }
 

@@ -9,7 +9,6 @@
 #include "common/spec/check/defaults.hpp"
 #include "common/spec/check/file_rules.hpp"
 #include "common/spec/check/resource_rules.hpp"
-#include "common/spec/job/job.hpp"
 #include "common/spec/job/log_name.hpp"
 
 namespace roll::spec {
@@ -102,9 +101,6 @@ std::vector<Problem> check_container(const Json& document) {
 std::vector<Problem> check_secrets(const Json& document) {
     std::vector<Problem> problems;
     const Json env = document.value("env", Json::object());
-    if (document.value("secrets", Json::array()).size() > kSecretsMax)
-        problems.push_back(
-            {"secrets", fmt::format("has too many names; allowed: at most {}", kSecretsMax)});
     for (const Json& name : document.value("secrets", Json::array())) {
         if (env.contains(name.get<std::string>()))
             problems.push_back({"env." + name.get<std::string>(),

@@ -6,6 +6,7 @@
 
 #include "common/json.hpp"
 #include "common/spec/check/http_rules.hpp"
+#include "common/spec/check/problems.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/schema/units.hpp"
 
@@ -80,7 +81,7 @@ ParsedPolicy parse_policy(std::string_view json_document, const std::string& bas
     parsed.policy = read_policy(*json);
     check_parents(parsed.policy, parsed.problems);
     parsed.http = read_http(json->value("http", Json::object()));
-    for (Problem& problem : check_http(parsed.http)) parsed.problems.push_back(std::move(problem));
+    append(parsed.problems, check_http(parsed.http));
     return parsed;
 }
 

@@ -7,6 +7,7 @@
 #include "common/spec/check/defaults.hpp"
 #include "common/spec/job/features.hpp"
 #include "common/spec/job/resources.hpp"
+#include "common/spec/schema/array.hpp"
 #include "common/spec/schema/units.hpp"
 
 namespace roll::spec {

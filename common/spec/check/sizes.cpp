@@ -15,6 +15,7 @@
 #include "common/spec/check/optimizer_rules.hpp"
 #include "common/spec/check/pipeline.hpp"
 #include "common/spec/check/preference_rules.hpp"
+#include "common/spec/check/problems.hpp"
 #include "common/spec/check/tensor.hpp"
 #include "common/spec/check/valid_sets.hpp"
 #include "common/spec/job/resources.hpp"
@@ -151,8 +152,7 @@ void check_tensor(const Json& document, std::vector<Problem>& problems) {
     const ParallelSpec parallel{
         .tp = static_cast<int>(tp),
         .sequence = document.contains(sequence) && document[sequence] == true};
-    for (Problem& problem : tensor_problems(parallel, sizes))
-        problems.push_back(std::move(problem));
+    append(problems, tensor_problems(parallel, sizes));
 }
 
 void check_zero(const Json& document, std::vector<Problem>& problems) {
@@ -222,7 +222,7 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
         sizes.microbatches = size / rows, sizes.rows = rows;
         found = pipeline_problems(*parallel, sizes);
     }
-    for (Problem& problem : found) problems.push_back(std::move(problem));
+    append(problems, found);
 }
 
 void check_heads(const Json& document, std::vector<Problem>& problems) {
@@ -432,12 +432,12 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     std::vector<Problem> problems;
     const auto dp = check_mesh(document, problems);
     check_batches(document, dp, problems);
-    for (Problem& problem : batch_problems(document, dp)) problems.push_back(std::move(problem));
+    append(problems, batch_problems(document, dp));
     check_tensor(document, problems);
     check_pipeline(document, dp, problems);
     check_zero(document, problems);
     check_recompute(document, problems);
-    for (Problem& problem : model_source_problems(document)) problems.push_back(std::move(problem));
+    append(problems, model_source_problems(document));
     check_heads(document, problems);
     check_lengths(document, problems);
     check_run_length(document, problems);
@@ -448,14 +448,13 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_best_metric(document, problems);
     check_average(document, problems);
     check_retention(document, problems);
-    for (Problem& problem : valid_set_problems(document)) problems.push_back(std::move(problem));
-    for (Problem& problem : blend_problems(document)) problems.push_back(std::move(problem));
-    for (Problem& problem : optimizer_problems(document)) problems.push_back(std::move(problem));
-    for (Problem& problem : lora_problems(document)) problems.push_back(std::move(problem));
-    for (Problem& problem : preference_problems(document)) problems.push_back(std::move(problem));
-    for (Problem& problem : loss_scale_problems(document)) problems.push_back(std::move(problem));
-    for (Problem& problem : checkpoint_format_problems(document))
-        problems.push_back(std::move(problem));
+    append(problems, valid_set_problems(document));
+    append(problems, blend_problems(document));
+    append(problems, optimizer_problems(document));
+    append(problems, lora_problems(document));
+    append(problems, preference_problems(document));
+    append(problems, loss_scale_problems(document));
+    append(problems, checkpoint_format_problems(document));
     return problems;
 }
 

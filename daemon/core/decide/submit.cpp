@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/spec/check/chain_rules.hpp"
+#include "common/spec/check/spec_rules.hpp"
 #include "common/spec/job/array_tasks.hpp"
 #include "common/spec/job/chain.hpp"
 #include "common/spec/job/same_job.hpp"
@@ -84,9 +85,6 @@ std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::
 // Returns the specs of the jobs of a submission: a single job, the jobs of a chain, or the tasks of
 // an array.
 Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId first) {
-    if (const auto problems = spec::check_chain(spec); !problems.empty())
-        return fail(ErrorCode::InvalidArgument,
-                    problems.front().path + " " + problems.front().message);
     if (!spec.array) return spec::chain_of(spec, first);
     ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
     ROLL_TRY_VOID(check_copies(spec, indices.size()));
@@ -98,6 +96,8 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId fir
 // may differ, because they may have been changed since the first submission.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     const Job& job = s.jobs.at(id);
+    if (const auto problems = spec::check_chain(in.spec); !problems.empty())
+        return fail(ErrorCode::InvalidArgument, spec::sentence(problems.front()));
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
     spec::JobSpec spec = std::move(tasks.front());
     spec.output = spec.cron.empty() ? resolve(spec.output, id) : in.spec.output;
@@ -116,14 +116,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
 // Checks the job group that a submission names: it must be open and belong to the same user.
 Result<void> check_into(const State& s, const Submit& in) {
     const spec::JobSpec& spec = in.spec;
-    const bool plain = spec.after.empty() && spec.then.empty() && !spec.array && spec.cron.empty();
-    if (spec.open && (spec.into || !plain))
-        return fail(
-            ErrorCode::InvalidArgument,
-            "a job group (`rollctl open`) cannot have `into`, `after`, `array`, `cron` or `then`");
     if (!spec.into) return {};
-    if (!spec.cron.empty())
-        return fail(ErrorCode::InvalidArgument, "`cron` and `into` cannot be combined");
     const Job* job = find(s.jobs, *spec.into);
     const std::string number = std::to_string(spec.into->value);
     if (job == nullptr) return no_such_job(*spec.into);
@@ -154,17 +147,8 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                 "submit the job without `into` or without `after`");
 }
 
-// Checks the sizes in a spec and the jobs that it names. Marks the dependencies that refer to
-// arrays.
-Result<void> check(const State& s, spec::JobSpec& spec) {
-    ROLL_TRY_VOID(check_sizes(spec));
-    if (!spec.cron.empty()) {
-        ROLL_TRY(const spec::Cron cron, spec::parse_cron(spec.cron));
-        static_cast<void>(cron);
-        if (spec.array || !spec.then.empty() || !spec.after.empty() || spec.deadline)
-            return fail(ErrorCode::InvalidArgument,
-                        "`cron` cannot be combined with `after`, `array`, `deadline` or `then`");
-    }
+// Checks the jobs that a spec names. Marks the dependencies that refer to arrays.
+Result<void> check_jobs(const State& s, spec::JobSpec& spec) {
     if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
     return check_after(s, spec.after);
 }
@@ -175,13 +159,14 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
     if (const auto* keys = find(s.keys, in.user)) {
         if (const JobId* known = find(*keys, in.key)) return repeated(s, in, *known);
     }
+    ROLL_TRY_VOID(spec::check_spec(in.spec));
     spec::JobSpec whole = in.spec;
-    ROLL_TRY_VOID(check(s, whole));
+    ROLL_TRY_VOID(check_jobs(s, whole));
     ROLL_TRY_VOID(check_into(s, in));
     ROLL_TRY_VOID(check_circle(s, in.spec.into, whole));
     ROLL_TRY_VOID(check_secrets(s, in, whole));
     for (spec::JobSpec& next : whole.then) {
-        ROLL_TRY_VOID(check(s, next));
+        ROLL_TRY_VOID(check_jobs(s, next));
         ROLL_TRY_VOID(check_circle(s, in.spec.into, next));
         ROLL_TRY_VOID(check_secrets(s, in, next));
     }

@@ -122,7 +122,7 @@ TEST_F(Memory, ANegativeAmountIsRefused) {
     spec.output = "/x-{id}";
     spec.resources.slots_per_rank = 2;
     EXPECT_EQ(desk.refusal(Submit{"k", "ann", spec}).message,
-              "resources: slots_per_rank must divide slots_per_node");
+              "resources.slots_per_rank is 2; allowed: a divisor of slots_per_node 3");
 }
 
 }  // namespace

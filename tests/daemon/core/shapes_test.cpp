@@ -71,7 +71,8 @@ TEST_F(Shapes, APartOfMoreThanOneGpuIsRefused) {
     spec::JobSpec spec = part(50);
     spec.resources.gpus_per_node = 2;
     EXPECT_EQ(desk.refusal(Submit{"k", "ann", spec}).message,
-              "resources: a fraction of a GPU is allowed only with one GPU per node");
+              "resources.gpu_percent is 50 with gpus_per_node 2; allowed: 1 to 99 with one GPU, "
+              "else 100");
 }
 
 TEST_F(Shapes, TheFirstVariantThatFitsIsTaken) {
@@ -142,7 +143,7 @@ TEST_F(Shapes, NodesInARowShareASegmentIfTheJobWantsIt) {
     EXPECT_EQ(list[2][0], list[3][0]);
     spec.resources.segment = 3;
     EXPECT_EQ(desk.refusal(Submit{"k", "ann", spec}).message,
-              "resources: segment must divide nodes");
+              "resources.segment is 3; allowed: a divisor of nodes 4");
 }
 
 TEST_F(Shapes, GpusComeFromOneNumaNodeAndSlotsFromBesideThem) {
