@@ -28,7 +28,7 @@ enum class PickleKind : std::uint8_t {
     Tuple,      // content in `items`
     Set,        // content in `items`
     Dict,       // key, value, key, value ... in `items`
-    Global,     // "module name" in `text`
+    Global,     // in `text`: the module, a space, and the name of an object in this module
     Call,       // callee and arguments in `items`; also `contents` and `state`
     Persistent  // the persistent id in `items`
 };

@@ -27,9 +27,9 @@ struct Delta {
 std::vector<float> in_tiles(const std::vector<float>& matrix, std::int64_t rows,
                             std::int64_t columns);
 
-// A rectangular part of a tensor. It begins at (row, column). The strides are those of the buffer
-// that holds the part, in elements. They allow for a packed tensor, in which the part may be
-// transposed, or other rows may lie between its rows.
+// A rectangular part of a tensor. It begins at (row, column). The strides, in elements, are those
+// of the buffer that holds the part. In the buffer of a packed tensor, the part may be transposed,
+// and other rows may lie between the rows of the part.
 struct ChangedBox {
     std::int64_t row = 0, column = 0;
     std::int64_t rows = 0, columns = 0;

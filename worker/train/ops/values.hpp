@@ -1,5 +1,5 @@
-// Values that several operators take, return, or keep for the backward pass. Letters are as in
-// rope.hpp.
+// Values that several operators take, return, or keep for the backward pass. The letters at the end
+// of a tensor's name are its dimensions; rope.hpp explains them.
 #pragma once
 
 #include <array>

@@ -138,8 +138,8 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
     cut_lora(config.lora, config.layers);
 }
 
-// Reduces the number of sequences and micro-batches. The tensor-parallel ranks divide the rows of
-// the small job's micro-batch exactly if and only if they do so in the original job.
+// Reduces the number of sequences and micro-batches. The small job keeps one property of the
+// original job: whether tp divides the number of rows of a micro-batch.
 void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec& from) {
     const std::int64_t microbatches =
         least_microbatches(spec.parallel, layers, from.microbatches());
