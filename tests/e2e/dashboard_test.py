@@ -121,8 +121,12 @@ class Dashboard(RollTest):
                 status, body = self.ask('/api/v1/' + path)
                 return ('application/json', json.dumps(hostile(json.loads(body)))) if status == 200 else None
             watched = unquote(path.split('watch=')[1]).split(' ')
+            replies = [self.api(target) for target in watched]
+            for reply in replies:
+                for attempt in reply.get('attempts', []):
+                    attempt['requests'] = [{'what': 'evaluate', 'value': 0, 'by': 'ann', 'step': 0, 'answered': False}]
             return 'text/event-stream', ''.join(
-                f'event: {i}\ndata: {json.dumps(hostile(self.api(target)))}\n\n' for i, target in enumerate(watched))
+                f'event: {i}\ndata: {json.dumps(hostile(reply))}\n\n' for i, reply in enumerate(replies))
 
         page.answer(answers)
         for address in PAGES:
@@ -130,6 +134,8 @@ class Dashboard(RollTest):
             page.open(self.root + address)
             if address != '#/allocations':  # there is no allocation that could have a name
                 page.wait_text(HOSTILE)
+            if address == '#/job/1/history':
+                page.wait_text('Requests')
             self.assertEqual(page.run('document.querySelectorAll("img, script:not([src])").length'), 0, address)
         self.assertEqual([error for error in page.errors if 'Failed to load' not in error], [])
 

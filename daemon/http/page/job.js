@@ -172,11 +172,26 @@ function exportsOf(job) {
     ['Made by', job.export_job ? link('job ' + job.export_job, '#/job/' + job.export_job) : '']]));
 }
 
+const REQUEST_COLUMNS = [
+  {title: 'Attempt', value: one => one.token},
+  {title: 'Request', value: one => one.value ? `${one.what} ${one.value}` : one.what},
+  {title: 'By', value: one => one.by},
+  {title: 'Step', kind: 'number', value: one => one.step ? number(one.step) : ''},
+  {title: 'Answer', kind: 'wide', value: one => one.answered ? one.answer : 'waiting'},
+];
+
+// Requests to the running training (rollctl tell), the newest first.
+function requestsOf(job) {
+  const rows = job.attempts.flatMap(({token, requests}) => (requests || []).map(one => ({...one, token})));
+  return rows.length > 0 && section('Requests', table(REQUEST_COLUMNS, rows.toReversed()));
+}
+
 function historyPart(id) {
   const root = make('div'), events = make('div');
   return {root: make('div', {}, root, events), async update(job) {
     fill(root,
       section('Attempts', table(ATTEMPT_COLUMNS, job.attempts.toReversed(), 'The job has not started yet.')),
+      requestsOf(job),
       trains(job) && section('Checkpoints', table([{title: 'Step', kind: 'id', value: one => number(one.step)},
         {title: 'Directory', kind: 'wide', value: one => one.directory}], job.checkpoints.toReversed(),
       'rolld has recorded no checkpoint yet.')),
