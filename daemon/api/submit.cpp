@@ -19,35 +19,12 @@
 namespace roll::api {
 namespace {
 
-// Fails with InvalidArgument if a key of a training job is still `auto`. rollctl replaces such
-// values before it sends the job.
-Result<void> refuse_auto(const spec::JobSpec& spec) {
-    for (const spec::JobSpec& next : spec.then) ROLL_TRY_VOID(refuse_auto(next));
-    if (!spec.trains() || spec.document.text().find("\"auto\"") == std::string::npos) return {};
-    ROLL_TRY(const Json document, spec::read_document(spec.document.text()));
-    for (const auto& [path, name] :
-         {std::pair("/parallel/layout", "parallel.layout"),
-          std::pair("/train/micro_batch_size", "train.micro_batch_size")}) {
-        const Json::json_pointer key(path);
-        if (!document.contains(key) || document.at(key) != "auto") continue;
-        return fail(
-            ErrorCode::InvalidArgument,
-            fmt::format("{} of {} is auto, which only rollctl can replace", name, spec.name),
-            "submit the job with rollctl, or give the sizes that `rollctl plan` chooses");
-    }
-    return {};
-}
-
 // Reads the job of a submission: `spec` is what rollctl sends, `job` is the content of a job file.
 Result<spec::JobSpec> read_job(const auto& args) {
     const std::string hint = "docs/web.md, section Operations";
     if (args.spec.is_null() == args.job.is_null())
         return fail(ErrorCode::InvalidArgument, "submit needs either `job` or `spec`", hint);
-    if (args.job.is_null()) {
-        ROLL_TRY(spec::JobSpec spec, from_request(spec::job_spec_of(args.spec)));
-        ROLL_TRY_VOID(refuse_auto(spec));
-        return spec;
-    }
+    if (args.job.is_null()) return from_request(spec::job_spec_of(args.spec));
     if (!args.base.starts_with('/'))
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("base is \"{}\"; give the absolute path of the directory to which "
@@ -55,10 +32,7 @@ Result<spec::JobSpec> read_job(const auto& args) {
                                 args.base),
                     hint);
     spec::ParsedJob parsed = spec::check_job(args.job, args.base);
-    if (parsed.ok()) {
-        ROLL_TRY_VOID(refuse_auto(parsed.spec));
-        return std::move(parsed.spec);
-    }
+    if (parsed.ok()) return std::move(parsed.spec);
     std::string problems;
     for (const spec::Problem& problem : parsed.problems)
         problems += (problems.empty() ? "" : "; ") + problem.path +
@@ -73,8 +47,7 @@ Result<core::Submit> read_submit(const Caller& who, const auto& args) {
     submit.key = args.key;
     submit.user = acting_user(who, args.user);
     ROLL_TRY(submit.spec, read_job(args));
-    ROLL_TRY_VOID(spec::check_documents(submit.spec));
-    ROLL_TRY_VOID(spec::check_trials(submit.spec));
+    ROLL_TRY_VOID(spec::check_submission(submit.spec));
     return submit;
 }
 
@@ -97,25 +70,10 @@ Json submitted(const core::State& state, JobId id, std::size_t jobs, bool change
     return protocol::reply_json(reply, protocol::SubmitArgs::kOperation.reply);
 }
 
-// Checks for errors that rollctl never makes, but other clients may: trials of a sweep that set
-// `files`, too many files, and sizes of files that differ from the sizes of their pieces. Requires
-// that rolld has all pieces.
-Result<void> check_files(const Context& context, const Json& document,
-                         const std::vector<spec::StagedFile>& files) {
-    const Json sweep = document.value("sweep", Json());
-    const Json trials = sweep.is_object() ? sweep.value("trials", Json()) : Json();
-    for (const Json& trial : trials)
-        for (const auto& [path, value] : trial.items())
-            if (path.starts_with("files"))
-                return fail(ErrorCode::InvalidArgument,
-                            "a trial of the sweep sets files; give `files` to the whole job");
-    if (files.size() > spec::kFilesMax)
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("`files` lists {} files; allowed: at most {}", files.size(),
-                                spec::kFilesMax));
+// Checks that the size of each file is the sum of the sizes of its pieces. Requires that rolld has
+// all pieces.
+Result<void> check_file_sizes(const Context& context, const std::vector<spec::StagedFile>& files) {
     for (const spec::StagedFile& file : files) {
-        if (const std::string why = spec::wrong_file_name(file.name); !why.empty())
-            return fail(ErrorCode::InvalidArgument, "the name of a file " + why);
         std::uint64_t bytes = 0;
         for (const std::string& piece : file.pieces) bytes += context.pieces.size_of(piece);
         if (bytes != file.bytes)
@@ -147,7 +105,7 @@ Result<std::vector<std::string>> own_pieces(const Context& context, const spec::
             fmt::format("rolld lacks {} of the {} pieces (blocks of bytes) of the files of job {}",
                         missing.size(), pieces.size(), spec.name),
             "submit the job again with rollctl, which sends the files");
-    ROLL_TRY_VOID(check_files(context, document, files));
+    ROLL_TRY_VOID(check_file_sizes(context, files));
     return pieces;
 }
 
@@ -160,13 +118,8 @@ Result<std::vector<std::string>> pieces_of(const Context& context, const spec::J
         pieces.insert(pieces.end(), more.begin(), more.end());
     }
     if (!spec::has_files(spec)) return pieces;
-    try {
-        ROLL_TRY(const std::vector<std::string> own, own_pieces(context, spec));
-        pieces.insert(pieces.end(), own.begin(), own.end());
-    } catch (const Json::exception& error) {  // a document that rollctl did not make
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the value of `files` in job {} is malformed: {}", spec.name, error.what()));
-    }
+    ROLL_TRY(const std::vector<std::string> own, own_pieces(context, spec));
+    pieces.insert(pieces.end(), own.begin(), own.end());
     return pieces;
 }
 

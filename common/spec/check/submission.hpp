@@ -1,4 +1,5 @@
-// Checks a specification that a client has sent to rolld.
+// Checks the documents of a submission. rolld calls it for each submission, because any client may
+// send any document. Pure.
 #pragma once
 
 #include "common/error.hpp"
@@ -6,12 +7,9 @@
 
 namespace roll::spec {
 
-// Checks that the documents of a submission can be parsed and have the structure that rolld needs.
-// The client has checked everything else.
-Result<void> check_documents(const JobSpec& spec);
-
-// Fails with InvalidArgument if the document of an array has `sweep`, but `sweep.trials` is not a
-// list with a mapping for each task. A client may send any document.
-Result<void> check_trials(const JobSpec& spec);
+// Checks that the documents of the specification, and of the later jobs of its chain, can be parsed
+// and have the structure that rolld needs, and that rollctl has replaced each value `auto`. The
+// programs of the job check everything else. Fails with InvalidArgument.
+Result<void> check_submission(const JobSpec& spec);
 
 }  // namespace roll::spec

@@ -109,14 +109,14 @@ TEST(Sweep, RefusesWhatIsNone) {
 
 TEST(Sweep, RefusesADamagedListOfTrials) {
     ParsedJob job = parse_with({{"grid", {{"env.A", {1, 2}}}}});
-    EXPECT_TRUE(check_trials(job.spec).has_value());
+    EXPECT_TRUE(check_submission(job.spec).has_value());
     Json document = Json::parse(job.spec.document.text());
     for (const Json& trials :
          {Json(), Json(7), Json{1, 2}, Json{{{"env.A", 1}}}, Json{{{"env.A", 1}}, {{"name.x", 1}}},
           Json::parse(R"([{"sweep": 5}])"), Json::parse(R"([{"sweep.trial": 5}])")}) {
         document["sweep"]["trials"] = trials;
         job.spec.document = document.dump();
-        EXPECT_FALSE(check_trials(job.spec).has_value()) << trials;
+        EXPECT_FALSE(check_submission(job.spec).has_value()) << trials;
     }
 }
 

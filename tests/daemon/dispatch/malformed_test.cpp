@@ -89,7 +89,7 @@ void take_all_the_way(const spec::JobSpec& spec) {
 void take(const Json& submission) {
     const auto spec = spec::job_spec_of(submission);
     if (!spec) return;
-    static_cast<void>(spec::check_documents(*spec));
+    static_cast<void>(spec::check_submission(*spec));
     // also submit without the check, because a ledger may contain such a job
     take_all_the_way(*spec);
 }
@@ -106,7 +106,7 @@ void each_path(const Json& value, const Json::json_pointer& at, const Visit& vis
 
 TEST(Malformed, AnyValueMayBeOfAnyType) {
     for (const Json& submission : submissions()) {
-        ASSERT_TRUE(spec::check_documents(*spec::job_spec_of(submission)));
+        ASSERT_TRUE(spec::check_submission(*spec::job_spec_of(submission)));
         take(submission);
         each_path(submission, Json::json_pointer(), [&](const Json::json_pointer& at) {
             for (const Json& other : others()) {
@@ -147,7 +147,7 @@ TEST(Malformed, ADocumentThatRolldRelysOnIsRefusedInOneSentence) {
     spec::JobSpec spec = core::wants(1, 1);
     const auto refusal = [&](const std::string& document) {
         spec.document = document;
-        const auto checked = spec::check_documents(spec);
+        const auto checked = spec::check_submission(spec);
         return checked ? "none" : checked.error().message;
     };
     EXPECT_EQ(refusal("{}"), "none");

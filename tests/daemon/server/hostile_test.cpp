@@ -87,21 +87,22 @@ TEST(Hostile, FilesThatNoJobCanHaveAreRefused) {
         EXPECT_NE(why.find(text), std::string::npos) << files.dump().substr(0, 200) << "\n" << why;
     };
     for (const char* name : {"../x", "a//b", "/x", "a/../../x", "a/", ".", "", "a\nb"})
-        says(file(name, 3, pieces), "the name of a file ");
+        says(file(name, 3, pieces), "files[0].name is ");
     says(file("x", 4, pieces), "file x is said to have 4 bytes, but its pieces have 3");
-    says(file("x", 0, pieces), "file x is said to have 0 bytes");
+    says(file("x", 0, pieces), "files[0].bytes is 0, which cannot be the size of 1 pieces");
     says(file("x", 3, Json::array({std::string(64, '0')})), "rolld lacks 1 of the 1 pieces");
     for (const char* hash : {"", "../../rolld.pid", "ABC"})
-        says(file("x", 3, Json::array({hash})), "rolld lacks 1 of the 1 pieces");
-    says(file("x", 1'000'000'000'000, pieces), "rolld accepts at most");
-    says(file("x", "three", pieces), "files of x is malformed");
-    says(file("x", 3, "abc"), "files of x is malformed");
+        says(file("x", 3, Json::array({hash})), "allowed: 64 lower-case hex digits");
+    says(file("x", 1'000'000'000'000, pieces), "cannot be the size of 1 pieces");
+    says(file("x", 20'000'000, Json(Json::array_t(80, pieces[0]))), "rolld accepts at most");
+    says(file("x", "three", pieces), "files[0].bytes is \"three\"; allowed: an integer");
+    says(file("x", 3, "abc"), "files[0].pieces is \"abc\"; allowed: a list");
     Json many = Json::array();
     for (int i = 0; i <= 1000; ++i) many.push_back(file("x" + std::to_string(i), 3, pieces)[0]);
-    says(many, "`files` lists 1001 files; allowed: at most 1000");
+    says(many, "files has 1001 files; allowed: at most 1000");
     Json sum = file("x", std::numeric_limits<std::uint64_t>::max(), pieces);
-    sum.push_back(file("y", 4, pieces)[0]);  // the sum of the sizes overflows to 3
-    says(sum, "file x is said to have");
+    sum.push_back(file("y", 4, pieces)[0]);  // the sum of the sizes would overflow to 3
+    says(sum, "files[0].bytes is 18446744073709551615");
     EXPECT_EQ(refused(file("x", 3, pieces)), "queued");
     EXPECT_EQ(client.ask("jobs", Json::object(), 30s).value()["jobs"].size(), 1u);
 }
