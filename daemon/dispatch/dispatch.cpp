@@ -33,10 +33,7 @@ std::string nonce(const std::string& cluster, const AttemptKey& key) {
 Result<std::string> document_of(const core::Job& job) {
     if (job.spec.variants.empty()) return job.spec.document.text();
     ROLL_TRY(const Json document, spec::read_document(job.spec.document.text()));
-    if (!spec::has_variants(document, job.spec.variants.size()))
-        return fail(ErrorCode::InvalidArgument,
-                    "the job's document is damaged: its `variants` do not match the variants in "
-                    "the job's specification");
+    ROLL_TRY_VOID(spec::check_variants(document, job.spec.variants.size()));
     return spec::with_variant(document, job.attempt->variant).dump();
 }
 

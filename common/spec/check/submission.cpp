@@ -76,10 +76,7 @@ Result<void> check_submission(const JobSpec& spec) {
     ROLL_TRY(const Json document, read_document(spec.document.text()));
     ROLL_TRY_VOID(check_auto(spec, document));
     ROLL_TRY_VOID(refuse(undeliverable(document)));
-    if (!has_variants(document, spec.variants.size()))
-        return fail(ErrorCode::InvalidArgument,
-                    "the job's document is damaged: its `variants` do not match the variants in "
-                    "the job's specification");
+    ROLL_TRY_VOID(check_variants(document, spec.variants.size()));
     if (!spec.export_document.empty()) ROLL_TRY_VOID(read_document(spec.export_document));
     ROLL_TRY_VOID(check_trials(spec, document));
     ROLL_TRY_VOID(check_list_of_files(spec, document));

@@ -16,8 +16,8 @@ namespace roll::spec {
 // message may have.
 Result<Json> read_document(std::string_view text);
 
-// Returns whether the document has exactly `count` variants that with_variant() (resources.hpp) can
-// read. Always true if `count` is 0.
-bool has_variants(const Json& document, std::size_t count);
+// Fails with InvalidArgument unless the document has exactly `count` variants that with_variant()
+// (resources.hpp) can read. Never fails if `count` is 0.
+Result<void> check_variants(const Json& document, std::size_t count);
 
 }  // namespace roll::spec
