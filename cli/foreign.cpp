@@ -8,6 +8,7 @@
 #include "cli/foreign_table.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/nearest.hpp"
+#include "common/spec/schema/problem.hpp"
 
 namespace roll::cli {
 namespace {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/files.hpp"
+#include "common/spec/schema/problem.hpp"
 
 namespace roll::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/job/job.hpp"
+#include "common/spec/schema/problem.hpp"
 #include "common/spec/train/model.hpp"
 #include "worker/families/families.hpp"
 

@@ -5,6 +5,7 @@
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "common/spec/check/parse_policy.hpp"
+#include "common/spec/schema/problem.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::config {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/foreign.hpp"
+#include "common/spec/schema/problem.hpp"
 
 namespace roll::cli {
 

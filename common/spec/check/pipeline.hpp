@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/spec/job/job.hpp"
+#include "common/spec/schema/problem.hpp"
 #include "common/spec/train/parallel.hpp"
 
 namespace roll::spec {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/job/job.hpp"
+#include "common/spec/schema/problem.hpp"
 
 namespace roll::spec {
 

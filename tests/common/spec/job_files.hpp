@@ -10,6 +10,7 @@
 
 #include "common/json.hpp"
 #include "common/spec/check/check_job.hpp"
+#include "common/spec/schema/problem.hpp"
 
 namespace roll::spec {
 

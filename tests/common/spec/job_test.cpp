@@ -5,6 +5,7 @@
 #include "common/json.hpp"
 #include "common/spec/check/document_size.hpp"
 #include "common/spec/job/export_job.hpp"
+#include "common/spec/schema/problem.hpp"
 #include "common/spec/train/convert.hpp"
 
 namespace roll::spec {
