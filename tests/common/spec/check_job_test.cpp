@@ -40,7 +40,7 @@ TEST_F(CheckJob, SecretsAreNamesThatEnvDoesNotHave) {
     job["secrets"] = {"NO-NAME"};
     EXPECT_NE(problems(job).find("secrets[0]"), std::string::npos) << problems(job);
     job["secrets"] = std::vector<std::string>(33, "TOKEN");
-    EXPECT_EQ(problems(job), "secrets has too many names; allowed: at most 32\n");
+    EXPECT_EQ(problems(job), "secrets has 33 names; allowed: at most 32\n");
 }
 
 TEST_F(CheckJob, ReadsASmallTrainFile) {
