@@ -24,9 +24,11 @@ TEST_F(StagedFiles, HaveNamesBelowTheirDirectoryAndPieces) {
         EXPECT_NE(problems(job).find("files[0].name "), std::string::npos) << name;
     }
     job["files"] = {file("a", 0)};
-    EXPECT_NE(problems(job).find("files[0].bytes is 0 with 1 pieces"), std::string::npos);
+    EXPECT_NE(problems(job).find("files[0].bytes is 0, which cannot be the size of 1 pieces"),
+              std::string::npos);
     job["files"] = {file("a", 300'000)};
-    EXPECT_NE(problems(job).find("files[0].bytes is 300000 with 1 pieces"), std::string::npos);
+    EXPECT_NE(problems(job).find("files[0].bytes is 300000, which cannot be the size of 1 pieces"),
+              std::string::npos);
     job["files"] = {"a.txt"};
     EXPECT_NE(problems(job).find("files[0] is the path a.txt"), std::string::npos);
     job["files"] = {file("a")};

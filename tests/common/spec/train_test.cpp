@@ -196,8 +196,8 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
     EXPECT_EQ(problem({{"packing", "best_fit"}}),
               "data.packing is best_fit; allowed: `in_order` with objective \"pretrain\"");
     EXPECT_EQ(problem({{"truncate", "start"}}),
-              "data.truncate is start; allowed: `end` with objective \"pretrain\", which cuts no "
-              "document");
+              "data.truncate is start; allowed: `end` with objective \"pretrain\", because this "
+              "objective truncates no document");
     EXPECT_EQ(problem({{"order", "megatron"}, {"split", {0, 1, 0}}}),
               "data.split gives training the share 0; allowed: more than 0");
     EXPECT_EQ(problem({{"order", "megatron"}}, {{"seed", 4294967296}}),
