@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/error.hpp"
+#include "common/spec/job/http.hpp"
 #include "common/spec/job/policy.hpp"
 
 namespace roll::config {
