@@ -59,8 +59,8 @@ struct PipelineSchedule {
 
 // Returns true if the backward that starts at ops[i] computes the input and weight gradients in one
 // pass. This is the case if the weight-gradient pass is the next op and no other stage waits for
-// the input gradients.
-bool halves_together(std::span<const Op> ops, std::size_t i, bool first_stage);
+// the input gradients. `sends`: whether the stage sends gradients to another stage.
+bool halves_together(std::span<const Op> ops, std::size_t i, bool sends);
 
 // Returns the 1F1B schedule. Each weight-gradient pass follows its input-gradient pass immediately.
 PipelineSchedule one_forward_one_backward(int pp, int microbatches);
