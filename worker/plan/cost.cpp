@@ -121,6 +121,12 @@ std::int64_t layer_held(const spec::ModelConfig& m, const Rows& rows, bool segme
     return held;
 }
 
+// Returns true if the stage saves its input for backward.
+bool saves_input(const StagePart& part, const spec::ModelConfig& m) {
+    return part.below < part.layers || part.lowest < part.first_layer ||
+           (part.last && part.lowest <= m.layers);
+}
+
 LayerRecompute layer_of(const Recomputed& all, std::int64_t layer) {
     return all.empty() ? LayerRecompute{} : all[static_cast<std::size_t>(layer)];
 }
@@ -149,6 +155,16 @@ std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool s
         held -= outside[static_cast<std::size_t>(layer)] + restored(layer);
     }
     return most;
+}
+
+// Returns the number of temporary elements of a layer's backward.
+std::int64_t layer_workspace(const spec::ModelConfig& m, const spec::TrainSpec& spec) {
+    // ATen's gelu allocates temporary tensors of its input's size. If documents are kept apart, q,
+    // k and v are copied, too.
+    const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
+    const std::int64_t qkv =
+        spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
+    return microbatch_tokens(spec) * (2 * m.hidden + steps * m.intermediate + qkv);
 }
 
 // Returns the number of elements that a layer holds between the input-gradient pass and the
@@ -300,31 +316,36 @@ std::int64_t parameter_count(const spec::ModelConfig& m) {
 }
 
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length,
-                              std::int64_t frozen) {
-    return flops_per_token(m, std::span(&seq_length, 1), frozen);
+                              const Untrained& untrained) {
+    return flops_per_token(m, std::span(&seq_length, 1), untrained);
 }
 
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths,
-                              std::int64_t frozen) {
-    const double products =
-        static_cast<double>(products_of(m, m.layers) + head_outputs(m) * m.hidden);
-    // `causal` and `full`: number of attention scores, summed over all tokens and layers
+                              const Untrained& untrained) {
+    const std::int64_t head = head_outputs(m) * m.hidden;
+    const double products = static_cast<double>(products_of(m, m.layers) + head);
+    // elements whose products have no input gradient
+    std::int64_t below = std::clamp<std::int64_t>(untrained.lowest, 0, m.layers) *
+                         (products_of(m, 1) - lora_factors(m, 1));
+    if (untrained.lowest > m.layers) below += head;
+    // `causal` and `full`: number of attention scores in forward and, counted twice, in backward,
+    // summed over all tokens and layers
     double tokens = 0, causal = 0, full = 0;
     for (const std::int64_t length : lengths) {
         const double whole = static_cast<double>(length);
         tokens += whole;
         for (std::int64_t layer = 0; layer < m.layers; ++layer) {
             const auto window = static_cast<double>(m.window_of(layer));
-            causal += positions_seen(whole, window);
-            full += whole * (window > 0 ? std::min(window, whole) : whole);
+            const double passes = layer < untrained.lowest ? 1 : 3;
+            causal += passes * positions_seen(whole, window);
+            full += passes * whole * (window > 0 ? std::min(window, whole) : whole);
         }
     }
     // FLOPs per attention score, for two products: of a query and a key, and of a probability and a
     // value
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
-    const double kept = 2.0 * static_cast<double>(frozen);
-    return {3 * (2 * products + score * causal / tokens) - kept,
-            3 * (2 * products + score * full / tokens) - kept};
+    const double linear = 6 * products - 2.0 * static_cast<double>(untrained.elements + below);
+    return {linear + score * causal / tokens, linear + score * full / tokens};
 }
 
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part) {
@@ -371,9 +392,13 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     SpareRoom room(embedding, parameters_of(m, 1) * main, none);
     const Rows rows = rows_of(spec, part.tp);
     const bool segments = spec.data.documents_apart;
-    bytes.activations = live * rows.outer * m.hidden * element;
+    bytes.activations = saves_input(part, m) ? live * rows.outer * m.hidden * element : 0;
     std::vector<std::int64_t> outside;  // for each layer: elements outside the gradients' memory
     for (std::int64_t layer = 0; layer < layers; ++layer) {
+        if (layer < part.below) {
+            outside.push_back(0);
+            continue;
+        }
         const LayerRecompute again = layer_of(held.recompute, layer);
         std::int64_t& own = outside.emplace_back(layer_saved_elsewhere(m, rows, segments, again));
         for (const std::int64_t size : layer_saved(m, rows, segments, again))
@@ -386,16 +411,13 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const bool fits = spare && room.take(layers, block).has_value();
     const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
     const std::int64_t loss = part.last ? head : 0;
-    // ATen's gelu allocates temporary tensors of its input's size. If documents are kept apart, q,
-    // k and v are copied, too.
-    const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
-    const std::int64_t qkv =
-        spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
-    const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv);
-    const std::int64_t backward =
-        backward_extra(m, rows, segments, held.recompute, outside, layer) * element;
+    const std::int64_t layer = layer_workspace(m, spec);
+    // A stage without a backward holds the values of one layer while it runs the layer's forward.
+    const std::int64_t most =
+        part.below < part.layers ? backward_extra(m, rows, segments, held.recompute, outside, layer)
+                                 : layer + layer_held(m, rows, segments, {});
     bytes.workspace = std::max(
-        {loss, backward + largest_unpacked(m) * element, held.update_bytes - bytes.activations});
+        {loss, (most + largest_unpacked(m)) * element, held.update_bytes - bytes.activations});
     bytes.snapshot = snapshot_bytes(model, spec, part, count, states - held.copied_states);
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;
@@ -407,8 +429,13 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
     // the gradients of two inputs in backward. A ring all-reduce sends almost twice the bytes of
     // its tensor. With sequence parallelism, a reduce-scatter and an all-gather replace the
     // all-reduce. Together they send as many bytes, but backward also gathers two inputs once more.
-    const std::int64_t each = spec.parallel.sequence ? 10 : 8;
-    std::int64_t sent = each * part.layers + 2 * (part.first ? 1 : 0) + 2 * (part.last ? 1 : 0);
+    const bool splits = spec.parallel.sequence;
+    constexpr std::int64_t kForward = 4;
+    std::int64_t sent = (splits ? 10 : 8) * (part.layers - part.below) + kForward * part.below;
+    // The embedding's output and the gradient of the output layer's input are summed, too. With
+    // sequence parallelism, half of these bytes are sent in the other pass.
+    if (part.first) sent += splits && part.lowest >= 0 ? 1 : 2;
+    if (part.last) sent += part.lowest <= m.layers ? 2 : splits ? 1 : 0;
     for (const LayerRecompute& layer : recompute)
         sent += sent_again(layer, spec.parallel.sequence, m.post_norms);
     const std::int64_t tokens = microbatch_tokens(spec) * spec.microbatches();
@@ -435,23 +462,31 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
         const double products = 2 * tokens * static_cast<double>(products_of(m, part.layers));
         double attention = 0, again = 0;
         std::int64_t saved = 0;
+        double attention_back = 0;
         for (std::int64_t layer = part.first_layer; layer < part.first_layer + part.layers;
              ++layer) {
+            const double own = score * sequences *
+                               positions_seen(static_cast<double>(spec.seq_length),
+                                              static_cast<double>(m.window_of(layer)));
+            attention += own;
+            if (layer < part.lowest) continue;
             const LayerRecompute kind = layer_of(recompute, layer);
-            attention += score * sequences *
-                         positions_seen(static_cast<double>(spec.seq_length),
-                                        static_cast<double>(m.window_of(layer)));
+            attention_back += 2 * own;
             again += layer_flops(m, spec, layer).again(kind, m.post_norms);
             saved += layer_held(m, rows, segments, kind);
         }
+        const std::int64_t layers = part.layers - part.below;  // layers that have a backward
+        const double back = 2 * tokens * static_cast<double>(products_of(m, layers));
+        const std::int64_t held = saves_input(part, m) ? input : 0;
         const double head =
             part.last ? 2 * tokens * static_cast<double>(head_outputs(m) * m.hidden) : 0;
         layers_flop += products + attention;
         costs.push_back({.forward = products + attention + head_products * head,
-                         .backward_input = products + 2 * attention + again,
-                         .backward_weight = products,
-                         .after_forward = (input + saved) * element,
-                         .after_backward = (input + part.layers * layer_owed(m, rows)) * element});
+                         .backward_input = back + attention_back + again,
+                         .backward_weight = back,
+                         .after_forward = (held + saved) * element,
+                         .after_backward = (held + layers * layer_owed(m, rows)) * element,
+                         .sends_gradients = part.lowest < part.first_layer});
     }
     const double unit = layers_flop / static_cast<double>(parts.size());
     for (Costs& cost : costs) {

@@ -20,23 +20,26 @@ std::int64_t parameter_count(const spec::ModelConfig& model);
 // fewer tokens, because pairs are not padded.
 std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
 
-// FLOPs of forward and backward per trained token: three times the FLOPs of forward. A multiply-add
-// counts as two FLOPs. Only matrix products count, but not recomputed ones. `causal` counts the
-// attention scores under a causal mask, (T + 1) / 2 per token, where T is `seq_length`. `full`
-// counts all T scores per token, as most published figures do. Neither counts scores outside an
-// attention window. Weight gradients of the `frozen` elements are not computed and do not count.
+// FLOPs of forward and backward per trained token: three times the FLOPs of forward if all
+// parameters are trained. A multiply-add counts as two FLOPs. Only matrix products count, but not
+// recomputed ones. `causal` counts the attention scores under a causal mask, (T + 1) / 2 per token,
+// where T is `seq_length`. `full` counts all T scores per token, as most published figures do.
+// Neither counts scores outside an attention window.
 struct FlopsPerToken {
-    double causal = 0;
-    double full = 0;
+    double causal = 0, full = 0;
+};
+// What backward does not compute: weight gradients of the `elements` frozen elements in matrix
+// products, and anything below the model's part `lowest` (ChunkSpec::lowest).
+struct Untrained {
+    std::int64_t elements = 0, lowest = -1;
 };
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length,
-                              std::int64_t frozen = 0);
+                              const Untrained& untrained = {});
 
-// Returns the mean FLOPs per token of several sequences that do not attend to each other. A
-// sequence of length L has L (L + 1) / 2 causal scores and L^2 scores in all. `lengths` must not be
-// empty.
+// Returns the mean FLOPs per token of one or more sequences that do not attend to each other. A
+// sequence of length L has L (L + 1) / 2 causal scores and L^2 scores in all.
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
-                              std::int64_t frozen = 0);
+                              const Untrained& untrained = {});
 
 // Returns the FLOPs per token of the recomputation in backward, which repeats parts of forward.
 // `recompute` has one entry per layer of the model. LoRA's factors do not count.
@@ -58,8 +61,7 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 // - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    // bytes of the optimizer's copy of the weights, in addition to `weights`
-    std::int64_t main_weights = 0;
+    std::int64_t main_weights = 0;  // the optimizer's copy of the weights, besides `weights`
     std::int64_t gradients = 0;
     std::int64_t moments = 0;  // optimizer state of all kinds
     std::int64_t activations = 0;
@@ -81,6 +83,8 @@ struct StagePart {
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;  // number of ranks among which the tensors of each layer are split
     std::int64_t first_layer = 0;  // index of the stage's first layer if the stage has one chunk
+    // lowest trained part of the model (ChunkSpec::lowest); number of the stage's layers below it
+    std::int64_t lowest = -1, below = 0;
 };
 // Returns the number of parameters on one rank of a stage, including the padding of the
 // vocabulary. A tied embedding counts on both the first and the last stage.
@@ -138,8 +142,7 @@ std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec&
                           const StagePart& part, const Recomputed& recompute);
 
 struct CheckpointBytes {
-    std::int64_t weights = 0;
-    std::int64_t optimizer = 0;
+    std::int64_t weights = 0, optimizer = 0;
 };
 // `states`: elements of optimizer state; nullopt: two per trained element
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& model, spec::Precision precision,

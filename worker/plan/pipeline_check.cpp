@@ -108,11 +108,17 @@ class Simulation {
     static int towards(const Op& op) { return op.kind == OpKind::Forward ? 1 : -1; }
     bool exists(int stage) const { return stage >= 0 && stage < s_.stages(); }
 
+    // Returns true if stage `from` sends a tensor to the next stage in the direction of the op.
+    bool sends(int from, const Op& op) const {
+        if (op.kind == OpKind::BackwardWeight || !exists(from)) return false;
+        return exists(from + towards(op)) &&
+               (op.kind == OpKind::Forward || costs_[from].sends_gradients);
+    }
+
     // Returns the stage that sends the op's input; nullopt if the op receives no input.
     std::optional<int> source(int rank, const Op& op) const {
-        if (op.kind == OpKind::BackwardWeight) return std::nullopt;
         const int from = stage_of_op(rank, op) - towards(op);
-        return exists(from) ? std::optional(from) : std::nullopt;
+        return sends(from, op) ? std::optional(from) : std::nullopt;
     }
 
     LineKey line_of(const Message& message) const {
@@ -200,7 +206,7 @@ class Simulation {
         compute(rank, op);
         const int to = stage_of_op(rank, op) + towards(op);
         ++r.next;
-        if (op.kind == OpKind::BackwardWeight || !exists(to)) return true;
+        if (!sends(to - towards(op), op)) return true;
         const int peer = s_.home(to).rank;
         if (peer == rank)
             handed_[{to, op.kind, op.microbatch}] = r.clock;
@@ -322,7 +328,7 @@ std::int64_t peak_bytes(const PipelineSchedule& schedule, int rank, std::span<co
         switch (ops[i].kind) {
             case OpKind::Forward: bytes += cost.after_forward; break;
             case OpKind::BackwardInput:
-                if (halves_together(ops, i, stage == 0)) break;
+                if (halves_together(ops, i, stage > 0 && cost.sends_gradients)) break;
                 bytes += cost.after_backward - cost.after_forward;
                 *halved = true;
                 break;

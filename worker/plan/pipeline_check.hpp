@@ -19,6 +19,8 @@ struct Costs {
     std::int64_t after_forward = 1;
     // bytes held from the input-gradient pass of backward to its weight-gradient pass
     std::int64_t after_backward = 1;
+    // whether the stage sends gradients to the stage before it; the first stage never does
+    bool sends_gradients = true;
 };
 
 // The way in which ranks exchange tensors. A send completes only after its receive is posted, but

@@ -152,9 +152,9 @@ int stage_of(Placement placing, int pp, const Home& home) {
     return home.chunk * pp + (back ? pp - 1 - home.rank : home.rank);
 }
 
-bool halves_together(std::span<const Op> ops, std::size_t i, bool first_stage) {
+bool halves_together(std::span<const Op> ops, std::size_t i, bool sends) {
     const Op weight{OpKind::BackwardWeight, ops[i].chunk, ops[i].microbatch};
-    return first_stage && i + 1 < ops.size() && ops[i + 1] == weight;
+    return !sends && i + 1 < ops.size() && ops[i + 1] == weight;
 }
 
 PipelineSchedule one_forward_one_backward(int pp, int microbatches) {

@@ -59,9 +59,9 @@ struct PipelineSchedule {
 
 // Returns true if the backward that starts at ops[i] can compute the input gradients and the weight
 // gradients in one pass. This requires that the next op is the weight-gradient pass of the same
-// micro-batch, and that the op is on the first stage, so that no other stage waits for the input
-// gradients.
-bool halves_together(std::span<const Op> ops, std::size_t i, bool first_stage);
+// micro-batch, and that no other stage waits for the input gradients. `sends`: whether the stage
+// sends gradients to another stage.
+bool halves_together(std::span<const Op> ops, std::size_t i, bool sends);
 
 // Returns the 1F1B schedule. Each weight-gradient pass follows its input-gradient pass immediately.
 PipelineSchedule one_forward_one_backward(int pp, int microbatches);

@@ -71,7 +71,7 @@ class SleepingLinks : public Communicator {
                                from < schedule_.stages() && schedule_.home(from).rank != rank();
         // Both halves of a backward in one pass, which the executor runs as the first of two ops
         const bool is_whole =
-            op.kind == plan::OpKind::BackwardInput && plan::halves_together(ops, next_, stage == 0);
+            op.kind == plan::OpKind::BackwardInput && plan::halves_together(ops, next_, stage > 0);
         due_ = std::exchange(is_done_, is_whole) ? 0 : cost_ * (is_whole ? 2 : 1);
         ++next_;
         if (!has_input) sleeper_.sleep(due_);

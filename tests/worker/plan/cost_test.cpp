@@ -145,7 +145,7 @@ TEST(Cost, SharedOptimizerStateAndGradientsAreTheRanksPart) {
 TEST(Cost, FrozenWeightsHaveNoGradientsAndWindowsBoundTheFullCount) {
     spec::ModelConfig model = smollm2();
     const FlopsPerToken whole = flops_per_token(model, 2048);
-    const FlopsPerToken frozen = flops_per_token(model, 2048, 1'000'000);
+    const FlopsPerToken frozen = flops_per_token(model, 2048, {.elements = 1'000'000});
     EXPECT_DOUBLE_EQ(whole.causal - frozen.causal, 2e6);
     EXPECT_DOUBLE_EQ(whole.full - frozen.full, 2e6);
     model.window = 256;
@@ -154,6 +154,40 @@ TEST(Cost, FrozenWeightsHaveNoGradientsAndWindowsBoundTheFullCount) {
     EXPECT_DOUBLE_EQ(whole.full - windowed.full,
                      score * static_cast<double>(model.layers) * (2048 - 256));
     EXPECT_DOUBLE_EQ(flops_per_token(model, 128).full, flops_per_token(smollm2(), 128).full);
+}
+
+// Without biases and LoRA, the weights of a layer's products are all its matrices.
+TEST(Cost, LayersBelowTheLowestTrainedOneHaveOnlyAForward) {
+    const spec::ModelConfig model = smollm2();
+    const auto flops = [&](std::int64_t lowest) {
+        return flops_per_token(model, 2048, {.lowest = lowest}).full;
+    };
+    const std::int64_t attention = model.heads * model.head_dim;
+    const std::int64_t products =
+        model.hidden * (2 * attention + 2 * model.kv_heads * model.head_dim) +
+        3 * model.hidden * model.intermediate;
+    const double layer =
+        2.0 * static_cast<double>(products) + 2 * 4.0 * static_cast<double>(attention) * 2048;
+    EXPECT_DOUBLE_EQ(flops(0), flops(-1));
+    EXPECT_DOUBLE_EQ(flops(0) - flops(12), 12 * layer);
+    EXPECT_DOUBLE_EQ(flops(0) - flops(model.layers), static_cast<double>(model.layers) * layer);
+    EXPECT_DOUBLE_EQ(flops(model.layers) - flops(model.layers + 1),
+                     2.0 * static_cast<double>(model.vocab * model.hidden));
+    spec::TrainSpec spec;
+    spec.seq_length = 256;
+    spec.micro_batch_size = spec.global_batch_size = 4;
+    const auto bytes = [&](std::int64_t below) {
+        StagePart part{model.layers};
+        part.lowest = part.below = below;
+        return memory_bytes(model, spec, {.frozen = 1, .part = part}).activations;
+    };
+    EXPECT_EQ(bytes(10) - bytes(20), bytes(0) - bytes(10));
+    EXPECT_GT(bytes(10), bytes(20));
+    EXPECT_EQ(
+        stage_costs(model, spec, std::vector<StagePart>{{.layers = 30, .lowest = 31, .below = 30}})
+            .front()
+            .after_forward,
+        0);
 }
 
 TEST(Cost, OneMicrobatchAStepSavesInTheMemoryOfGradients) {

@@ -279,9 +279,9 @@ Agreed Trainer::train_step() {
 // the same number of tokens.
 plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     if (!spec_.data.documents_apart)
-        return plan::flops_per_token(model_.config, spec_.seq_length, frozen_factors_);
+        return plan::flops_per_token(model_.config, spec_.seq_length, untrained_);
     const plan::FlopsPerToken mine =
-        plan::flops_per_token(model_.config, piece_lengths(batch), frozen_factors_);
+        plan::flops_per_token(model_.config, piece_lengths(batch), untrained_);
     const at::Tensor sums = at::tensor({mine.causal, mine.full}, at::kDouble) / world_->size();
     sum_over(*world_, sums, {Site::Agreement});
     return {sums[0].item<double>(), sums[1].item<double>()};

@@ -136,7 +136,7 @@ class Trainer {
     std::int64_t tokens_before_ = 0;           // number of tokens trained before the latest step
     PhaseClock clock_;
     Pace pace_;
-    std::int64_t frozen_factors_ = 0;
+    plan::Untrained untrained_;
     int skipped_in_a_row_ = 0;
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};

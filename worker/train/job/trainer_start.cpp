@@ -143,7 +143,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     if (frozen > 0 && writes())
         std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
                     static_cast<long long>(numel(specs)));
-    frozen_factors_ = frozen_factors(spec_, model_.config);
+    untrained_ = untrained_of(spec_, model_.config);
     state_ = first_state(spec_, corpus_.train_tokens());
     state_.loss_scale = first_loss_scale(spec_);
     state_.data = std::move(data.identity);

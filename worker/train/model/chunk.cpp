@@ -35,6 +35,17 @@ std::int64_t first_used(const ChunkSpec& part, const std::vector<LayerSaved>& sa
     return index;
 }
 
+// Returns false if only the output layer is trained: then its input needs no gradient.
+bool trains_below_head(const spec::ModelConfig& config, const ChunkSpec& part) {
+    return part.lowest <= config.layers;
+}
+
+// Passes empty contributions for the frozen parameters [begin, end), for which backward has nothing
+// to compute. GradBuckets expects contributions to all parameters.
+void pass_over(int begin, int end, const Contribute& contribute) {
+    for (int i = begin; i < end; ++i) contribute(i, [](const at::Tensor&, ops::Sum) {});
+}
+
 // Returns the teacher's values on a device; nullopt if there are none.
 std::optional<ops::TeacherRows> teacher_rows(const TeacherValues& teacher,
                                              const spec::TokenLossSpec& loss, at::Device device) {
@@ -58,6 +69,9 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       grads_(parameters_),
       room_(parameters_, places_.first),
       seed_(options.seed) {
+    const std::int64_t begin = part_.backward_begin();
+    ROLL_CHECK(begin == part_.layer_end ||
+               part_.recompute_of(begin - part_.layer_begin).keeps_input);
     if (!options.splits_weights) return;
     std::vector<std::vector<int>> units(static_cast<std::size_t>(layers(part_)) + 2);
     for (int i = 0; i < std::ssize(parameters_.specs); ++i) {
@@ -218,6 +232,7 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
     Saved& saved = saved_.at(microbatch);
     const at::Tensor targets_M = here(data.targets_BT).flatten();
     const at::Tensor h_MC = head_rows(normed(x_MC, saved.norm), saved.sequences.rows);
+    if (!trains_below_head(config_, part_)) saved.norm = {};
     const HeldUnit held = hold(head_unit(config_, part_), -1);
     if (config_.scores) return score_of(microbatch, h_MC, data, rule, ready);
     // With a preference objective, the factor of a row's loss depends on the log-probabilities of
@@ -249,10 +264,10 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const Microbat
         add = [this, loss_and_grad](const at::Tensor& dw_VC, ops::Sum sum) {
             const HeldUnit head_held = hold(head_unit(config_, part_), -1, true);
             ops::CrossEntropySaved dropped;
-            loss_and_grad({dw_VC, sum}, dropped, {});
+            loss_and_grad({dw_VC, sum, trains_below_head(config_, part_)}, dropped, {});
         };
     }
-    ops::HeadGrad grad;
+    ops::HeadGrad grad{.input = trains_below_head(config_, part_)};
     if (in_turn && !parameters_.specs[head()].frozen) {
         grad.sum = grads_.open(head());
         grad.dw_VC = parameters_.grad[head()];
@@ -276,9 +291,11 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     if (part_.pre) add_noise(data, rule, saved.sequences.rows, main_type(parameters_), x_MC);
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i) {
         const HeldUnit held = hold(layer_unit(i), unit_after(config_, part_, layer_unit(i)));
+        LayerSaved dropped;
+        const bool is_saved = part_.layer_begin + i >= part_.backward_begin();
         x_MC = trained_layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,
-                            saved.layers[static_cast<std::size_t>(i)]);
+                            is_saved ? saved.layers[static_cast<std::size_t>(i)] : dropped);
     }
     // For the first micro-batch, return a copy. The next stage keeps the returned tensor, but x_MC
     // may be in the memory of a gradient, which backward will overwrite.
@@ -345,6 +362,10 @@ at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
 }
 
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
+    if (!trains_below_head(config_, part_)) {
+        pass_over(norm(), norm() + 1, contribute);
+        return {};
+    }
     const at::Tensor dh_MC = std::exchange(saved.loss.dx_MC, {});
     const RowSplit& rows = saved.sequences.rows;
     // Each rank has the whole gradient of the score layer's input, but only a part of the gradient
@@ -370,10 +391,11 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         saved.owed.push_back({parameter, std::move(add)});
     };
     at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
-    for (auto i = std::ssize(saved.layers) - 1; i >= 0; --i) {
+    const std::int64_t begin = part_.backward_begin() - part_.layer_begin;
+    for (auto i = std::ssize(saved.layers) - 1; i >= begin; --i) {
         LayerSaved& of_layer = saved.layers.back();
         restore_before(saved, i);
-        const int next = i > 0 ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
+        const int next = i > begin ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
         const HeldUnit held = hold(layer_unit(i), next, true);
         restore(saved, i);
         // Copy o_MA. The weight gradients that need it are computed later, when gradients may
@@ -385,7 +407,9 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
                     .backward_input(dx_MC, of_layer, now, when == WeightHalves::Now ? now : later);
         saved.layers.pop_back();
     }
-    if (!part_.pre) return dx_MC;
+    pass_over(places_.first.front(), places_.first[static_cast<std::size_t>(begin)], now);
+    if (part_.sends_gradient()) return dx_MC;
+    if (!part_.pre || part_.lowest >= 0) return {};
     if (const RowSplit& rows = saved.sequences.rows; rows.is_split())
         dx_MC = gather_rows(rows, dx_MC, {Site::EmbeddingGrad});
     saved.dembedded_MC = config_.embedding_scale == 1 ? dx_MC : dx_MC * config_.embedding_scale;

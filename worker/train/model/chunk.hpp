@@ -43,9 +43,9 @@ class Chunk {
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        const LossRule& rule, const GradReady& ready);
 
-    // Computes the gradients of activations. Takes the gradient of hidden_MC from the next stage;
-    // the last stage (`post`) does not use it. Returns the gradient for the previous stage;
-    // undefined in the first stage (`pre`).
+    // Computes the gradients of activations, down to the model's lowest trained part. Takes the
+    // gradient of hidden_MC from the next stage, if part().takes_gradient(). Returns the gradient
+    // for the previous stage; undefined unless part().sends_gradient().
     at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                               const GradReady& ready);
 

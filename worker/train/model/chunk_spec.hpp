@@ -1,6 +1,7 @@
 // The part of a model that a chunk holds, and the input of a training step.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -25,11 +26,20 @@ struct ChunkSpec {
     // rows
     bool sequence = false;
     plan::Recomputed recompute = {};  // for each layer of the chunk; empty: all values are saved
+    // The lowest part of the model with a trained parameter (trained_chunks()). Backward ends
+    // there, so nothing is saved for the parts below.
+    std::int64_t lowest = -1;
 
     plan::LayerRecompute recompute_of(std::int64_t layer) const {
         return recompute.empty() ? plan::LayerRecompute{}
                                  : recompute[static_cast<std::size_t>(layer)];
     }
+    // Returns the first layer of the chunk that has a backward; layer_end: no layer has one.
+    std::int64_t backward_begin() const { return std::clamp(lowest, layer_begin, layer_end); }
+    // Return whether the chunk gets a gradient from the next stage, and whether it sends one to
+    // the previous stage.
+    bool takes_gradient() const { return !post && lowest < layer_end; }
+    bool sends_gradient() const { return !pre && lowest < layer_begin; }
 };
 
 inline ChunkSpec whole_chunk(const spec::ModelConfig& config) { return {0, config.layers}; }

@@ -11,6 +11,7 @@
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/tokenizer/same_ids.hpp"
+#include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -332,15 +333,15 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze,
     return frozen;
 }
 
-std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
-    std::int64_t frozen = 0;
+plan::Untrained untrained_of(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+    plan::Untrained untrained{.lowest = lowest_trained(model, spec.model.freeze)};
     for (const ParameterSpec& one : parameter_specs(model, whole_chunk(model))) {
         const bool looked_up = one.name.starts_with("embedding.") && !model.tied;
         const bool keeps = one.frozen || matches_any(spec.model.freeze, one.name);
         if (one.sizes.size() < 2 || looked_up || !keeps) continue;
-        frozen += c10::multiply_integers(one.sizes);
+        untrained.elements += c10::multiply_integers(one.sizes);
     }
-    return frozen;
+    return untrained;
 }
 
 const char* name_of(spec::Precision precision) {

@@ -14,6 +14,7 @@
 #include "common/spec/train/model.hpp"
 #include "common/spec/train/train.hpp"
 #include "worker/families/native_tensor.hpp"
+#include "worker/plan/cost.hpp"
 #include "worker/tokenizer/directory.hpp"
 #include "worker/train/model/chunk.hpp"
 
@@ -72,9 +73,9 @@ ModelSetup setup_model(const std::filesystem::path& directory);
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 
-// Returns the number of frozen elements that matrix products use. Does not count vectors, or an
-// embedding that is used only for lookup.
-std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model);
+// Returns what backward does not compute for the job's frozen parameters. Does not count vectors,
+// or an embedding that is used only for lookup.
+plan::Untrained untrained_of(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
 // returns the name that a job file uses: "fp32", "fp64", "bf16" or "fp16"
 const char* name_of(spec::Precision precision);

@@ -210,7 +210,7 @@ at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::
     const std::int64_t block = block_rows(x_MC, head);
     const at::Tensor logits_RV = made_in(place, {std::min(block, rows), size}, x_MC.options());
     const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
-    saved.dx_MC = at::empty_like(x_MC);
+    saved.dx_MC = grad.input ? at::empty_like(x_MC) : at::Tensor();
     for (std::int64_t begin = 0; begin < rows; begin += block) {
         const std::int64_t count = std::min(block, rows - begin);
         const at::Tensor logits = logits_RV.narrow(0, 0, count), x = x_MC.narrow(0, begin, count);
@@ -219,7 +219,7 @@ at::Tensor forward_backward(const at::Tensor& x_MC, const Head& head, const at::
         losses_of(head, logits, targets_M.narrow(0, begin, count), scale_M.narrow(0, begin, count),
                   loss_M.narrow(0, begin, count), begin);
         if (slope.defined()) logits.mul_(slope);
-        matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
+        if (grad.input) matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
         if (!grad.dw_VC.defined()) continue;
         linear_backward_weight(logits, x, grad.dw_VC, begin == 0 ? grad.sum : Sum::Add);
     }

@@ -46,10 +46,12 @@ TopTokens linear_top_tokens(const at::Tensor& x_MC, const Head& head, std::int64
                             double temperature);
 
 // The tensor for the weight's gradient. The gradient overwrites dw_VC or is added to it. If dw_VC
-// is undefined, the gradient is not computed.
+// is undefined, the gradient is not computed. `input`: whether the gradient of x_MC is computed; if
+// false, saved.dx_MC is undefined.
 struct HeadGrad {
-    at::Tensor dw_VC;
+    at::Tensor dw_VC = {};
     Sum sum = Sum::Add;
+    bool input = true;
 };
 
 // Returns scale times the sum over rows of -log softmax(logits)[target], including the terms of

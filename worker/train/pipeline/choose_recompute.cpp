@@ -49,13 +49,13 @@ struct Stage {
     std::int64_t layers_most() const {
         std::int64_t most = 0;
         for (int i = 0; i < job.schedule.vp; ++i)
-            most = std::max(most, chunk(i).layer_end - chunk(i).layer_begin);
+            most = std::max(most, chunk(i).layer_end - chunk(i).backward_begin());
         return most;
     }
 
     void set(plan::Recomputed& all, const Choice& choice) const {
         for (int i = 0; i < job.schedule.vp; ++i)
-            plan::set_recomputed(all, {chunk(i).layer_begin, chunk(i).layer_end}, choice.kind,
+            plan::set_recomputed(all, {chunk(i).backward_begin(), chunk(i).layer_end}, choice.kind,
                                  choice.count, choice.unit, choice.other);
     }
 
@@ -112,7 +112,8 @@ void choose(Stage stage, plan::Recomputed& all) {
 
 std::vector<plan::ChunkLayers> chunk_layers(const std::vector<ChunkSpec>& chunks) {
     std::vector<plan::ChunkLayers> layers;
-    for (const ChunkSpec& chunk : chunks) layers.emplace_back(chunk.layer_begin, chunk.layer_end);
+    for (const ChunkSpec& chunk : chunks)
+        layers.emplace_back(chunk.backward_begin(), chunk.layer_end);
     return layers;
 }
 

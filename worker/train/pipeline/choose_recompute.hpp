@@ -7,7 +7,7 @@
 
 namespace roll::train {
 
-// Returns, for each chunk, its range of layers.
+// Returns, for each chunk, its range of layers that have a backward.
 std::vector<plan::ChunkLayers> chunk_layers(const std::vector<ChunkSpec>& chunks);
 
 // Returns, for each layer of the model, what backward recomputes. For each stage, takes the choice

@@ -46,7 +46,8 @@ struct Link {
 };
 
 WeightHalves when_weights(std::span<const plan::Op> ops, std::size_t i, const ChunkSpec& part) {
-    return plan::halves_together(ops, i, part.pre) ? WeightHalves::Now : WeightHalves::Later;
+    return plan::halves_together(ops, i, part.sends_gradient()) ? WeightHalves::Now
+                                                                : WeightHalves::Later;
 }
 
 // Runs the forward pass of a micro-batch on one chunk.
@@ -103,11 +104,11 @@ at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> 
                     result[op.microbatch] = out;
                 break;
             case plan::OpKind::BackwardInput:
-                if (!part.post)
+                if (part.takes_gradient())
                     in =
                         link.receive(link.stage + 1, sizes_MC, tag(Site::Gradient, part.layer_end));
                 out = chunk.backward_input(op.microbatch, in, when_weights(ops, i, part), ready);
-                if (!part.pre)
+                if (part.sends_gradient())
                     link.send(out, link.stage - 1, tag(Site::Gradient, part.layer_begin));
                 break;
             case plan::OpKind::BackwardWeight: chunk.backward_weight(op.microbatch, ready); break;

@@ -9,6 +9,7 @@
 #include "worker/plan/buckets.hpp"
 #include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/parameters.hpp"
+#include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"
 
@@ -93,11 +94,11 @@ std::string unit_of(const std::string& name) {
 }
 
 // Adds the numbers of weights that a rank stores, gathers and sends if the ranks share weights
-// (ZeRO-3). Both forward and backward gather the layers. While a unit is gathered, its rows are in
-// memory twice: as received, and in the whole weights. A packed weight counts in elements of
-// `element` bytes.
+// (ZeRO-3). Forward gathers all layers, and backward gathers the layers from `lowest` on again.
+// While a unit is gathered, its rows are in memory twice: as received, and in the whole weights. A
+// packed weight counts in elements of `element` bytes.
 void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner,
-                 std::int64_t element) {
+                 std::int64_t element, std::int64_t lowest) {
     std::map<std::string, std::int64_t> units;
     std::int64_t stored = 0;
     for (const ParameterSpec& spec : specs) {
@@ -111,7 +112,8 @@ void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, in
         }
         const std::string unit = unit_of(spec.name);
         units[unit] += size;
-        owned.gathers += unit == spec.name ? own * spec.uses : 2 * own;
+        const bool has_backward = layer_number(spec.name) >= lowest;
+        owned.gathers += unit == spec.name ? own * spec.uses : (has_backward ? 2 : 1) * own;
     }
     std::int64_t largest = 0;
     for (const auto& [name, size] : units) largest = std::max(largest, size);
@@ -122,7 +124,8 @@ void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, in
 // Returns the largest part of the optimizer state that any data-parallel rank has; nullopt if each
 // rank has the whole state.
 std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
-                                      const std::vector<std::vector<ParameterSpec>>& chunks) {
+                                      const std::vector<std::vector<ParameterSpec>>& chunks,
+                                      std::int64_t lowest) {
     const spec::ParallelSpec& p = job.parallel;
     if (p.zero == 0 || p.dp == 1) return std::nullopt;
     const std::int64_t element = plan::element_bytes(job.precision);
@@ -131,7 +134,7 @@ std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
         plan::Owned owned{.gradients = p.zero > 1};
         for (const std::vector<ParameterSpec>& specs : chunks) {
             add_owned(owned, job, specs, p.dp, owner);
-            if (p.zero > 2) add_weights(owned, specs, p.dp, owner, element);
+            if (p.zero > 2) add_weights(owned, specs, p.dp, owner, element, lowest);
         }
         owned.weights += owned.gathered;
         if (owned.trained >= most.trained) most = owned;
@@ -156,6 +159,8 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         if (model.tied && chunk.post && !chunk.pre)
             held.copied_states = state_numel(spec, {&specs.back(), 1});
         if (i == 0) part.first_layer = chunk.layer_begin;
+        part.lowest = chunk.lowest;
+        part.below += chunk.backward_begin() - chunk.layer_begin;
         part.layers += chunk.layer_end - chunk.layer_begin;
         part.first |= chunk.pre;
         part.last |= chunk.post;
@@ -167,7 +172,7 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
                                   job.recompute.begin() + chunk.layer_end);
     }
     held.part = part;
-    held.owned = most_owned(spec, chunks);
+    held.owned = most_owned(spec, chunks, part.lowest);
     if (schedule.pp > 1) held.activations = plan::peak_bytes(schedule, stage, job.costs);
     return held;
 }
@@ -200,7 +205,9 @@ std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp) {
                          .first = chunk.pre,
                          .last = chunk.post,
                          .tp = tp,
-                         .first_layer = chunk.layer_begin});
+                         .first_layer = chunk.layer_begin,
+                         .lowest = chunk.lowest,
+                         .below = chunk.backward_begin() - chunk.layer_begin});
     return parts;
 }
 

@@ -2,6 +2,7 @@
 
 #include "worker/plan/pipeline_choice.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/pipeline/choose_recompute.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
@@ -13,7 +14,7 @@ JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& c
     const spec::ParallelSpec& p = spec.parallel;
     check_layout(spec, config);
     JobPipeline job;
-    job.chunks = stage_chunks(config, stage_split(p));
+    job.chunks = trained_chunks(config, stage_split(p), spec.model.freeze);
     const std::vector<plan::StagePart> parts = parts_of(job, p.tp);
     const bool is_auto = p.recompute == spec::Recompute::Auto;
     if (!is_auto) job.recompute = plan::recomputed_of(p, chunk_layers(job.chunks));

@@ -9,6 +9,7 @@
 #include "common/check.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/packed_base.hpp"
+#include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/optim/gradient_sums.hpp"
 #include "worker/train/pipeline/layer_norms.hpp"
 
@@ -44,7 +45,7 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     StageSplit split = options.split;
     split.pp = schedule.pp;
     split.vpp = schedule.vp;
-    const std::vector<ChunkSpec> parts = stage_chunks(config, split);
+    const std::vector<ChunkSpec> parts = trained_chunks(config, split, options.init.freeze);
     whole_ = whole_model(config, parts, schedule, groups.tp, options.init.freeze);
     if (options.zero > 0) {
         options_.init.owners = groups.dp.size();

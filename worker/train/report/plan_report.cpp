@@ -343,7 +343,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.tp * p.pp));
     const JobCost job = job_cost(spec, model, on_gpu);
     const plan::FlopsPerToken flops =
-        plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
+        plan::flops_per_token(model, spec.seq_length, untrained_of(spec, model));
     std::vector<ParameterSpec> parameters = parameter_specs(model, whole_chunk(model));
     const std::int64_t frozen = count_frozen(spec.model.freeze, parameters);
     mark_frozen(parameters, spec.model.freeze);

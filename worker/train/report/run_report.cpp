@@ -56,7 +56,7 @@ std::string epochs_text(double epochs) {
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                          const data::Corpus& corpus, const data::LearnedDocuments& learned) {
     const plan::FlopsPerToken flops =
-        plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
+        plan::flops_per_token(model, spec.seq_length, untrained_of(spec, model));
     OrderedJson head = {
         {"schema", "roll.metrics/1"},
         {"name", spec.name},

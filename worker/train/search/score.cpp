@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/plan/cost.hpp"
+#include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/pipeline/choose_recompute.hpp"
 #include "worker/train/pipeline/job_cost.hpp"
 
@@ -89,7 +90,7 @@ LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model
                      const JobBytes& bytes) {
     const spec::ParallelSpec& p = spec.parallel;
     JobPipeline job;
-    job.chunks = stage_chunks(model, stage_split(p));
+    job.chunks = trained_chunks(model, stage_split(p), spec.model.freeze);
     const std::vector<plan::StagePart> parts = parts_of(job, p.tp);
     const std::vector<plan::Costs> plain = plan::stage_costs(model, spec, parts);
     const double unit = flops_of_unit(spec, model, plain);

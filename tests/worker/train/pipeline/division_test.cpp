@@ -9,6 +9,7 @@
 #include "tests/worker/train/pipeline/product_counter.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/comm/local_fabric.hpp"
+#include "worker/train/model/model_setup.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/pipeline/job_cost.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
@@ -77,8 +78,9 @@ spec::ModelConfig even_model() {
 
 constexpr std::int64_t kMicrobatch = 1, kLength = 8;
 
-spec::TrainSpec job_of(const spec::ParallelSpec& parallel) {
+spec::TrainSpec job_of(const spec::ParallelSpec& parallel, std::vector<std::string> freeze) {
     spec::TrainSpec spec;
+    spec.model.freeze = std::move(freeze);
     spec.parallel = parallel;
     spec.precision = spec::Precision::Fp64;
     spec.seq_length = kLength;
@@ -141,36 +143,63 @@ double sum_of(const Count& count, std::initializer_list<Site> sites) {
     return sum;
 }
 
-// FLOPs of the products of one micro-batch of the whole model, without attention scores.
+// FLOPs of the products of one micro-batch, without attention scores. `layer`: one pass through a
+// layer. `head`: one pass through the output layer. `again`: recomputation of a layer. `all`: all
+// of forward and backward.
 struct Products {
-    double layers = 0, head = 0, again = 0;
+    double layer = 0, head = 0, again = 0, all = 0;
 };
 
 Products products_of(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      const plan::Recomputed& recompute) {
     // Two figures of the plan count all scores and the causal ones, which are (T + 1) / 2 of T.
-    const auto without_scores = [&](const spec::ModelConfig& m) {
-        const plan::FlopsPerToken flops = plan::flops_per_token(m, kLength);
+    const auto without_scores = [&](const spec::ModelConfig& m, const plan::Untrained& untrained) {
+        const plan::FlopsPerToken flops = plan::flops_per_token(m, kLength, untrained);
         return flops.causal - (flops.full - flops.causal) * (kLength + 1) / (kLength - 1);
     };
     spec::ModelConfig none = model;
     none.layers = 0;
     const double tokens = static_cast<double>(plan::microbatch_tokens(spec));
     Products products;
-    products.head = without_scores(none) * tokens;
-    products.layers = without_scores(model) * tokens - products.head;
+    const plan::Untrained untrained = untrained_of(spec, model);
+    const auto layers = static_cast<double>(model.layers);
+    products.head = without_scores(none, {}) / 3 * tokens;
+    products.layer = (without_scores(model, {}) / 3 * tokens - products.head) / layers;
+    products.all = without_scores(model, untrained) * tokens;
     if (recompute.empty()) return products;
-    const plan::FlopsPerToken flops = plan::flops_per_token(model, kLength);
-    const double scores = flops.causal - without_scores(model);
-    products.again =
-        (plan::recompute_flops_per_token(model, spec, recompute) - scores / 3) * tokens;
+    const double scores = plan::flops_per_token(model, kLength).causal - without_scores(model, {});
+    const double trained =
+        layers - static_cast<double>(std::max<std::int64_t>(untrained.lowest, 0));
+    products.again = plan::recompute_flops_per_token(model, spec, recompute) * tokens / trained -
+                     scores / 3 / layers * tokens;
+    products.all += products.again * trained;
     return products;
+}
+
+// Returns the FLOPs of a stage's products for one micro-batch. Layers below the lowest trained part
+// run forward only.
+double flops_of(const plan::StagePart& part, const Products& products, const spec::TrainSpec& spec,
+                const spec::ModelConfig& model) {
+    const auto layers = static_cast<double>(part.layers);
+    const auto trained = static_cast<double>(part.layers - part.below);
+    const bool has_input_grad = part.lowest <= model.layers;
+    const bool has_weight_grad = !matches_any(spec.model.freeze, "output_layer.weight");
+    const double passes = 1.0 + (has_input_grad ? 1 : 0) + (has_weight_grad ? 1 : 0);
+    return products.layer * (layers + 2 * trained) + products.again * trained +
+           (part.last ? products.head * passes : 0);
 }
 
 struct Case {
     const char* name;
     spec::ParallelSpec parallel;
+    std::vector<std::string> freeze = {};
 };
+
+// Freezes everything below layer 5, and some of the parameters above.
+const std::vector<std::string> kBelow5 = {"embedding.*", "decoder.layers.[0-4].*",
+                                          "decoder.layers.6.*norm*"};
+const std::vector<std::string> kAllButNorm = {"embedding.*", "decoder.layers.*", "output_layer.*"};
+const std::vector<std::string> kAllButHead = {"embedding.*", "decoder.*"};
 
 std::vector<Case> cases() {
     using enum spec::Schedule;
@@ -191,7 +220,19 @@ std::vector<Case> cases() {
              {.tp = 2, .recompute = spec::Recompute::Full, .recompute_layers = 2}},
             {"tp 2 x pp 2, sequence, recompute of attention and mlp",
              {.tp = 2, .pp = 2, .sequence = true, .recompute = spec::Recompute::AttentionMlp}},
-            {"tp 2 x pp 2 x dp 2", {.dp = 2, .tp = 2, .pp = 2}}};
+            {"tp 2 x pp 2 x dp 2", {.dp = 2, .tp = 2, .pp = 2}},
+            {"below 5, one rank", {}, kBelow5},
+            {"below 5, tp 2", {.tp = 2}, kBelow5},
+            {"below 5, tp 2, sequence, recompute in units of 2",
+             {.tp = 2, .sequence = true, .recompute = spec::Recompute::Full, .recompute_layers = 2},
+             kBelow5},
+            {"below 5, pp 2", {.pp = 2}, kBelow5},
+            {"below 5, pp 4 x tp 2, ZB-H1", {.tp = 2, .pp = 4, .schedule = ZeroBubbleH1}, kBelow5},
+            {"below 5, pp 2, ZB-V", {.pp = 2, .vpp = 2, .schedule = ZeroBubbleV}, kBelow5},
+            {"below 5, dp 2, zero 3", {.dp = 2, .zero = 3}, kBelow5},
+            {"only the norm, pp 2 x tp 2", {.tp = 2, .pp = 2, .sequence = true}, kAllButNorm},
+            {"only the head, pp 2 x tp 2", {.tp = 2, .pp = 2}, kAllButHead},
+            {"only the head, tp 2, sequence", {.tp = 2, .sequence = true}, kAllButHead}};
 }
 
 class Division : public testing::TestWithParam<Case> {
@@ -201,7 +242,7 @@ class Division : public testing::TestWithParam<Case> {
 TEST_P(Division, EveryRankDoesItsPartAsPlanned) {
     const spec::ParallelSpec& p = GetParam().parallel;
     const spec::ModelConfig model = even_model();
-    const spec::TrainSpec spec = job_of(p);
+    const spec::TrainSpec spec = job_of(p, GetParam().freeze);
     const JobCost cost = job_cost(spec, model, false);
     const plan::PipelineSchedule& schedule = cost.pipeline.schedule;
     const std::vector<plan::Held> held = stage_held(spec, model, cost.pipeline, false);
@@ -209,7 +250,7 @@ TEST_P(Division, EveryRankDoesItsPartAsPlanned) {
     const std::vector<Count> counts = counts_of(spec, model, cost.pipeline);
     const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.tp * p.pp));
     const auto m = static_cast<double>(spec.microbatches());
-    double states = 0;
+    double states = 0, flops = 0;
     for (int rank = 0; rank < mesh.world_size(); ++rank) {
         SCOPED_TRACE("rank " + std::to_string(rank));
         const Count& count = counts[static_cast<std::size_t>(rank)];
@@ -225,12 +266,9 @@ TEST_P(Division, EveryRankDoesItsPartAsPlanned) {
             EXPECT_EQ(count.states, memory.moments);
         }
         EXPECT_LE(count.states, memory.moments);
-        const bool is_last = held[stage].part->last;
-        const double share = static_cast<double>(held[stage].part->layers) /
-                             static_cast<double>(model.layers) / p.tp;
-        EXPECT_EQ(static_cast<double>(count.flops),
-                  m * ((products.layers + products.again) * share +
-                       (is_last ? products.head / p.tp : 0)));
+        EXPECT_EQ(static_cast<double>(count.flops) * p.tp,
+                  m * flops_of(*held[stage].part, products, spec, model));
+        flops += static_cast<double>(count.flops);
         const auto own = static_cast<double>(memory.updated);
         const double rounds = p.zero > 1 ? m : 1;
         EXPECT_EQ(sum_of(count, {Site::Bucket}),
@@ -260,11 +298,12 @@ TEST_P(Division, EveryRankDoesItsPartAsPlanned) {
     }
     // All ranks of a tensor-parallel and pipeline-parallel replica together hold the moments once
     // for each replica, or once in all if the replicas share them. Norms are replicated over tp.
-    double norms = 0;
+    std::int64_t whole = 0;
     for (const ParameterSpec& one : parameter_specs(model, whole_chunk(model)))
-        if (one.sizes.size() == 1) norms += static_cast<double>(one.sizes[0]);
-    const double whole = static_cast<double>(plan::parameter_count(model)) + norms * (p.tp - 1);
-    EXPECT_EQ(states, 16 * whole * (p.zero > 0 ? 1 : p.dp));
+        if (!matches_any(spec.model.freeze, one.name))
+            whole += c10::multiply_integers(one.sizes) * (one.sizes.size() == 1 ? p.tp : 1);
+    EXPECT_EQ(states, 16.0 * static_cast<double>(whole) * (p.zero > 0 ? 1 : p.dp));
+    EXPECT_EQ(flops, m * p.dp * products.all);
     ASSERT_EQ(schedule.pp, p.pp);
 }
 

@@ -1,10 +1,15 @@
 // Tests that LoRA trains in every layout as on one rank, in float64 to 1e-12 as layout_test.cpp
 // does, and that only the factors are trained.
+#include <cstdlib>
+
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 
 #include "common/spec/train/read_lora.hpp"
 #include "tests/worker/train/pipeline/cells.hpp"
+#include "worker/plan/cost.hpp"
 #include "worker/train/model/packed_base.hpp"
+#include "worker/train/model/trained_chunks.hpp"
 
 namespace roll::train {
 namespace {
@@ -103,12 +108,35 @@ TEST(Lora, EveryVariantTrainsInEveryLayoutAsOnOneRank) {
     }
 }
 
-// Returns the loss of a micro-batch, and fills the gradients.
-double backward_of(Chunk& chunk) {
+// Counts the bytes of the tensors of this thread.
+struct CountingAllocator final : c10::Allocator {
+    static inline thread_local std::int64_t bytes = 0;
+
+    c10::DataPtr allocate(std::size_t size) override {
+        auto* const block =
+            static_cast<std::size_t*>(std::aligned_alloc(64, (size + 127) / 64 * 64));
+        *block = size;
+        bytes += static_cast<std::int64_t>(size);
+        return {block + 8, block, &release, c10::Device(c10::kCPU)};
+    }
+    static void release(void* block) {
+        bytes -= static_cast<std::int64_t>(*static_cast<std::size_t*>(block));
+        std::free(block);
+    }
+    void copy_data(void* to, const void* from, std::size_t size) const override {
+        default_copy_data(to, from, size);
+    }
+};
+
+// Returns the loss of a micro-batch, and fills the gradients. Sets `saved` to the bytes that
+// forward saves for backward.
+double backward_of(Chunk& chunk, std::int64_t* saved = nullptr) {
     const auto ready = [](int) {};
     const Microbatch data = tiny_batch(0, 1)[0];
     chunk.begin_step();
+    const std::int64_t before = CountingAllocator::bytes;
     const at::Tensor loss = chunk.forward(0, data, {}, {.scale = 0.1}, ready);
+    if (saved != nullptr) *saved = CountingAllocator::bytes - before;
     chunk.backward_input(0, {}, WeightHalves::Now, ready);
     chunk.backward_weight(0, ready);
     return loss.item<double>();
@@ -142,6 +170,56 @@ TEST(Lora, APackedBaseComputesAsItsNumbersDo) {
             for (std::size_t i = 0; i < p.specs.size(); ++i)
                 EXPECT_TRUE(p.grad[i].equal(q.grad[i])) << p.specs[i].name;
         }
+}
+
+// Backward computes the same bits whether or not it goes on below the lowest trained layer. Each
+// layer below saves nothing. A layer above saves what the plan counts, and sums of rows.
+TEST(Lora, LayersBelowTheLowestTrainedOneSaveNothingAndChangeNoBit) {
+    const at::InferenceMode no_autograd;
+    static CountingAllocator allocator;
+    c10::Allocator* const usual = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(&allocator, /*priority=*/100);
+    spec::ModelConfig config = tiny_model(false);
+    config.layers = 8;
+    config = with_lora(config, {{"r", 2}, {"targets", R"(.*\.[67]\.(k|down)_proj)"}});
+    ASSERT_EQ(lowest_trained(config, {}), 6);
+    const auto chunk_from = [&](std::int64_t lowest) {
+        ChunkSpec part = whole_chunk(config);
+        part.lowest = lowest;
+        auto chunk = std::make_unique<Chunk>(config, part, InitOptions{.dtype = at::kDouble});
+        const Parameters& p = chunk->parameters();
+        for (std::size_t i = 0; i < p.specs.size(); ++i)
+            if (p.specs[i].lora == LoraRole::Factor) p.weight[i].fill_(0.1);
+        return chunk;
+    };
+    std::int64_t saved[7] = {};
+    const std::unique_ptr<Chunk> all = chunk_from(-1);
+    const double loss = backward_of(*all, &saved[0]);
+    for (const std::int64_t lowest : {3, 6}) {
+        const std::unique_ptr<Chunk> chunk = chunk_from(lowest);
+        EXPECT_EQ(backward_of(*chunk, &saved[lowest]), loss);
+        double largest = 0;
+        for (std::size_t i = 0; i < chunk->parameters().specs.size(); ++i) {
+            const at::Tensor& grad = chunk->parameters().grad[i];
+            EXPECT_TRUE(grad.equal(all->parameters().grad[i])) << chunk->parameters().specs[i].name;
+            largest = std::max(largest, grad.abs().max().item<double>());
+        }
+        EXPECT_GT(largest, 0);
+    }
+    spec::TrainSpec spec;
+    spec.precision = spec::Precision::Fp64;
+    spec.micro_batch_size = 2;
+    spec.seq_length = 11;
+    const auto planned = [&](std::int64_t lowest) {
+        const std::vector<plan::StagePart> part = {{.layers = config.layers,
+                                                    .lowest = lowest,
+                                                    .below = std::max<std::int64_t>(lowest, 0)}};
+        return plan::stage_costs(config, spec, part).front().after_forward;
+    };
+    EXPECT_EQ(saved[0] - saved[3], saved[3] - saved[6]);
+    EXPECT_GE(saved[3] - saved[6], planned(3) - planned(6));
+    EXPECT_LE(saved[3] - saved[6], (planned(3) - planned(6)) * 21 / 20);
+    c10::SetCPUAllocator(usual, /*priority=*/100);
 }
 
 TEST(Lora, OnlyTheFactorsAreTrained) {
