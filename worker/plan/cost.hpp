@@ -94,7 +94,7 @@ std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& pa
 // chunk, in the order of forward. Times count the FLOPs of matrix products; 1 is the mean forward
 // time of the layers of a stage. The last stage's forward includes the forward and backward of the
 // output layer, because the trainer computes them together. `recompute` has one entry per layer of
-// the model; if it is empty, nothing is recomputed.
+// the model; empty: none.
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts, const Recomputed& recompute = {});
 
@@ -115,8 +115,7 @@ struct Held {
     // Largest number of micro-batches whose activations are in memory at once. A micro-batch
     // counts once for each chunk.
     int live = 1;
-    // Number of frozen weights. They have no optimizer state and, on a CPU, no gradients.
-    std::int64_t frozen = 0;
+    std::int64_t frozen = 0;  // weights without optimizer state and, on a CPU, without gradients
     // elements of optimizer state; nullopt: two per trained element, as for AdamW
     std::optional<std::int64_t> states = std::nullopt;
     std::int64_t update_bytes = 0;   // bytes of temporary values in the update of Adafactor
@@ -136,8 +135,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
 
 // Returns the bytes that a rank of `part` sends to its tensor-parallel group in one step of one
 // replica. Includes the tensors that recomputation sends again. Ignores the few numbers per token
-// that the loss exchanges. `recompute` has one entry per layer of the part; if empty, nothing is
-// recomputed.
+// that the loss exchanges. `recompute` has one entry per layer of the part; empty: none.
 std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                           const StagePart& part, const Recomputed& recompute);
 
