@@ -133,12 +133,6 @@ struct Held {
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held);
 
-// Returns the bytes that a rank of `part` sends to its tensor-parallel group in one step of one
-// replica. Includes the tensors that recomputation sends again. Ignores the few numbers per token
-// that the loss exchanges. `recompute` has one entry per layer of the part; empty: none.
-std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
-                          const StagePart& part, const Recomputed& recompute);
-
 struct CheckpointBytes {
     std::int64_t weights = 0, optimizer = 0;
 };

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/plan/spare_room.hpp"
+#include "worker/plan/tensor_bytes.hpp"
 
 namespace roll::plan {
 namespace {

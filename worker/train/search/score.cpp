@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/plan/cost.hpp"
+#include "worker/plan/tensor_bytes.hpp"
 #include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/pipeline/choose_recompute.hpp"
 #include "worker/train/pipeline/job_cost.hpp"

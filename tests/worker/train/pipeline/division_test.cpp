@@ -8,6 +8,7 @@
 
 #include "tests/worker/train/pipeline/product_counter.hpp"
 #include "worker/plan/mesh.hpp"
+#include "worker/plan/tensor_bytes.hpp"
 #include "worker/train/comm/local_fabric.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
