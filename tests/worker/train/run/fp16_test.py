@@ -8,7 +8,7 @@ from ranks import RankCase
 
 # The scale is so large at first that several steps overflow; later it grows again.
 SCALED = {'train__precision': 'fp16', 'checkpoint__every': 4, 'checkpoint__keep': 10,
-          'train__loss_scale': {'initial': 2.0**30, 'growth_interval': 6, 'hysteresis': 1}}
+          'train__loss_scale': {'initial': 2.0**30, 'growth_interval': 6, 'hysteresis': 2}}
 
 
 class Fp16Test(RankCase):
@@ -20,15 +20,16 @@ class Fp16Test(RankCase):
         self.assertEqual(len(rows), 28)
         skipped = [row for row in rows if row.get('skipped')]
         self.assertGreater(len(skipped), 4)
-        scale, good = 2.0**30, 0
+        scale, good, tolerated, goods = 2.0**30, 0, 1, []
         for number, row in enumerate(rows):
             self.assertEqual(row['loss_scale'], scale)
             good = 0 if row.get('skipped') else good + 1
             if row.get('skipped'):
                 self.assertIsNone(row['grad_norm'])
-                scale /= 2
+                scale, tolerated = (scale, tolerated - 1) if tolerated else (scale / 2, 0)
             elif good == 6:
-                scale, good = scale * 2, 0
+                scale, good, tolerated = scale * 2, 0, 1
+            goods.append(good)
             self.assertEqual(row['overflows'], sum(1 for one in rows[:number + 1] if one.get('skipped')))
         # A skipped step does not move the learning rate's schedule on, as in Megatron.
         for before, row in zip(rows, rows[1:]):
@@ -49,6 +50,11 @@ class Fp16Test(RankCase):
         self.assertEqual([row for row in again.metrics() if row['step'] > step],
                          [row for row in whole.metrics() if row['step'] > step])
         self.assertEqual(again.weights(28), whole.weights(28))
+        # A checkpoint between two raises of the scale has the number of good steps since the first.
+        late, directory = next(point for point in whole.published if goods[point[0] - 1] > 0)
+        grown = self.run_whole(4, 1, document, [(late, directory)], kind='resume')
+        self.assertEqual([row for row in grown.metrics() if row['step'] > late],
+                         [row for row in whole.metrics() if row['step'] > late])
         shared = self.run_whole(3, 1, self.document(28, parallel={'dp': 1, 'tp': 2}, **SCALED), [(step, folder)],
                                 kind='resume')
         for row, other in zip(rows[step:], (row for row in shared.metrics() if 'loss' in row and row['step'] > step),

@@ -100,8 +100,13 @@ class SftTest(RankCase):
         counted = self.document(steps, dp=1, **{'objective': 'sft', 'data': document['data'],
                                                 'train__optimizer__warmup_steps': -(-steps // 5)})
         self.assertEqual(self.run_whole(2, 1, counted).metrics(), run.metrics())
-        first = Attempt(self, 3, 1, dict(document, checkpoint={'every': 4, 'keep': 9, 'format': 'mca'}))
+        saving = dict(document, checkpoint={'every': 4, 'keep': 9, 'format': 'mca'})
+        first = Attempt(self, 3, 1, saving)
         first.wait()
+        # A run that continues in a later epoch reads the rows in the order of that epoch.
+        step, folder = [point for point in first.published if rows < 8 * point[0] < 8 * steps][-1]
+        late = self.run_whole(5, 1, saving, [(step, folder)])
+        self.assertEqual([row for row in late.metrics() if row['step'] > step], run.metrics()[step:])
         wider = dict(document, train=dict(document['train'], global_batch_size=16))
         resumed = self.run_whole(4, 1, wider, [point for point in first.published if point[0] == 4])
         left = -(-(5 * rows + 1) // 2) - 32
