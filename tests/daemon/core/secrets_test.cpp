@@ -32,6 +32,7 @@ TEST_F(Secrets, OneThatIsMissingIsNamedAtSubmission) {
     spec.secrets = {"TOKEN", "OTHER"};
     EXPECT_EQ(refused(spec).message, "ann has no secret OTHER") << "bob's is not ann's";
     spec::JobSpec chain = wants(1, 1);
+    chain.document = spec.document = "{}";
     chain.then = {spec};
     EXPECT_EQ(refused(chain).message, "ann has no secret OTHER");
     spec.secrets.assign(33, "TOKEN");
