@@ -98,6 +98,23 @@ Result<void> check_file(const fs::path& directory, const FileEntry& wanted) {
     return {};
 }
 
+// Reads a checkpoint's manifest. Fails with Corrupt if a byte of it has changed.
+Result<Manifest> read_manifest(const fs::path& directory) {
+    ROLL_TRY(const std::string text, read_file(directory / kManifestFile));
+    auto manifest = decode_manifest(text);
+    if (!manifest) {
+        return fail(ErrorCode::Corrupt,
+                    (directory / kManifestFile).string() + ": " + manifest.error().message);
+    }
+    // Encode the parsed manifest again, with a new checksum, and compare the texts. The comparison
+    // detects any changed byte.
+    if (encode(*manifest) != text) {
+        return fail(ErrorCode::Corrupt,
+                    (directory / kManifestFile).string() + " was changed after it was written");
+    }
+    return *std::move(manifest);
+}
+
 // Returns the files that a reader checks. Files are assigned in descending order of size, each to
 // the reader with the fewest bytes so far.
 std::vector<const FileEntry*> files_of(const Manifest& manifest, const Share& share) {
@@ -169,29 +186,30 @@ Result<std::vector<FileEntry>> hash_files(const fs::path& directory, std::vector
 }
 
 Result<Manifest> verify(const fs::path& directory, const Share& share) {
-    ROLL_TRY(const std::string text, read_file(directory / kManifestFile));
-    auto manifest = decode_manifest(text);
-    if (!manifest) {
-        return fail(ErrorCode::Corrupt,
-                    (directory / kManifestFile).string() + ": " + manifest.error().message);
-    }
-    // Encode the parsed manifest again, with a new checksum, and compare the texts. The comparison
-    // detects any changed byte.
-    if (encode(*manifest) != text) {
-        return fail(ErrorCode::Corrupt,
-                    (directory / kManifestFile).string() + " was changed after it was written");
-    }
-    for (const FileEntry* file : files_of(*manifest, share))
+    ROLL_TRY(Manifest manifest, read_manifest(directory));
+    for (const FileEntry* file : files_of(manifest, share))
         ROLL_TRY_VOID(check_file(directory, *file));
     ROLL_TRY(const std::vector<std::string> present, list_files(directory));
     for (const std::string& path : present) {
-        const bool listed = std::any_of(manifest->files.begin(), manifest->files.end(),
+        const bool listed = std::any_of(manifest.files.begin(), manifest.files.end(),
                                         [&](const FileEntry& file) { return file.path == path; });
         if (!listed && !is_optimizer_state(path))
             return fail(ErrorCode::Corrupt,
                         (directory / path).string() + " is not in its manifest");
     }
-    return *std::move(manifest);
+    return manifest;
+}
+
+Result<void> verify_files(const fs::path& directory, const Share& share,
+                          const std::function<bool(std::string_view path)>& wanted) {
+    ROLL_TRY(Manifest manifest, read_manifest(directory));
+    std::erase_if(manifest.files, [&](const FileEntry& file) {
+        return !wanted(file.path) ||
+               (is_optimizer_state(file.path) && !path_exists(directory / file.path));
+    });
+    for (const FileEntry* file : files_of(manifest, share))
+        ROLL_TRY_VOID(check_file(directory, *file));
+    return {};
 }
 
 }  // namespace roll::checkpoint

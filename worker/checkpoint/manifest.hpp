@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,5 +51,10 @@ struct Share {
 // such file. A file of optimizer state may be unlisted, because a process may have died while it
 // deleted that file.
 Result<Manifest> verify(const std::filesystem::path& directory, const Share& share = {});
+
+// Like verify(), but checks only the files for which `wanted` returns true. Ignores unlisted files,
+// which a user may have added, and missing files of optimizer state, which may have been deleted.
+Result<void> verify_files(const std::filesystem::path& directory, const Share& share,
+                          const std::function<bool(std::string_view path)>& wanted);
 
 }  // namespace roll::checkpoint

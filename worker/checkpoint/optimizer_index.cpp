@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "common/damage.hpp"
+#include "common/files.hpp"
 #include "common/json.hpp"
 #include "worker/checkpoint/state.hpp"
 
@@ -79,6 +81,15 @@ Result<OptimizerIndex> decode_optimizer_index(std::string_view text) {
         ROLL_TRY(StoredParameter parameter, decode_parameter(json_of_one, name));
         index.parameters[name] = std::move(parameter);
     }
+    return index;
+}
+
+Result<OptimizerIndex> read_optimizer_index(const std::filesystem::path& checkpoint) {
+    const std::filesystem::path path = checkpoint / kOptimizerIndexFile;
+    ROLL_TRY(const std::string text, read_file(path));
+    auto index = decode_optimizer_index(text);
+    if (!index)
+        return fail(ErrorCode::Corrupt, path.string() + ": " + index.error().message, kCopyAgain);
     return index;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -45,6 +46,10 @@ struct OptimizerIndex {
 std::string encode(const OptimizerIndex& index);
 // Fails with Corrupt if the text is not such an index, or if a block reaches outside its parameter.
 Result<OptimizerIndex> decode_optimizer_index(std::string_view json);
+
+// Reads a checkpoint's index. Fails with NotFound if there is none, and like
+// decode_optimizer_index(); the message names the file.
+Result<OptimizerIndex> read_optimizer_index(const std::filesystem::path& checkpoint);
 
 // Returns the file name of a rank's part in roll/optimizer/, such as "rank-00003.safetensors".
 std::string optimizer_file(int rank);

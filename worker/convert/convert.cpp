@@ -148,13 +148,14 @@ Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     return all;
 }
 
-// Checks the CRC-32s in this process's share of the source's archives. Also checks all archives of
-// the adapters, because adapters are small.
+// Checks this process's share of the source's bytes. Also checks all archives of the adapters,
+// because adapters are small.
 Result<void> check_sources(const Request& request, const Hooks& hooks) {
     for (const fs::path& adapter : request.adapters)
         for (const AdapterPlace& place : find_adapters(adapter))
             ROLL_TRY_VOID(check_archives(place.directory, hooks.stopped));
-    return check_archives(request.source, hooks.stopped, share_of(request.part));
+    return check_bytes(request.source, hooks.stopped, share_of(request.part),
+                       request.optimizer || !request.state.empty());
 }
 
 // Fills the staging directory and verifies it. Between the steps, waits for the other processes, if

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "common/check.hpp"
+#include "common/damage.hpp"
 #include "common/files.hpp"
 #include "worker/formats/torch_file.hpp"
 #include "worker/formats/torch_values.hpp"
@@ -226,7 +227,9 @@ class MetadataReader {
 
 Result<DcpMetadata> parse_dcp_metadata(std::span<const std::byte> bytes) {
     const auto pickle = Pickle::parse(bytes);
-    if (!pickle) return corrupt_metadata(pickle.error().message);
+    if (!pickle)
+        return fail(ErrorCode::Corrupt,
+                    std::string(kDcpMetadataFile) + ": " + pickle.error().message, kCopyAgain);
     return MetadataReader(*pickle).read();
 }
 
@@ -234,7 +237,8 @@ Result<DcpMetadata> read_dcp_metadata(const fs::path& directory) {
     ROLL_TRY(const MappedFile file, MappedFile::open(directory / kDcpMetadataFile));
     auto metadata = parse_dcp_metadata(file.bytes());
     if (!metadata)
-        return fail(metadata.error().code, (directory / metadata.error().message).string());
+        return fail(metadata.error().code, (directory / metadata.error().message).string(),
+                    metadata.error().hint);
     return metadata;
 }
 
@@ -242,8 +246,10 @@ Result<tensor::StridedView> open_dcp_chunk(const fs::path& path, std::span<const
                                            const tensor::TensorInfo& info, const DcpChunk& chunk) {
     const auto total = static_cast<std::int64_t>(file.size());
     const auto refuse = [&](const std::string& what) {
-        return fail(ErrorCode::Corrupt, path.string() + ": " + info.name + " at " +
-                                            tensor::to_string(chunk.begin) + " " + what);
+        return fail(
+            ErrorCode::Corrupt,
+            path.string() + ": " + info.name + " at " + tensor::to_string(chunk.begin) + " " + what,
+            kCopyAgain);
     };
     if (chunk.extent.begin > total || chunk.extent.size > total - chunk.extent.begin)
         return refuse("lies beyond the end of the file");

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/check.hpp"
+#include "common/damage.hpp"
 #include "worker/formats/torch_values.hpp"
 
 namespace roll::formats {
@@ -106,7 +107,7 @@ Result<TorchFile> TorchFile::open(const std::filesystem::path& path) {
 Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
                                    std::span<const std::byte> bytes) {
     const auto refuse = [&](const std::string& what) {
-        return fail(ErrorCode::Corrupt, path.string() + ": " + what);
+        return fail(ErrorCode::Corrupt, path.string() + ": " + what, kCopyAgain);
     };
     if (bytes.size() < 4 || bytes[0] != std::byte{'P'} || bytes[1] != std::byte{'K'})
         return fail(
@@ -129,14 +130,17 @@ Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
         top = member.name.substr(0, slash + 1);
     }
     if (data == nullptr)
-        return refuse("the archive has no data.pkl, so torch.save did not write it");
+        return fail(
+            ErrorCode::Corrupt,
+            path.string() + ": the archive has no data.pkl, so torch.save did not write it");
     auto pickle = Pickle::parse(content(*data));
     if (!pickle) return refuse(pickle.error().message);
     TorchFile result(path, bytes, *std::move(pickle));
     for (const ZipMember& member : *members) {
         if (member.name == top + "byteorder") {
             const auto order = content(member);
-            if (!order.empty() && order[0] == std::byte{'b'}) return refuse("is big-endian");
+            if (!order.empty() && order[0] == std::byte{'b'})
+                return fail(ErrorCode::Corrupt, path.string() + ": is big-endian");
         }
         if (member.name.starts_with(top + "data/"))
             result.storages_[member.name.substr(top.size() + 5)] = member;

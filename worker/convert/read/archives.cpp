@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "common/damage.hpp"
 #include "common/files.hpp"
+#include "worker/checkpoint/manifest.hpp"
+#include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/convert/plan/rows.hpp"
 #include "worker/convert/read/dist.hpp"
+#include "worker/convert/read/state_info.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/mca.hpp"
 #include "worker/formats/nemo.hpp"
@@ -48,14 +52,16 @@ class Checker {
     // Checks a file. If `extents` is null, the file is one archive. Otherwise, the file has one
     // archive in each extent.
     Result<void> check_file(const fs::path& path, const std::vector<Extent>* extents = nullptr) {
-        ROLL_TRY(const MappedFile file, MappedFile::open(path));
-        if (extents == nullptr) return check_next({path.string(), file.bytes()});
-        const auto total = static_cast<std::int64_t>(file.bytes().size());
+        const auto file = MappedFile::open(path);
+        if (!file) return fail(file.error().code, file.error().message, kCopyAgain);
+        if (extents == nullptr) return check_next({path.string(), file->bytes()});
+        const auto total = static_cast<std::int64_t>(file->bytes().size());
         for (const Extent& extent : *extents) {
             const std::string where = path.string() + ": " + extent.name;
             if (extent.begin > total || extent.size > total - extent.begin)
-                return fail(ErrorCode::Corrupt, where + " lies beyond the end of the file");
-            ROLL_TRY_VOID(check_next({where, part_of(file.bytes(), extent.begin, extent.size)}));
+                return fail(ErrorCode::Corrupt, where + " lies beyond the end of the file",
+                            kCopyAgain);
+            ROLL_TRY_VOID(check_next({where, part_of(file->bytes(), extent.begin, extent.size)}));
         }
         return {};
     }
@@ -74,7 +80,8 @@ class Checker {
         if (!share_.has(count_++) || !is_zip(archive.bytes)) return {};
         const auto members = formats::parse_zip(archive.bytes);
         if (!members)
-            return fail(members.error().code, archive.where + ": " + members.error().message);
+            return fail(members.error().code, archive.where + ": " + members.error().message,
+                        kCopyAgain);
         for (const formats::ZipMember& member : *members) {
             if (member.crc == 0) continue;
             ROLL_TRY(const std::uint32_t crc,
@@ -83,7 +90,7 @@ class Checker {
                 return fail(
                     ErrorCode::Corrupt,
                     archive.where + ": the bytes of " + member.name + " do not match their CRC-32",
-                    "the file is damaged: copy it again from its source");
+                    kCopyAgain);
         }
         return {};
     }
@@ -113,29 +120,39 @@ bool is_torch_name(const fs::path& path) {
     return kind == ".pt" || kind == ".pth" || kind == ".bin" || kind == ".ckpt";
 }
 
+// Returns true if the file of this name has the optimizer's state of a rank.
+bool is_optimizer_name(const fs::path& path) {
+    const fs::path name = path.filename();
+    return name == "optimizer.pt" || name == "distrib_optim.pt";
+}
+
 // Returns a directory's torch files, sorted by path, so that all processes of a conversion use the
-// same order.
-Result<std::vector<fs::path>> torch_files_in(const fs::path& directory) {
+// same order. With `optimizer` false, leaves out the files with optimizer state.
+Result<std::vector<fs::path>> torch_files_in(const fs::path& directory, bool optimizer) {
     std::vector<fs::path> files;
     std::error_code error;
     fs::recursive_directory_iterator entry(directory, error);
     for (const fs::recursive_directory_iterator end; !error && entry != end; entry.increment(error))
-        if (entry->is_regular_file() && is_torch_name(entry->path()))
+        if (entry->is_regular_file() && is_torch_name(entry->path()) &&
+            (optimizer || !is_optimizer_name(entry->path())))
             files.push_back(entry->path());
     if (error) return fail(ErrorCode::Unavailable, directory.string() + ": " + error.message());
     std::sort(files.begin(), files.end());
     return files;
 }
 
-std::map<std::string, std::vector<Extent>> extents_of(const formats::DcpMetadata& metadata) {
+std::map<std::string, std::vector<Extent>> extents_of(const formats::DcpMetadata& metadata,
+                                                      bool optimizer) {
     std::map<std::string, std::vector<Extent>> files;
     std::set<std::pair<std::string, std::int64_t>> seen;
     const auto add = [&](const std::string& name, const formats::DcpExtent& extent) {
         if (seen.insert({extent.file, extent.begin}).second)
             files[extent.file].push_back({name, extent.begin, extent.size});
     };
-    for (const formats::DcpTensor& tensor : metadata.tensors)
+    for (const formats::DcpTensor& tensor : metadata.tensors) {
+        if (!optimizer && tensor.info.name.starts_with("optimizer.")) continue;
         for (const formats::DcpChunk& chunk : tensor.chunks) add(tensor.info.name, chunk.extent);
+    }
     for (const formats::DcpObject& object : metadata.objects) add(object.name, object.extent);
     return files;
 }
@@ -143,7 +160,7 @@ std::map<std::string, std::vector<Extent>> extents_of(const formats::DcpMetadata
 }  // namespace
 
 Result<void> check_archives(const fs::path& checkpoint, const std::function<bool()>& stopped,
-                            Share share) {
+                            Share share, bool optimizer) {
     Checker checker(stopped, share);
     std::error_code error;
     if (fs::is_regular_file(checkpoint, error))
@@ -152,14 +169,33 @@ Result<void> check_archives(const fs::path& checkpoint, const std::function<bool
     fs::path place = checkpoint;
     const auto iteration = formats::mca_iteration_directory(checkpoint);
     if (iteration && fs::is_directory(*iteration, error)) place = *iteration;
-    if (const auto dist = dist_directory(checkpoint)) {
+    const auto check_dist = [&](const fs::path& directory) -> Result<void> {
+        ROLL_TRY(const auto metadata, formats::read_dcp_metadata(directory));
+        for (const auto& [file, extents] : extents_of(metadata, optimizer))
+            ROLL_TRY_VOID(checker.check_file(directory / file, &extents));
+        return {};
+    };
+    const auto dist = dist_directory(checkpoint);
+    if (dist) {
         place = *dist;
-        ROLL_TRY(const auto metadata, formats::read_dcp_metadata(place));
-        for (const auto& [file, extents] : extents_of(metadata))
-            ROLL_TRY_VOID(checker.check_file(place / file, &extents));
+        ROLL_TRY_VOID(check_dist(place));
     }
-    ROLL_TRY(const auto files, torch_files_in(place));
+    // ROLL writes the optimizer's state to a directory beside the weights.
+    const auto apart = optimizer_directory(checkpoint);
+    if (optimizer && apart && apart != dist) ROLL_TRY_VOID(check_dist(*apart));
+    ROLL_TRY(const auto files, torch_files_in(place, optimizer));
     for (const fs::path& file : files) ROLL_TRY_VOID(checker.check_file(file));
+    return {};
+}
+
+Result<void> check_bytes(const fs::path& checkpoint, const std::function<bool()>& stopped,
+                         Share share, bool optimizer) {
+    if (!path_exists(checkpoint / checkpoint::kManifestFile))
+        return check_archives(checkpoint, stopped, share, optimizer);
+    auto checked = checkpoint::verify_files(
+        checkpoint, {share.index, share.count},
+        [&](std::string_view path) { return optimizer || !checkpoint::is_optimizer_state(path); });
+    if (!checked) return fail(checked.error().code, checked.error().message, kCopyAgain);
     return {};
 }
 

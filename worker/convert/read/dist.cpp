@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <set>
 
+#include "common/damage.hpp"
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/checkpoint/dist_layout.hpp"
@@ -110,10 +113,13 @@ class DistOpener {
     Result<void> open(const formats::DcpMetadata& metadata) {
         const std::string prefix = common_prefix(metadata, keys_);
         if (!source_.state.empty()) ROLL_TRY_VOID(take_state(metadata));
-        for (const formats::DcpTensor& tensor : metadata.tensors)
+        for (const formats::DcpTensor& tensor : metadata.tensors) {
+            for (const formats::DcpChunk& chunk : tensor.chunks)
+                ROLL_TRY_VOID(check_extent(tensor.info.name, chunk.extent));
             ROLL_TRY_VOID(take(tensor, prefix));
+        }
         for (const formats::DcpObject& object : metadata.objects) {
-            ROLL_TRY_VOID(check_object(object));
+            ROLL_TRY_VOID(check_extent(object.name, object.extent));
             drop(object.name, object.name.find("_extra_state") != std::string::npos
                                   ? "TransformerEngine's state"
                                   : "is not a tensor");
@@ -126,15 +132,19 @@ class DistOpener {
     }
 
   private:
-    // Checks that the bytes of an object are within its file. Does not read the object.
-    Result<void> check_object(const formats::DcpObject& object) const {
-        std::error_code error;
-        const fs::path path = directory_ / object.extent.file;
-        const auto size = static_cast<std::int64_t>(fs::file_size(path, error));
-        if (error ||
-            (object.extent.begin <= size && object.extent.size <= size - object.extent.begin))
-            return {};
-        return fail(ErrorCode::Corrupt, path.string() + " ends before " + object.name);
+    // Checks that the file has all bytes of a tensor or an object, even if they are not read. A
+    // missing file is accepted here: open_dcp_chunk() needs the files that are read.
+    Result<void> check_extent(const std::string& name, const formats::DcpExtent& extent) {
+        const fs::path path = directory_ / extent.file;
+        const auto [known, is_new] = sizes_.try_emplace(extent.file);
+        if (is_new) {
+            std::error_code error;
+            const auto size = fs::file_size(path, error);
+            if (!error) known->second = static_cast<std::int64_t>(size);
+        }
+        const auto& size = known->second;
+        if (!size || (extent.begin <= *size && extent.size <= *size - extent.begin)) return {};
+        return fail(ErrorCode::Corrupt, path.string() + " ends before " + name, kCopyAgain);
     }
 
     void drop(const std::string& key, const std::string& rule) {
@@ -323,6 +333,7 @@ class DistOpener {
     const WriterLayout* writer_;
     MappedFiles files_;
     std::vector<std::string> unexpected_;
+    std::map<std::string, std::optional<std::int64_t>> sizes_;  // of files; nullopt: missing
     std::set<std::string> held_;  // names of the tensors that have the requested optimizer state
 };
 
@@ -354,12 +365,12 @@ namespace {
 
 // Returns the arguments of the Megatron run that wrote the checkpoint. They are in common.pt or,
 // with newer writers, in an object of the checkpoint. Returns an empty MegatronState if neither
-// exists, or if the file cannot be parsed.
+// exists. Fails with Corrupt if the file or the object is damaged.
 Result<formats::MegatronState> run_state(const fs::path& directory,
                                          const formats::DcpMetadata& metadata) {
     const auto args_of =
         [](const Result<formats::TorchFile>& file) -> Result<formats::MegatronState> {
-        if (!file) return formats::MegatronState();
+        if (!file) return tl::unexpected(file.error());
         return formats::read_megatron_state(*file);
     };
     for (const fs::path& place : {directory, directory.parent_path()})

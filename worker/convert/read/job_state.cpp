@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/damage.hpp"
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "worker/checkpoint/optimizer_index.hpp"
@@ -39,10 +40,11 @@ class StateFiles {
     Result<const tensor::SafetensorsFile*> file(const std::string& name) {
         auto found = files_.find(name);
         if (found == files_.end()) {
-            ROLL_TRY(auto opened, tensor::SafetensorsFile::open(
-                                      source_.directory / checkpoint::kOptimizerFolder / name));
+            auto opened = tensor::SafetensorsFile::open(source_.directory /
+                                                        checkpoint::kOptimizerFolder / name);
+            if (!opened) return fail(opened.error().code, opened.error().message, kCopyAgain);
             found =
-                files_.emplace(name, std::make_shared<tensor::SafetensorsFile>(std::move(opened)))
+                files_.emplace(name, std::make_shared<tensor::SafetensorsFile>(*std::move(opened)))
                     .first;
             source_.storage.files.push_back(found->second);
         }
@@ -87,10 +89,10 @@ Result<void> add_blocks(StateFiles& files, const StoredParameter& stored, const 
 }  // namespace
 
 Result<void> read_job_state(Source& source) {
-    const auto text = read_file(source.directory / checkpoint::kOptimizerIndexFile);
-    if (!text) return no_state(source);
+    if (!path_exists(source.directory / checkpoint::kOptimizerIndexFile)) return no_state(source);
     if (source.state == kMainWeights) return {};
-    ROLL_TRY(const checkpoint::OptimizerIndex index, checkpoint::decode_optimizer_index(*text));
+    ROLL_TRY(const checkpoint::OptimizerIndex index,
+             checkpoint::read_optimizer_index(source.directory));
     StateFiles files(source);
     std::vector<SourceTensor> states;
     std::set<int> replaced;

@@ -1,5 +1,6 @@
 #include "worker/convert/read/mca.hpp"
 
+#include "common/damage.hpp"
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/checkpoint/matcher.hpp"
@@ -81,7 +82,7 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
             for (rank.tp = 0; rank.tp < layout.tp; ++rank.tp) {
                 const fs::path path = rank_path(iteration, formats::mca_rank_file(layout, rank));
                 if (formats::mca_has_rank(layout, rank) && !path_exists(path))
-                    return fail(ErrorCode::NotFound, path.string() + " does not exist");
+                    return fail(ErrorCode::NotFound, path.string() + " does not exist", kCopyAgain);
             }
     return {};
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/damage.hpp"
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "worker/checkpoint/optimizer_index.hpp"
@@ -162,16 +163,16 @@ std::optional<fs::path> file_of_rank(const fs::path& root) {
 
 // Returns the states in a checkpoint of a training job of Roll.
 Result<StateInfo> of_job(const fs::path& root) {
-    ROLL_TRY(const std::string text, read_file(root / checkpoint::kOptimizerIndexFile));
-    ROLL_TRY(const checkpoint::OptimizerIndex index, checkpoint::decode_optimizer_index(text));
+    ROLL_TRY(const checkpoint::OptimizerIndex index, checkpoint::read_optimizer_index(root));
     StateInfo info{.states = {kMainWeights},
                    .updates = index.updates,
                    .directory = root / checkpoint::kOptimizerFolder};
     for (const auto& [name, parameter] : index.parameters) {
         if (parameter.boxes.empty()) continue;
-        ROLL_TRY(const auto file,
-                 tensor::SafetensorsFile::open(info.directory / parameter.boxes.front().file));
-        for (const tensor::TensorView& view : file.tensors())
+        const auto file =
+            tensor::SafetensorsFile::open(info.directory / parameter.boxes.front().file);
+        if (!file) return fail(file.error().code, file.error().message, kCopyAgain);
+        for (const tensor::TensorView& view : file->tensors())
             if (view.info.name.starts_with(name + "."))
                 info.states.insert(view.info.name.substr(name.size() + 1));
         // One parameter suffices, because all parameters that Roll converts have the same states.

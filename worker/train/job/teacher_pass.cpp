@@ -16,6 +16,7 @@
 #include "worker/train/model/load_weights.hpp"
 #include "worker/train/model/teacher.hpp"
 #include "worker/train/process/failure.hpp"
+#include "worker/train/save/check_given.hpp"
 
 namespace roll::train {
 namespace {
@@ -43,6 +44,7 @@ class Teacher {
                                .gradients = false};
         Chunk& chunk = chunks_.emplace_back(setup.config, part, init, pass.groups.tp);
         Parameters* const parameters[] = {&chunk.parameters()};
+        check_given(pass.spec.teacher.from, false, pass.world);
         how_ = load_weights(pass.spec.teacher.from, parameters,
                             parameter_specs(setup.config, whole_chunk(setup.config)));
     }

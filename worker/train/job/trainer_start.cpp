@@ -28,6 +28,7 @@
 #include "worker/train/report/pair_report.hpp"
 #include "worker/train/report/run_report.hpp"
 #include "worker/train/save/adapter_files.hpp"
+#include "worker/train/save/check_given.hpp"
 #include "worker/train/save/continuation.hpp"
 #include "worker/train/save/continue_optimizer.hpp"
 #include "worker/train/save/dist_part.hpp"
@@ -259,6 +260,7 @@ void Trainer::load_model(const std::string& directory) {
     if (loaded_ == directory) return;
     // A job may name another model as its reference. That model gets no adapters.
     const bool is_given = directory == spec_.model.from;
+    check_given(directory, is_given && spec_.model.optimizer, *world_);
     loaded_how_ = load_weights(directory, *step_, spec_.seed,
                                is_given ? spec_.model.adapters : std::vector<std::string>());
     loaded_ = directory;
@@ -379,7 +381,9 @@ void Trainer::restore_newest() {
         throw RankFailure(1, "none of the " + std::to_string(candidates.size()) +
                                  " recorded checkpoints passes verification; the newest "
                                  "checkpoint: " +
-                                 choice_.reasons.front());
+                                 choice_.reasons.front() +
+                                 "; restore a copy of a checkpoint, or submit the job again to "
+                                 "start it from the beginning");
     const fs::path& directory = *choice_.directory;
     const bool adapts = model_.config.lora.is_set();
     check_is_adapter(directory, adapts);

@@ -47,8 +47,8 @@ std::vector<std::string> load_state(const fs::path& directory, const std::string
     // The index of a job's checkpoint lists each parameter that the job has trained. The index of a
     // torch_dist checkpoint is empty; its job has frozen no parameter.
     checkpoint::OptimizerIndex index;
-    if (const auto text = read_file(directory / checkpoint::kOptimizerIndexFile))
-        index = need(checkpoint::decode_optimizer_index(*text));
+    if (path_exists(directory / checkpoint::kOptimizerIndexFile))
+        index = of_disk(checkpoint::read_optimizer_index(directory));
     std::vector<std::string> without;
     const convert::Plan plan = plan_whole(source, dtype_of(*chunks[0]));
     std::map<std::string, const convert::TargetTensor*> targets;

@@ -173,8 +173,7 @@ formats::DcpMetadata dist_metadata(const PartPlan& own, Communicator& world) {
 Result<void> write_dist_files(const fs::path& directory, const formats::McaConfig& config,
                               const formats::DcpMetadata& metadata, const checkpoint::State& state,
                               const std::string& job) {
-    ROLL_TRY(const std::string text, read_file(directory / checkpoint::kOptimizerIndexFile));
-    ROLL_TRY(const checkpoint::OptimizerIndex index, checkpoint::decode_optimizer_index(text));
+    ROLL_TRY(const checkpoint::OptimizerIndex index, checkpoint::read_optimizer_index(directory));
     ROLL_TRY(const Json record, parse_json(job));
     const Json rates = record.value(Json::json_pointer("/train/optimizer"), Json::object());
     const fs::path iteration = directory / kIteration;

@@ -53,10 +53,9 @@ OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& 
 class Moments {
   public:
     explicit Moments(const fs::path& checkpoint) {
-        const auto text = read_file(checkpoint / checkpoint::kOptimizerIndexFile);
-        if (text) {
+        if (path_exists(checkpoint / checkpoint::kOptimizerIndexFile)) {
             folder_ = checkpoint / checkpoint::kOptimizerFolder;
-            index = need(checkpoint::decode_optimizer_index(*text));
+            index = need(checkpoint::read_optimizer_index(checkpoint));
             return;
         }
         const fs::path only = checkpoint / checkpoint::kOptimizerFile;
