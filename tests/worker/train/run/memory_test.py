@@ -93,6 +93,15 @@ class MemoryTest(RankCase):
                                                         parallel={'dp': 2, 'zero': zero})
             for zero, precision in ((1, 'fp32'), (2, 'fp32'), (3, 'fp32'), (3, 'bf16'))})
 
+    @unittest.skipUnless(CONVERT, 'needs roll-convert')
+    def test_the_plan_counts_a_teacher_that_is_larger_than_its_student(self):
+        teacher = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'teacher')
+        sizes = {**LARGE, 'model__hidden_size': 64, 'model__intermediate_size': 128}
+        distill = {'kind': 'distill', 'base': 'pretrain', 'teacher': {'from': teacher, 'top_k': 8}}
+        document = self.job(**sizes, objective=distill)
+        self.assertGreater(self.planned(document)['teacher'], 100 << 20)
+        self.expect_near({'a large teacher': document})
+
     def test_auto_finds_layers_that_fit_and_refuses_a_limit_that_nothing_fits(self):
         sizes = {'train__micro_batch_size': 4, 'train__seq_length': 256, 'batch': 8, 'parallel__recompute': 'auto',
                  'model__num_hidden_layers': 6, 'model__hidden_size': 256, 'model__intermediate_size': 768}
