@@ -73,16 +73,21 @@ void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
         owned.states += own_states(job, spec, rows);
     }
     // Two consecutive buckets are exchanged at the same time. Each bucket needs a buffer for the
-    // gradients of all rows, and a buffer for the sums of this rank's rows. With ZeRO-2, the
-    // gradients of the newer bucket are also in the memory of the stage (GradStage), from which
-    // they are copied to the first of these buffers.
+    // trained gradients of all rows, and a buffer for the sums of this rank's rows. With ZeRO-2,
+    // the gradients of the newer bucket are also in the memory of the stage (GradStage), from which
+    // they are copied to the first of these buffers. The stage also has room for the bucket's
+    // frozen parameters.
     std::int64_t last = 0;
     for (const plan::Bucket& bucket :
          plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
         const std::int64_t size = bucket.end - bucket.begin;
-        const std::int64_t stage = owned.gradients ? size : 0;
-        owned.exchange = std::max(owned.exchange, (last + size) * (owners + 1) / owners + stage);
-        last = size;
+        std::int64_t trained = 0;
+        for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i)
+            if (!specs[static_cast<std::size_t>(i)].frozen)
+                trained += numels[static_cast<std::size_t>(i)];
+        const std::int64_t stage = owned.gradients && trained > 0 ? size : 0;
+        owned.exchange = std::max(owned.exchange, (last + trained) * (owners + 1) / owners + stage);
+        last = trained;
     }
 }
 
@@ -99,7 +104,6 @@ std::string unit_of(const std::string& name) {
 // packed weight counts in elements of `element` bytes.
 void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, int owners, int owner,
                  std::int64_t element, std::int64_t lowest) {
-    std::map<std::string, std::int64_t> units;
     std::int64_t stored = 0;
     for (const ParameterSpec& spec : specs) {
         const std::int64_t row = row_elements(spec, element);
@@ -111,14 +115,12 @@ void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, in
             continue;
         }
         const std::string unit = unit_of(spec.name);
-        units[unit] += size;
         const bool has_backward = layer_number(spec.name) >= lowest;
         owned.gathers += unit == spec.name ? own * spec.uses : (has_backward ? 2 : 1) * own;
     }
-    std::int64_t largest = 0;
-    for (const auto& [name, size] : units) largest = std::max(largest, size);
     owned.weights += stored;
-    owned.gathered = std::max(owned.gathered, largest * (2 * owners + 1) / owners);
+    owned.gathered =
+        std::max(owned.gathered, largest_unit(specs, element) * (2 * owners + 1) / owners);
 }
 
 // Returns the largest part of the optimizer state that any data-parallel rank has; nullopt if each
@@ -196,6 +198,18 @@ std::int64_t state_bytes(const spec::TrainSpec& spec, std::span<const ParameterS
 std::int64_t state_numel(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters) {
     const std::int64_t element = plan::main_bytes(spec.precision);
     return (state_bytes(spec, parameters) + element - 1) / element;
+}
+
+std::int64_t largest_unit(std::span<const ParameterSpec> parameters, std::int64_t element) {
+    std::map<std::string, std::int64_t> units;
+    std::int64_t largest = 0;
+    for (const ParameterSpec& spec : parameters) {
+        if (!is_splittable(spec)) continue;
+        std::int64_t& size = units[unit_of(spec.name)];
+        size += row_elements(spec, element) * spec.sizes[0];
+        largest = std::max(largest, size);
+    }
+    return largest;
 }
 
 std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp) {

@@ -28,6 +28,10 @@ std::int64_t state_bytes(const spec::TrainSpec& spec, std::span<const ParameterS
 // Returns state_bytes() of all kinds, in elements of the main weights' type, rounded up.
 std::int64_t state_numel(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters);
 
+// Returns the size of the largest unit of weights that ZeRO-3 gathers at once (GatheredWeights), in
+// elements of `element` bytes.
+std::int64_t largest_unit(std::span<const ParameterSpec> parameters, std::int64_t element);
+
 // Returns the chunks of the job, in the form that plan::stage_costs() takes.
 std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp);
 

@@ -26,17 +26,36 @@ namespace {
 
 constexpr double kMfuAssumed = 0.5;
 
-OrderedJson memory_json(const plan::MemoryBytes& bytes) {
-    return {{"weights", bytes.weights},
-            {"main_weights", bytes.main_weights},
-            {"gradients", bytes.gradients},
-            {"optimizer_moments", bytes.moments},
-            {"activations", bytes.activations},
-            {"workspace", bytes.workspace},
-            {"checkpoint_snapshot", bytes.snapshot},
-            {"exchange_buffers", bytes.exchange},
-            {"program", bytes.program},
-            {"total", bytes.total()}};
+// `teacher`: bytes of the teacher's weights, which are in memory only before the first step. At
+// that time there are no gradients, moments, activations or copies for a checkpoint yet. The
+// category `teacher` is the part of these bytes that exceeds the memory of a step.
+OrderedJson memory_json(const plan::MemoryBytes& bytes, std::int64_t teacher) {
+    OrderedJson json = {{"weights", bytes.weights},
+                        {"main_weights", bytes.main_weights},
+                        {"gradients", bytes.gradients},
+                        {"optimizer_moments", bytes.moments},
+                        {"activations", bytes.activations},
+                        {"workspace", bytes.workspace},
+                        {"checkpoint_snapshot", bytes.snapshot},
+                        {"exchange_buffers", bytes.exchange},
+                        {"program", bytes.program}};
+    const std::int64_t before =
+        bytes.program + bytes.weights + bytes.main_weights + bytes.workspace + teacher;
+    const std::int64_t more = std::max<std::int64_t>(before - bytes.total(), 0);
+    if (teacher > 0) json["teacher"] = more;
+    json["total"] = bytes.total() + more;
+    return json;
+}
+
+// Adds the memory of a rank, and of the ranks of each stage of a pipeline.
+void add_memory(OrderedJson& json, const JobCost& job) {
+    const std::int64_t teacher =
+        json.contains("teacher") ? json["teacher"]["weight_bytes_per_rank"].get<std::int64_t>() : 0;
+    std::vector<OrderedJson> stages;
+    for (const plan::MemoryBytes& bytes : job.memory) stages.push_back(memory_json(bytes, teacher));
+    json["memory_per_rank_bytes"] = *std::ranges::max_element(
+        stages, {}, [](const OrderedJson& one) { return one["total"].get<std::int64_t>(); });
+    if (stages.size() > 1) json["memory_per_stage_bytes"] = stages;
 }
 
 OrderedJson ranks_json(const plan::Mesh& mesh) {
@@ -377,9 +396,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["recompute"] = recompute_json(spec, model, job.pipeline.recompute, on_gpu);
     json["optimizer"] = optimizer_json(spec, parameters);
-    json["memory_per_rank_bytes"] = memory_json(job.fullest());
-    for (const plan::MemoryBytes& bytes : job.memory)
-        if (p.pp > 1) json["memory_per_stage_bytes"].push_back(memory_json(bytes));
+    if (spec.loss.has_teacher()) json["teacher"] = teacher_json(spec, setup, on_gpu);
+    add_memory(json, job);
     json["communication_bytes_per_step"]["gradients"] = job.sent.gradients;
     if (p.zero > 0 && p.dp > 1) json["communication_bytes_per_step"]["weights"] = job.sent.weights;
     if (p.pp > 1) {
@@ -392,7 +410,6 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const double flop = flops.causal * static_cast<double>(per_step * spec.steps);
     json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
-    if (spec.loss.has_teacher()) json["teacher"] = teacher_json(spec, setup, on_gpu);
     return json;
 }
 

@@ -16,6 +16,8 @@ namespace {
 
 // Approximate memory of the program, and of the temporary values of one block of logits.
 constexpr double kProgram = 160 << 20;
+// The number of elements of a bucket of a large model (plan::default_bucket_numel()).
+constexpr double kBucketMost = 1 << 23;
 
 double work(const plan::Costs& cost) {
     return cost.forward + cost.backward_input + cost.backward_weight;
@@ -56,14 +58,27 @@ double replica_bytes(const spec::TrainSpec& spec, double count) {
     }
 }
 
+// Estimates the bytes of the buffers in which replicas exchange the gradients of two buckets.
+double exchange_bytes(const spec::TrainSpec& spec, const JobBytes& bytes, double count) {
+    const spec::ParallelSpec& p = spec.parallel;
+    if (p.zero == 0 || p.dp == 1) return 0;
+    const double bucket = std::min(kBucketMost, count / 4);
+    const double exchanged = 2 * bytes.trained * (p.dp + 1.0) / p.dp, staged = p.zero > 1 ? 1 : 0;
+    return bucket * (exchanged + staged) * static_cast<double>(plan::main_bytes(spec.precision));
+}
+
 // Estimates the memory of a rank with `count` parameters. `held`: bytes of activations.
 double rank_memory(const spec::TrainSpec& spec, const JobBytes& bytes, double count, double held) {
     const spec::ParallelSpec& p = spec.parallel;
     const double dp = p.dp;
-    const double weights = bytes.weights / (p.zero > 2 ? dp : 1);
+    const bool gathers = p.zero > 2 && p.dp > 1;
+    // A gathered unit is in memory twice: as received, and in the whole weights.
+    const double gathered = gathers ? bytes.unit / p.tp * (2 * dp + 1) / dp : 0;
+    const double weights = bytes.unsplit + (bytes.weights - bytes.unsplit) / (gathers ? dp : 1);
     const double gradients = bytes.gradients / (p.zero > 1 ? dp : 1);
     const double states = (bytes.main + bytes.states) / (p.zero > 0 ? dp : 1);
-    return kProgram + count * (weights + gradients + states) + held;
+    return kProgram + count * (weights + gradients + states) + gathered +
+           exchange_bytes(spec, bytes, count) + held;
 }
 
 }  // namespace
@@ -72,19 +87,26 @@ JobBytes job_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model, 
     std::vector<ParameterSpec> specs = parameter_specs(model, whole_chunk(model));
     mark_frozen(specs, spec.model.freeze);
     const std::int64_t element = plan::element_bytes(spec.precision);
-    std::int64_t weights = 0;
-    for (const ParameterSpec& one : specs)
-        weights += one.form.is_packed() ? one.sizes[0] * one.form.row_bytes()
-                                        : element * c10::multiply_integers(one.sizes);
+    std::int64_t weights = 0, unsplit = 0;
+    for (const ParameterSpec& one : specs) {
+        const std::int64_t size = one.form.is_packed()
+                                      ? one.sizes[0] * one.form.row_bytes()
+                                      : element * c10::multiply_integers(one.sizes);
+        weights += size;
+        if (!is_splittable(one)) unsplit += size;
+    }
     const auto all = static_cast<double>(numel(specs));
     const auto trained = static_cast<double>(trainable_numel(specs));
     const auto of_each = [&](double bytes) { return bytes / all; };
     return {.weights = of_each(static_cast<double>(weights)),
+            .unsplit = of_each(static_cast<double>(unsplit)),
             .main = of_each((model.lora.is_set() ? trained : all) *
                             static_cast<double>(plan::copy_bytes(spec.precision, on_gpu))),
             .gradients = of_each((on_gpu ? all : trained) *
                                  static_cast<double>(plan::main_bytes(spec.precision))),
-            .states = of_each(static_cast<double>(state_bytes(spec, specs)))};
+            .states = of_each(static_cast<double>(state_bytes(spec, specs))),
+            .trained = trained / all,
+            .unit = static_cast<double>(element * largest_unit(specs, element))};
 }
 
 LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model,

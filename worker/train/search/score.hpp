@@ -30,9 +30,12 @@ struct LayoutScore {
 // Bytes per parameter of a job, as means over the whole model, without sharing among ranks.
 struct JobBytes {
     double weights = 0;    // weights in the form in which forward uses them
+    double unsplit = 0;    // part of `weights` that ZeRO-3 does not split
     double main = 0;       // the optimizer's copy of the weights
     double gradients = 0;  // gradients of the trained parameters
     double states = 0;     // state of the optimizer
+    double trained = 0;    // share of the trained parameters
+    double unit = 0;       // bytes of the weights that ZeRO-3 gathers at once, for the whole unit
 };
 JobBytes job_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu);
 

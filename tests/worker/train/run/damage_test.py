@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Damaged checkpoints, as the source of a resumed job, of a new job and of a conversion; and disks without inodes."""
 import glob
+import itertools
 import os
 import shutil
 import subprocess
@@ -34,13 +35,17 @@ def damages(path, other):
 
 class Damage(RankCase):
 
+    def setUp(self):
+        super().setUp()
+        self.sources = itertools.count(50)
+
     def document_of(self, kind, **changes):
         return self.document(6, **FORMATS[kind][0], **{'checkpoint__every': 2, 'checkpoint__format': kind,
                                                        'checkpoint__keep': 9, **changes})
 
     def source(self, kind):
         """Returns {step: directory} of a new run's checkpoints of steps 2 and 4."""
-        run = self.run_whole(kind, 1, self.document_of(kind, train__steps=4))
+        run = self.run_whole(next(self.sources), 1, self.document_of(kind, train__steps=4))
         self.assertEqual([step for step, _ in run.published], [2, 4])
         return dict(run.published)
 

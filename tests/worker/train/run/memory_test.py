@@ -8,8 +8,11 @@ import os
 import resource
 import unittest
 
-from ranks import Attempt, RankCase
+from ranks import CONVERT, Attempt, RankCase
 
+LARGE = {'model__hidden_size': 512, 'model__intermediate_size': 2048, 'model__num_hidden_layers': 8,
+         'model__num_attention_heads': 8, 'model__num_key_value_heads': 8, 'model__vocab_size': 8192,
+         'model__max_position_embeddings': 256}
 SMALL = {'model__hidden_size': 16, 'model__intermediate_size': 16, 'model__num_hidden_layers': 1}
 
 
@@ -70,6 +73,34 @@ class MemoryTest(RankCase):
             print(f'{name}: measured {measured / 2**20:.1f} MiB, off by {off:+.1%}, planned {parts}')
             worst = max(worst, abs(off))
         self.assertLess(worst, 0.05)
+
+    def expect_near(self, documents):
+        """Compares the plans of the documents with the peaks of their runs."""
+        for number, (name, document) in enumerate(documents.items(), start=1):
+            planned, measured = self.planned(document), self.peak(number, document)
+            off = planned['total'] / measured - 1
+            parts = {key: round(value / 2**20, 1) for key, value in planned.items()}
+            print(f'{name}: measured {measured / 2**20:.1f} MiB, off by {off:+.1%}, planned {parts}')
+            with self.subTest(name):
+                self.assertLess(abs(off), 0.05)
+
+    @unittest.skipUnless(CONVERT, 'needs roll-convert')
+    def test_the_plan_of_ranks_that_share_a_frozen_base_is_near_the_peak(self):
+        base = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'base')
+        shared = {'model': {'from': base}, 'train__lora': {'r': 8, 'alpha': 8}, 'resources__slots_per_node': 2}
+        self.expect_near({
+            f'LoRA, zero {zero}, {precision}': self.job(**shared, train__precision=precision,
+                                                        parallel={'dp': 2, 'zero': zero})
+            for zero, precision in ((1, 'fp32'), (2, 'fp32'), (3, 'fp32'), (3, 'bf16'))})
+
+    @unittest.skipUnless(CONVERT, 'needs roll-convert')
+    def test_the_plan_counts_a_teacher_that_is_larger_than_its_student(self):
+        teacher = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'teacher')
+        sizes = {**LARGE, 'model__hidden_size': 64, 'model__intermediate_size': 128}
+        distill = {'kind': 'distill', 'base': 'pretrain', 'teacher': {'from': teacher, 'top_k': 8}}
+        document = self.job(**sizes, objective=distill)
+        self.assertGreater(self.planned(document)['teacher'], 100 << 20)
+        self.expect_near({'a large teacher': document})
 
     def test_auto_finds_layers_that_fit_and_refuses_a_limit_that_nothing_fits(self):
         sizes = {'train__micro_batch_size': 4, 'train__seq_length': 256, 'batch': 8, 'parallel__recompute': 'auto',

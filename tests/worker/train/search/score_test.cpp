@@ -30,13 +30,20 @@ void expect_near_plan(const char* name, spec::TrainSpec job, const spec::ModelCo
     job.steps = 1;
     job.checkpoint_buffer_mib = 0;  // the estimate leaves out the copy for a checkpoint
     const JobBytes bytes = job_bytes(job, config, false);
-    const spec::ParallelSpec layouts[] = {{}, {.tp = 2}, {.pp = 2}, {.dp = 2, .zero = 1}};
+    const spec::ParallelSpec layouts[] = {{},
+                                          {.tp = 2},
+                                          {.pp = 2},
+                                          {.dp = 2, .zero = 1},
+                                          {.dp = 2, .zero = 2},
+                                          {.dp = 2, .zero = 3},
+                                          {.dp = 4, .tp = 2, .zero = 3}};
     for (const spec::ParallelSpec& layout : layouts) {
         job.parallel = layout;
         const auto planned = static_cast<double>(measure(job, config, false).memory);
         const auto estimated = static_cast<double>(estimate(job, config, bytes).memory);
         EXPECT_NEAR(estimated / planned, 1, 0.3)
-            << name << " dp " << layout.dp << " tp " << layout.tp << " pp " << layout.pp;
+            << name << " dp " << layout.dp << " tp " << layout.tp << " pp " << layout.pp << " zero "
+            << layout.zero;
     }
 }
 
