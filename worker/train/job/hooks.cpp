@@ -161,11 +161,12 @@ void Hooks::run(std::string_view name, const HookFacts& facts) {
     running->step = facts.step;
     running->stops = hook.stops;
     running->pid = pid;
-    running->thread = std::thread([pid, timeout = hook.timeout, to = running.get()] {
-        to->failure =
-            pid > 0 ? await(pid, timeout) : std::string("cannot start: ") + std::strerror(-pid);
-        to->over = true;
-    });
+    running->thread = std::thread(
+        [pid, timeout = hook.timeout, program = hook.command.front(), to = running.get()] {
+            to->failure = pid > 0 ? await(pid, timeout)
+                                  : "cannot start " + program + ": " + std::strerror(-pid);
+            to->over = true;
+        });
     if (hook.waits) running->thread.join();
     running_.emplace(found->first, std::move(running));
     if (hook.waits) check();
