@@ -123,7 +123,7 @@ class Dashboard(RollTest):
             watched = unquote(path.split('watch=')[1]).split(' ')
             replies = [self.api(target) for target in watched]
             for reply in replies:
-                for attempt in reply.get('attempts', []):
+                for attempt in reply.get('job', reply).get('attempts', []):
                     attempt['requests'] = [{'what': 'evaluate', 'value': 0, 'by': 'ann', 'step': 0, 'answered': False}]
             return 'text/event-stream', ''.join(
                 f'event: {i}\ndata: {json.dumps(hostile(reply))}\n\n' for i, reply in enumerate(replies))
