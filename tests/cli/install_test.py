@@ -13,9 +13,8 @@ cmake_minimum_required(VERSION 3.25)
 project(demo VERSION 0.1.0 LANGUAGES CXX)
 include(GNUInstallDirs)
 add_library(roll_flags INTERFACE)
-foreach(name common tensor spec_schema spec_job spec_train protocol families formats layout checkpoint convert_checkpoint
-        convert_plan convert_read
-        convert_write convert_adapter convert)
+foreach(name common tensor spec_schema spec_job spec_train protocol families formats layout checkpoint
+        convert_checkpoint convert_plan convert_read convert_write convert_adapter convert)
   add_library(roll_${name} INTERFACE)
   target_sources(roll_${name} INTERFACE FILE_SET HEADERS)
 endforeach()
