@@ -28,8 +28,8 @@ std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
 struct FlopsPerToken {
     double causal = 0, full = 0;
 };
-// What backward does not compute: weight gradients of the `elements` frozen elements in matrix
-// products, and anything below the model's part `lowest` (ChunkSpec::lowest).
+// Backward computes no weight gradients of the `elements` frozen elements in matrix products, and
+// nothing below the model's part `lowest` (ChunkSpec::lowest).
 struct Untrained {
     std::int64_t elements = 0, lowest = -1;
 };

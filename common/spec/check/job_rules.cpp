@@ -67,7 +67,7 @@ std::vector<Problem> check_log_names(const Json& document) {
             problems.push_back(
                 {key, fmt::format("is {}, which has the unknown specifier {}; allowed: {}",
                                   dump(name), *unknown, kLogNameSpecifiers)});
-        // As in Slurm, the jobs of a batch script's array may share a file.
+        // The jobs of a batch script's array may share a file, as in Slurm.
         if (document.contains("array") && !document.contains("sbatch") &&
             !has_specifier(text, "aJj"))
             problems.push_back(

@@ -24,7 +24,7 @@
 namespace roll::spec {
 
 enum class Objective { Pretrain, Sft, Preference };
-enum class Precision { Fp32, Fp64, Bf16, Fp16 };  // fp8 is not implemented yet
+enum class Precision { Fp32, Fp64, Bf16, Fp16 };  // fp8 is refused
 // The loss is a mean over all tokens of a step, or a mean of the micro-batches' means.
 enum class Normalize { Step, Microbatch };
 enum class OnNotFinite { Stop, Skip, Retry, Rewind };
