@@ -172,14 +172,18 @@ void add_running(Exposition& out, const Json& running) {
         {"roll_job_memory_bytes", "Memory of the job's processes on all its nodes.", "memory"}};
     const Json jobs = field(running, "jobs");
     if (!jobs.is_array()) return;
+    const auto sample = [&](const Json& job, const Json& value) {
+        out.sample(value, {{"job", std::to_string(job.value("id", std::uint64_t{0}))},
+                           {"name", job.value("name", "")},
+                           {"user", job.value("user", "")}});
+    };
     for (const Family& family : kFamilies) {
         out.family(family.name, "gauge", family.help);
-        for (const Json& job : jobs)
-            out.sample(field(field(job, "progress"), family.key),
-                       {{"job", std::to_string(job.value("id", std::uint64_t{0}))},
-                        {"name", job.value("name", "")},
-                        {"user", job.value("user", "")}});
+        for (const Json& job : jobs) sample(job, field(field(job, "progress"), family.key));
     }
+    out.family("roll_job_ettr", "gauge",
+               "Effective training time ratio of the training job since its first start.");
+    for (const Json& job : jobs) sample(job, field(job, "ettr"));
 }
 
 }  // namespace

@@ -410,7 +410,7 @@ Reply Site::metrics(const Visitor& visitor) {
     const auto running =
         ask(visitor, protocol::JobsArgs{.state = "running",
                                         .limit = kRunningMax,
-                                        .fields = {"id", "name", "user", "progress"}});
+                                        .fields = {"id", "name", "user", "progress", "ettr"}});
     if (!totals || !version || !running) return text_reply(200, kType, exposition_of_silence());
     return text_reply(200, kType, exposition((*totals)->json, (*version)->json, (*running)->json));
 }

@@ -286,6 +286,7 @@ struct View {
     const core::Job& job;
     const Hearsay& hearsay;
     Waits& waits;
+    Time now;
 };
 struct Field {
     const char* name;
@@ -323,6 +324,7 @@ constexpr std::array kFields = {
     Field{"array", [](const View& v) { return array_json(v.job); }},
     Field{"usage", [](const View& v) { return usage_json(v.job); }},
     Field{"progress", [](const View& v) { return progress_of(v.id, v.hearsay).told; }},
+    Field{"ettr", [](const View& v) { return ettr(v.job, v.now); }},
 };
 
 // Returns the fields with these names, or all fields if `names` is empty. Ignores unknown names,
@@ -346,7 +348,7 @@ Json summary(const View& view, std::span<const Field> fields) {
 
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now) {
     Waits waits(state, now);
-    return summary({state, id, state.jobs.at(id), hearsay, waits}, kFields);
+    return summary({state, id, state.jobs.at(id), hearsay, waits, now}, kFields);
 }
 
 struct Rows::Parts {
@@ -354,16 +356,18 @@ struct Rows::Parts {
     const Hearsay& hearsay;
     Waits waits;
     std::vector<Field> fields;
+    Time now;
 };
 
 Rows::Rows(const core::State& state, const Hearsay& hearsay, Time now,
            const std::vector<std::string>& fields)
-    : parts_(new Parts{state, hearsay, Waits(state, now), fields_of(fields)}) {}
+    : parts_(new Parts{state, hearsay, Waits(state, now), fields_of(fields), now}) {}
 
 Rows::~Rows() = default;
 
 Json Rows::row(JobId id, const core::Job& job) {
-    return summary({parts_->state, id, job, parts_->hearsay, parts_->waits}, parts_->fields);
+    return summary({parts_->state, id, job, parts_->hearsay, parts_->waits, parts_->now},
+                   parts_->fields);
 }
 
 Result<Json> show(const core::State& state, const protocol::ShowArgs& args, const Hearsay& hearsay,
@@ -393,7 +397,6 @@ Result<Json> show(const core::State& state, const protocol::ShowArgs& args, cons
                         {"timeout", job.timeouts},
                         {"preempted", job.preemptions},
                         {"no_progress", job.stalled}};
-    value["ettr"] = ettr(job, now);
     value["spec"] = spec::read_document(job.spec.document.text()).value_or(Json());
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
 }

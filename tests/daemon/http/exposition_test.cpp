@@ -55,12 +55,14 @@ TEST(Exposition, LabelsAreEscapedAndProgressThatIsNoNumberIsLeftOut) {
     const Json job{{"id", 7},
                    {"name", "a\"b\\c\nd"},
                    {"user", "ann"},
-                   {"progress", {{"step", 5}, {"loss", "nan"}, {"memory", 4096}}}};
+                   {"progress", {{"step", 5}, {"loss", "nan"}, {"memory", 4096}}},
+                   {"ettr", 0.75}};
     const std::string text =
         exposition(kTotals, kVersion, Json{{"jobs", {job, {{"id", 8}, {"progress", nullptr}}}}});
     const std::string line = R"(roll_job_step{job="7",name="a\"b\\c\nd",user="ann"} 5)";
     EXPECT_TRUE(has_line(text, line)) << text;
     EXPECT_NE(text.find("\nroll_job_memory_bytes{"), std::string::npos);
+    EXPECT_NE(text.find("\nroll_job_ettr{job=\"7\""), std::string::npos);
     EXPECT_EQ(text.find("roll_job_loss{"), std::string::npos);
     EXPECT_EQ(text.find("job=\"8\""), std::string::npos);
 }
