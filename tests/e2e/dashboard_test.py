@@ -109,6 +109,12 @@ class Dashboard(RollTest):
         self.go(page, '#/job/1')
         page.wait(f'document.body.innerText.includes({json.dumps("Validation loss of " + HOSTILE)})')
 
+    def test_the_usage_page_says_how_many_jobs_it_leaves_out(self):
+        for _ in range(21):
+            self.submit('--hold', '--', 'true')
+        page = self.open('#/usage')
+        page.wait_text('Queued jobs that are not shown: 1')
+
     def test_a_sweep_has_one_point_for_each_value_of_a_parameter(self):
         metrics = 'echo "{\\"step\\": 1, \\"loss\\": $A$B}" > $ROLL_OUTPUT/metrics.jsonl'
         self.ctl('sweep', self.write('sweep.yaml', json.dumps({
