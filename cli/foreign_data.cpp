@@ -1,12 +1,13 @@
 #include "cli/foreign_data.hpp"
 
-#include <fstream>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "cli/foreign_stage.hpp"
 #include "cli/foreign_table.hpp"
 #include "common/files.hpp"
+#include "common/json_records.hpp"
 
 namespace roll::cli {
 namespace {
@@ -178,23 +179,40 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
     return files;
 }
 
-// Returns true if the file has more than `lines` lines. Reads no further than necessary.
-bool has_more_lines(const std::string& path, double lines) {
-    std::ifstream file(path);
+// Returns true if the file has more than `most` records that are not empty. Reads no further than
+// necessary.
+bool has_more_records(std::string_view text, bool list, double most) {
     double count = 0;
-    for (std::string line; count <= lines && std::getline(file, line);) ++count;
-    return count > lines;
+    for (std::size_t at = 0; at < text.size() && count <= most;) {
+        const JsonRecord record = record_at(text, list, at);
+        if (!record.text.empty()) ++count;
+        at = record.end;
+    }
+    return count > most;
 }
 
 // Refuses max_samples if a file has more samples, because Roll trains on whole files.
 void read_max_samples(const Config& config, const std::vector<std::string>& files) {
     const auto most = config.number("max_samples");
     for (const std::string& path : files) {
-        if (!most || !has_more_lines(path, *most)) continue;
+        if (!most) return;
+        const std::string kind = fs::path(path).extension();
+        if (kind == ".parquet")
+            return config.refuse("max_samples",
+                                 fmt::format("is {}, but Roll trains on all rows of {}; remove "
+                                             "this key",
+                                             *most, path));
+        const auto file = MappedFile::open(path);
+        if (!file) continue;  // the check of data.train reports this
+        const auto bytes = file->bytes();
+        const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        const bool list = kind == ".json" && is_json_list(text);
+        if (!has_more_records(text, list, *most)) continue;
+        const std::string cut = list ? fmt::format("jq '.[:{}]' {}", *most, path)
+                                     : fmt::format("head -n {} {}", *most, path);
         return config.refuse("max_samples",
-                             fmt::format("is {0}, but {1} has more lines; cut the file: head -n "
-                                         "{0} {1}",
-                                         *most, path));
+                             fmt::format("is {}, but {} has more {}; cut the file: {}", *most, path,
+                                         list ? "records" : "lines", cut));
     }
 }
 

@@ -66,13 +66,26 @@ bool has_state(const Json& job, const std::string& name) {
     return wanted == "ALL" || wanted == state.name || wanted == state.brief;
 }
 
+namespace {
+
+// Returns true if the job waits for another job: `waits for CONDITION:JOB`, such as `ok:5`. A job
+// that waits for resources has the words `waits for free resources`, or the name of an allocation.
+bool has_dependency(std::string_view waiting) {
+    constexpr std::string_view kBegin = "waits for ";
+    if (!waiting.starts_with(kBegin)) return false;
+    waiting.remove_prefix(kBegin.size());
+    return waiting.substr(0, waiting.find(' ')).find(':') != std::string_view::npos;
+}
+
+}  // namespace
+
 std::string slurm_reason(const Json& job, Time now) {
     if (field_text(job, "state") != "queued") return "None";
     if (job.value("held", false)) return "JobHeldUser";
     const auto begin = parse_time(job.value("times", Json::object()).value("begin", Json()));
     if (begin && *begin > now) return "BeginTime";
     const std::string waiting = field_text(job, "waiting");
-    if (waiting.starts_with("waits for ")) return "Dependency";
+    if (has_dependency(waiting)) return "Dependency";
     if (waiting.starts_with("backs off")) return "BeginTime";
     return "Resources";
 }

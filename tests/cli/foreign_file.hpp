@@ -27,6 +27,8 @@ class ForeignFile : public testing::Test {
             "books": {"file_name": "books.jsonl"},
             "hub": {"hf_hub_url": "org/set"},
             "table": {"file_name": "table.arrow"},
+            "list": {"file_name": "list.json", "columns": {"prompt": "text"}},
+            "rows": {"file_name": "rows.parquet", "columns": {"prompt": "text"}},
             "pairs": {"file_name": "pairs.jsonl", "ranking": true},
             "labelled": {"file_name": "labelled.jsonl", "columns": {"kto_tag": "good"}},
             "chats": {"file_name": "chats.jsonl", "formatting": "sharegpt",

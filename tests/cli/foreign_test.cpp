@@ -209,6 +209,21 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
     EXPECT_EQ(problems(enough), "") << "no file has more";
 }
 
+TEST_F(ForeignFile, MaxSamplesCountsTheRecordsOfAJsonFile) {
+    Json changed = config();
+    changed["dataset"] = "list";
+    changed["max_samples"] = 2;
+    std::ofstream(base + "/data/list.json") << "[\n{\n\"text\": \"],\"\n},\n{\n}\n]\n";
+    EXPECT_EQ(problems(changed), "") << "two records in seven lines";
+    std::ofstream(base + "/data/list.json") << R"([{}, {}, {}])";
+    const std::string path = base + "/data/list.json";
+    EXPECT_EQ(problems(changed), "max_samples is 2, but " + path +
+                                     " has more records; cut the file: jq '.[:2]' " + path + "\n");
+    changed["dataset"] = "rows";
+    EXPECT_EQ(problems(changed), "max_samples is 2, but Roll trains on all rows of " + base +
+                                     "/data/rows.parquet; remove this key\n");
+}
+
 TEST_F(ForeignFile, TheMetricOfTheBestModelDecides) {
     Json changed = config();
     changed["metric_for_best_model"] = "eval_rewards/accuracies";

@@ -2,6 +2,7 @@
 
 #include "cli/foreign_table.hpp"
 #include "cli/slurm/directives.hpp"
+#include "cli/slurm/jobs.hpp"
 #include "cli/slurm/options.hpp"
 #include "cli/slurm/rules.hpp"
 #include "cli/slurm/values.hpp"
@@ -269,6 +270,19 @@ TEST(SbatchRules, MemoryIsThatOfANode) {
         translate({"--mem=much"}).problems,
         (Texts{"--mem is \"much\"; allowed: a whole number with a suffix K, M, G or T, such as "
                "16G"}));
+}
+
+TEST(SlurmReason, IsADependencyOnlyIfTheJobWaitsForAnotherJob) {
+    const auto reason = [](const char* waiting) {
+        return slurm_reason({{"state", "queued"}, {"waiting", waiting}}, Time{});
+    };
+    EXPECT_EQ(reason("waits for ok:5"), "Dependency");
+    EXPECT_EQ(reason("waits for any:5: 2 of the 3 jobs of that array have not ended"),
+              "Dependency");
+    EXPECT_EQ(reason("waits for free resources: needs 2 nodes with 2 slots each"), "Resources");
+    EXPECT_EQ(reason("waits for allocation 3 of queue gpu"), "Resources");
+    EXPECT_EQ(reason("waits for the workers of allocation 3 of queue gpu, which Slurm has granted"),
+              "Resources");
 }
 
 }  // namespace

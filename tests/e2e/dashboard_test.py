@@ -109,6 +109,25 @@ class Dashboard(RollTest):
         self.go(page, '#/job/1')
         page.wait(f'document.body.innerText.includes({json.dumps("Validation loss of " + HOSTILE)})')
 
+    def test_the_usage_page_says_how_many_jobs_it_leaves_out(self):
+        for _ in range(21):
+            self.submit('--hold', '--', 'true')
+        page = self.open('#/usage')
+        page.wait_text('Queued jobs that are not shown: 1')
+
+    def test_a_sweep_has_one_point_for_each_value_of_a_parameter(self):
+        metrics = 'echo "{\\"step\\": 1, \\"loss\\": $A$B}" > $ROLL_OUTPUT/metrics.jsonl'
+        self.ctl('sweep', self.write('sweep.yaml', json.dumps({
+            'name': 'search', 'kind': 'command', 'command': ['sh', '-c', metrics],
+            'sweep': {'grid': {'env.A': [1, 2], 'env.B': [3, 4, 5]}}})))
+        self.assertEqual(self.ctl('wait', '1-6').returncode, 0)
+        page = self.open('#/sweep/1')
+        page.wait_text('100 %')
+        self.assertEqual(page.run('[...document.querySelectorAll("figure")].map(one => [one.innerText.split("\\n")[0], '
+                                  'one.querySelector("b").textContent, '
+                                  'one.querySelector(".curve").getAttribute("points").split(" ").length])'),
+                         [['best loss by env.A', '13', 2], ['best loss by env.B', '13', 3]])
+
     def test_hostile_names_are_shown_as_text_on_each_page(self):
         self.make_jobs()
         page = self.open()

@@ -30,7 +30,7 @@ function hover(svg, points, x, y, label, axis) {
   const line = drawing('line', {class: 'cursor', y1: TOP, y2: HEIGHT - BOTTOM, visibility: 'hidden'});
   const dot = drawing('circle', {class: 'dot', r: 3.5, visibility: 'hidden'});
   svg.append(line, dot);
-  const last = label.textContent;
+  const before = label.textContent;
   svg.addEventListener('pointermove', event => {
     const box = svg.getBoundingClientRect();
     const at = (event.clientX - box.left) / box.width * WIDTH;
@@ -44,7 +44,7 @@ function hover(svg, points, x, y, label, axis) {
   });
   svg.addEventListener('pointerleave', () => {
     for (const one of [line, dot]) one.setAttribute('visibility', 'hidden');
-    label.textContent = last;
+    label.textContent = before;
   });
 }
 
@@ -56,13 +56,12 @@ function smoothed(points) {
 }
 
 // Draws one curve. `points` are pairs [x, y] in the order of x; `axis` is the name of x. A
-// noisy curve also has its running mean.
-export function chart(title, points, axis = 'step', noisy = false) {
-  const last = points.at(-1);
-  const label = make('b', {textContent: number(last[1])});
+// noisy curve also has its running mean. The value of the point `told` stands beside the title.
+export function chart(title, points, axis = 'step', noisy = false, told = points.at(-1)) {
+  const label = make('b', {textContent: number(told[1])});
   const figure = make('figure', {}, make('figcaption', {}, make('span', {textContent: title}), label));
   const svg = drawing('svg', {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img',
-    'aria-label': `${title}: ${number(last[1])} at ${axis} ${number(last[0])}`});
+    'aria-label': `${title}: ${number(told[1])} at ${axis} ${number(told[0])}`});
   const xs = points.map(point => point[0]), ys = points.map(point => point[1]);
   const x0 = Math.min(...xs), x1 = Math.max(...xs);
   let y0 = Math.min(...ys), y1 = Math.max(...ys);

@@ -44,14 +44,23 @@ function valueText(value) {
   return typeof value === 'number' ? number(value) : value === null ? '' : String(value);
 }
 
-// Returns the best value of the trial against each numeric parameter that has several values.
+// Draws, for each numeric parameter that has several values, the best value that any trial with this
+// value of the parameter reached.
 function drawings(sweep) {
   const names = Object.keys(sweep.trials[0]?.parameters || {});
+  const better = (a, b) => sweep.mode === 'max' ? a > b : a < b;
   const charts = [];
   for (const name of names) {
-    const points = sweep.trials.filter(trial => typeof trial.best === 'number' && typeof trial.parameters[name] === 'number')
-      .map(trial => [trial.parameters[name], trial.best]).sort((a, b) => a[0] - b[0]);
-    if (new Set(points.map(point => point[0])).size > 1) charts.push(chart(`best ${sweep.metric} by ${name}`, points, name));
+    const best = new Map();
+    for (const trial of sweep.trials) {
+      const at = trial.parameters[name];
+      if (typeof trial.best !== 'number' || typeof at !== 'number') continue;
+      if (!best.has(at) || better(trial.best, best.get(at))) best.set(at, trial.best);
+    }
+    if (best.size < 2) continue;
+    const points = [...best].sort((a, b) => a[0] - b[0]);
+    const told = points.reduce((a, b) => better(b[1], a[1]) ? b : a);
+    charts.push(chart(`best ${sweep.metric} by ${name}`, points, name, false, told));
   }
   return charts;
 }

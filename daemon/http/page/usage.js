@@ -74,11 +74,13 @@ export function usagePage(context, options) {
     targets: ['usage?user=' + encodeURIComponent(name)],
     answer(_, reply) {
       if (reply.error) throw new Error(reply.error.message);
+      const more = reply.queued - reply.waiting.reduce((sum, job) => sum + job.tasks, 0);
       fill(own,
         section('Share and limits', table(USE_COLUMNS, reply.usage)),
         section('Waiting', make('p', {className: 'quiet',
           textContent: `${number(reply.running)} running and ${number(reply.queued)} queued jobs of ${reply.user}`}),
-        table(WAITING_COLUMNS, reply.waiting, 'No job waits.')));
+        table(WAITING_COLUMNS, reply.waiting, 'No job waits.'),
+        more > 0 && make('p', {className: 'quiet', textContent: `Queued jobs that are not shown: ${number(more)}`})));
     },
   };
 }
