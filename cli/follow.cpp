@@ -62,7 +62,8 @@ std::string export_text(Daemon& daemon, const Json& job) {
                        where, id, id);
 }
 
-// Prints the results of a finished job: its losses and its export.
+// Prints the results of a finished job: its losses and its export; for a failed job the command
+// that prints its logs.
 void print_result(Daemon& daemon, const Json& job) {
     JobFiles files(daemon, false);
     Tail tail(files.metrics(job));
@@ -75,6 +76,8 @@ void print_result(Daemon& daemon, const Json& job) {
     for (const char* key : {"loss", "valid_loss", "export_valid_loss"})
         put(key, span_text(rows, key));
     put("export", export_text(daemon, job));
+    if (field_text(job, "state") == "failed")
+        put("logs", fmt::format("rollctl logs {}", job.value("id", std::uint64_t{0})));
 }
 
 // The text that the signal handler prints. It is set before the handler is installed.

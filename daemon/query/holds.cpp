@@ -203,7 +203,12 @@ class Finder {
     }
 
     void hold() {
-        if (job_.held) add("hold", "held", fmt::format("rollctl release {}", id_.value));
+        if (!job_.held) return;
+        std::string remedy = fmt::format("rollctl release {}", id_.value);
+        if (job_.spec.array)
+            remedy += fmt::format("; for the whole array: rollctl release {}-{}", job_.array.value,
+                                  last_of(job_.array));
+        add("hold", "held", remedy);
     }
 
     void dependencies() {
@@ -223,14 +228,19 @@ class Finder {
     // Explains a dependency on an array, whose jobs have consecutive ids.
     void array(const spec::After& after) {
         const int count = state_.index.arrays.at(after.job).count;
-        const auto last = after.job.value + static_cast<std::uint64_t>(count) - 1;
         add("after",
             fmt::format("waits for {}: {} of the {} jobs of that array have not ended",
                         condition_text(after), core::all_of(state_.index, after)->left, count),
             fmt::format(
                 "the job starts by itself when all jobs of the array meet this condition; to "
                 "watch: rollctl jobs {}-{}",
-                after.job.value, last));
+                after.job.value, last_of(after.job)));
+    }
+
+    // Returns the id of the last job of the array with this first job.
+    std::uint64_t last_of(JobId array) const {
+        const int count = state_.index.arrays.at(array).count;
+        return array.value + static_cast<std::uint64_t>(count) - 1;
     }
 
     void times() {

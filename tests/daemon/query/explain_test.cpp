@@ -461,5 +461,13 @@ TEST_F(Explain, ARunningJobNamesTheNodeWhoseSilenceIsWaitedFor) {
     EXPECT_EQ(waiting(desk.state, id, desk.now), "");
 }
 
+TEST_F(Explain, AHeldTaskNamesTheCommandForItsWholeArray) {
+    desk.join("n", 1);
+    spec.hold = true;
+    spec.array = spec::parse_array("0-2").value();
+    EXPECT_EQ(only(desk.submit(spec)).remedy,
+              "rollctl release 1; for the whole array: rollctl release 1-3");
+}
+
 }  // namespace
 }  // namespace roll::query
