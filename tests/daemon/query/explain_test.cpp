@@ -465,8 +465,8 @@ TEST_F(Explain, AHeldTaskNamesTheCommandForItsWholeArray) {
     desk.join("n", 1);
     spec.hold = true;
     spec.array = spec::parse_array("0-2").value();
-    EXPECT_EQ(only(desk.submit(spec)).remedy,
-              "rollctl release 1; for the whole array: rollctl release 1-3");
+    desk.submit(spec);
+    EXPECT_EQ(only(JobId{1}).remedy, "rollctl release 1; for the whole array: rollctl release 1-3");
 }
 
 }  // namespace
