@@ -132,7 +132,7 @@ class Limits(RollTest):
                                          '[2] 2026-11-22T08:00:02Z begins', '[2] line 3'])
         done = self.ctl('logs', '1-3', '--tail', '1')
         self.assertEqual(done.stdout, '[1] line 3\n[2] line 3\n')
-        self.assertIn('no log yet for 1 of the 3 jobs', done.stderr)
+        self.assertIn('no log for 1 of the 3 jobs', done.stderr)
         self.assertEqual(self.ctl('logs', '1', '--since', '2026-11-22T08:00:02Z').stdout, '')
         self.assertEqual(self.ctl('logs', '1', '--tail', '9', '--since', '2026-11-22').stdout,
                          '2026-11-22T08:00:01Z begins\nline 1\nline 2\nline 3\n')
