@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/job_view.hpp"
 #include "cli/render.hpp"
 #include "common/spec/schema/array.hpp"
 
@@ -62,7 +63,7 @@ Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, in
     const auto attempts = attempts_with_logs(output / "logs");
     if (attempts.empty()) {
         return fail(ErrorCode::NotFound,
-                    fmt::format("there is no log in {}/logs yet", output.string()));
+                    fmt::format("there is no log in {}/logs", output.string()));
     }
     const int number = attempt.value_or(*std::max_element(attempts.begin(), attempts.end()));
     const fs::path file =
@@ -75,6 +76,17 @@ Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, in
     return file;
 }
 
+bool never_ran(const Json& job) {
+    return is_over(job) && job.value("attempts", Json::array()).empty();
+}
+
+tl::unexpected<Error> fail_never_ran(const Json& job, const char* what) {
+    const std::string id = field_text(job, "id");
+    return fail(ErrorCode::NotFound,
+                fmt::format("job {} has no {}, because it ended before it started", id, what),
+                "rollctl show " + id);
+}
+
 // A job has no files before its first attempt.
 bool JobFiles::is_remote(const Json& job) const {
     if (remote_) return true;
@@ -83,6 +95,7 @@ bool JobFiles::is_remote(const Json& job) const {
 }
 
 Result<StoredFile> JobFiles::log(const Json& job, std::optional<int> attempt, int rank) {
+    if (never_ran(job)) return fail_never_ran(job, "log");
     if (!is_remote(job))
         return log_file(field_text(job, "output"), attempt, rank).map([](const fs::path& path) {
             return StoredFile(path);

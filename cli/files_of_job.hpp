@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <tl/expected.hpp>
+
 #include "cli/stored_file.hpp"
 #include "common/error.hpp"
 #include "common/json.hpp"
@@ -26,6 +28,11 @@ Result<std::vector<int>> log_ranks(const Json& job, const std::string& text);
 // that has logs. Fails with NotFound if there is no such file.
 Result<std::filesystem::path> log_file(const std::filesystem::path& output,
                                        std::optional<int> attempt, int rank);
+
+// Returns whether the job ended without an attempt.
+bool never_ran(const Json& job);
+// Returns the error for a job that never ran and so has no `what`, for example no log.
+tl::unexpected<Error> fail_never_ran(const Json& job, const char* what);
 
 // Finds the files of jobs. `job` is a reply to `show`.
 class JobFiles {

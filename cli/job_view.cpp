@@ -166,7 +166,7 @@ bool is_over(const Json& job) {
 }
 
 int exit_status(const Json& job) {
-    if (field_text(job, "state") == "done") return 0;
+    if (field_text(job, "state") == "done" || job.value("halved", Json()) == true) return 0;
     const Json code = job.value("exit_code", Json());
     const int status = code.is_number_integer() ? code.get<int>() : 0;
     return status == 0 ? 1 : status;
@@ -261,7 +261,8 @@ const Fields& job_fields() {
                           "started_at", "ended_at",   "exit_code",   "waiting",    "output",
                           "attempt",    "nodes",      "source_job",  "export_job", "after",
                           "resources",  "labels",     "progress",    "time",       "info",
-                          "usage",      "cpu_time",   "memory_peak", "gpu_time",   "disk"}};
+                          "usage",      "cpu_time",   "memory_peak", "gpu_time",   "disk",
+                          "halved"}};
     return kFields;
 }
 

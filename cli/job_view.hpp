@@ -38,8 +38,8 @@ std::string time_text(const Json& job, Time now);
 
 bool is_over(const Json& job);
 
-// Returns the exit status of `wait` for an ended job: 0 if it succeeded, else its exit code. A
-// failed job without an exit code gives 1.
+// Returns the exit status of `wait` for an ended job: 0 if it succeeded or if successive halving
+// stopped it, else its exit code. A failed job without an exit code gives 1.
 int exit_status(const Json& job);
 
 // Returns text such as "step 120/300  loss 2.310  41.2k tokens/s  1m 05s left"; empty if the job

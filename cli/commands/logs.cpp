@@ -350,7 +350,7 @@ Result<int> run_logs(const Context& context, const LogsOptions& options) {
     if (context.json)
         print_json(all.size() == 1 ? all[0] : Json{{"schema", "roll.logs/1"}, {"logs", all}});
     else if (without > 0)
-        say(fmt::format("no log yet for {} of the {} jobs", without, ids.size()));
+        say(fmt::format("no log for {} of the {} jobs", without, ids.size()));
     return 0;
 }
 

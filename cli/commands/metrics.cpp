@@ -37,7 +37,7 @@ std::string missing_key_text(const std::vector<Json>& rows, const std::string& k
     for (const Json& row : rows)
         for (const auto& [name, value] : row.items())
             if (row.contains("step") && name != "step" && value.is_number()) known.insert(name);
-    return fmt::format("the metrics do not contain {} yet; they contain: {}", key,
+    return fmt::format("the metrics do not contain {}; they contain: {}", key,
                        fmt::join(known, ", "));
 }
 
@@ -57,8 +57,7 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
 std::string phases_text(const std::vector<Json>& rows) {
     PhaseTimes times;
     for (const Json& row : rows) add_step(times, row);
-    if (times.steps == 0)
-        return "the metrics contain no phase times yet; --phases leaves out step 1\n";
+    if (times.steps == 0) return "the metrics contain no phase times; --phases leaves out step 1\n";
     const std::vector<PhaseTime> phases = longest_first(times);
     double all = 0;
     for (const PhaseTime& phase : phases) all += phase.mean;
@@ -95,11 +94,11 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     Tail tail(files.metrics(job));
     std::vector<Json> rows = metric_rows(tail);
     ROLL_TRY_VOID(files.check());
+    if (never_ran(job)) return fail_never_ran(job, "metrics");
     if (rows.empty() && !options.follow) {
-        return fail(
-            ErrorCode::NotFound,
-            fmt::format("job {} has written no metrics to {} yet", id, tail.file().string()),
-            fmt::format("rollctl show {}", id));
+        return fail(ErrorCode::NotFound,
+                    fmt::format("job {} has written no metrics to {}", id, tail.file().string()),
+                    fmt::format("rollctl show {}", id));
     }
     if (options.phases) {
         if (options.follow || options.plot || options.key)

@@ -20,6 +20,7 @@ template <class V> void fields(V& v, core::JobClosed& e) { v("job", e.job); v.ad
 template <class V> void fields(V& v, core::JobPriorityChanged& e) { v("job", e.job); v("priority", e.priority); v.added("by", e.by); }
 template <class V> void fields(V& v, core::JobCancelRequested& e) {
     v("job", e.job); v("reason", e.reason); v("at", e.at); v.added("by", e.by);
+    v.added("halved", e.halved);
 }
 template <class V> void fields(V& v, core::JobRequeued& e) {
     v("job", e.job); v("not_before", e.not_before);

@@ -140,13 +140,14 @@ struct Fold {
 
     void add(JobId id, const core::Job& job, const core::State& state) {
         // The row shows a running task if there is one, else the first queued task, else the last
-        // ended task.
-        const auto rank = [](core::JobPhase phase) {
-            return phase == core::JobPhase::Running ? 0 : phase == core::JobPhase::Queued ? 1 : 2;
+        // ended task. It shows a trial that halving stopped only if all tasks are such trials.
+        const auto rank = [](const core::Job& task) {
+            if (task.stopped_by_halving()) return 3;
+            return !core::is_over(task.phase) ? (task.attempt ? 0 : 1) : 2;
         };
         if (indices.empty()) first = shown = id;
-        const int old = rank(state.jobs.at(shown).phase), now = rank(job.phase);
-        if (now < old || (now == 2 && old == 2)) shown = id;
+        const int old = rank(state.jobs.at(shown)), now = rank(job);
+        if (now < old || (now >= 2 && old == now)) shown = id;
         last = id;
         ++states.at(static_cast<std::size_t>(job.phase));
         indices.push_back(job.spec.array->index);

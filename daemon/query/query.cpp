@@ -309,6 +309,7 @@ constexpr std::array kFields = {
     Field{"exit_code",
           [](const View& v) { return is_over(v.job.phase) ? Json(v.job.exit_code) : Json(); }},
     Field{"reason", [](const View& v) { return Json(v.job.reason); }},
+    Field{"halved", [](const View& v) { return Json(v.job.stopped_by_halving()); }},
     Field{"labels", [](const View& v) { return Json(v.job.labels); }},
     Field{"waiting", [](const View& v) { return Json(v.waits.of(v.id, v.job)); }},
     Field{"output", [](const View& v) { return Json(v.job.spec.output); }},

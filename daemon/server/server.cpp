@@ -286,7 +286,7 @@ Result<engine::Turn> Server::step() {
 // Cancels the trials that successive halving stops. If a trial ends in this turn, the core refuses
 // to cancel it, which does no harm.
 void Server::stop_trials(const std::vector<sweeps::Loser>& losers) {
-    for (const sweeps::Loser& loser : losers) add(core::Cancel{loser.job, loser.reason});
+    for (const sweeps::Loser& loser : losers) add(core::Cancel{loser.job, loser.reason, "", true});
     turn();
 }
 

@@ -117,6 +117,8 @@ TEST(ExitStatus, IsTheJobsOwnCode) {
     EXPECT_EQ(exit_status({{"state", "failed"}, {"exit_code", 137}}), 137);
     EXPECT_EQ(exit_status({{"state", "cancelled"}, {"exit_code", 0}}), 1);
     EXPECT_EQ(exit_status({{"state", "failed"}, {"exit_code", nullptr}}), 1);
+    const Json trial = {{"state", "cancelled"}, {"exit_code", 130}, {"halved", true}};
+    EXPECT_EQ(exit_status(trial), 0) << "halving stopped it on purpose";
 }
 
 TEST(JobView, ListsAttemptsAndCheckpoints) {

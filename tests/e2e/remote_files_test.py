@@ -48,10 +48,17 @@ class RemoteFiles(RollTest):
                             (('logs', job, '--remote', '--rank', 5), 'there is no log /'),
                             (('metrics', waits, '--remote'), 'has written no metrics'),
                             (('metrics', job, '--key', 'nope'),
-                             'the metrics do not contain nope yet; they contain: loss')):
+                             'the metrics do not contain nope; they contain: loss')):
             refused = self.ctl(*words, check=False)
             self.assertEqual(refused.returncode, 3, refused.stderr)
             self.assertIn(says, refused.stderr)
+        self.ctl('cancel', waits)
+        self.wait(waits)
+        for words, what in ((('logs', waits), 'log'), (('logs', waits, '--remote'), 'log'),
+                            (('metrics', waits), 'metrics')):
+            refused = self.ctl(*words, check=False)
+            self.assertEqual(refused.returncode, 3, refused.stderr)
+            self.assertIn(f'job {waits} has no {what}, because it ended before it started', refused.stderr)
 
     def test_a_log_that_grows_is_followed_over_attempts(self):
         self.up()

@@ -31,6 +31,7 @@ class Sweep(RollTest):
             'min_steps': 20, 'reduction': 3}}, steps=150)
         ids = self.ctl('sweep', '--parsable', path).stdout.split()
         self.assertEqual(ids, [str(i) for i in range(1, 10)])
+        after = self.submit('--after', 'ok:1', '--', 'true')
         # All start at once. Six stop at step 20, and two at step 60, where one goes on.
         wait_until(lambda: any(t['state'] == 'cancelled' for t in self.trials(1)), 'a stopped trial')
         self.kill_rolld()
@@ -44,6 +45,10 @@ class Sweep(RollTest):
             if loss != 1:
                 rung = 60 if loss <= 3 else 20
                 self.assertIn(f'stopped by halving at step {rung}: loss {loss}.', trial['reason'])
+        self.assertEqual(self.ctl('wait', '1-9').returncode, 0)
+        self.assertEqual(self.wait(after)['state'], 'done')
+        row = next(j for j in self.json('jobs', '-a')['jobs'] if 'fold' in j)
+        self.assertEqual((row['id'], row['state'], row['halved']), (1, 'done', False))
         shown = self.json('sweep', 'show', 5)
         self.assertEqual((shown['best'], shown['percent'], shown['metric']), (4, 100, 'loss'))
         self.assertEqual(self.ctl('sweep', 'best', 'search', '--parsable').stdout, '4\n')

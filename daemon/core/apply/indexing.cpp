@@ -42,7 +42,7 @@ void count_task(const State& state, JobId id, const Job& job, int by, Index& ind
     for (std::size_t i = 0; i < tasks.conditions.size(); ++i) {
         AllOf& all = tasks.conditions.at(i);
         const spec::After after{static_cast<spec::After::Condition>(i), id};
-        const Held held = is_over(job.phase) ? holds(state, after, index) : Held::Not;
+        const Held held = holds_for_task(state, id, after.condition, index);
         if (held == Held::Not) all.left += by;
         if (held == Held::Never) all.failed += by;
         ROLL_CHECK(all.left >= 0 && all.failed >= 0 && all.left + all.failed <= tasks.count);

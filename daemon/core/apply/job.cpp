@@ -47,6 +47,7 @@ void on(State& s, const JobCancelRequested& e) {
     ROLL_CHECK(!job.cancel_requested);
     job.cancel_requested = true;
     job.cancel_reason = e.reason;
+    job.halved = e.halved;
 }
 void on(State& s, const JobRequeued& e) {
     Job& job = at(s.jobs, e.job);

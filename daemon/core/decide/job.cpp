@@ -59,7 +59,7 @@ Result<Events> on(const State& s, const Cancel& in, Time now) {
     const Job* job = find(s.jobs, in.job);
     if (job == nullptr) return no_such_job(in.job);
     if (is_over(job->phase) || job->cancel_requested) return Events{};
-    Events events{JobCancelRequested{in.job, in.reason, now, in.by}};
+    Events events{JobCancelRequested{in.job, in.reason, now, in.by, in.halved}};
     if (const auto* inside = find(s.index.inside, in.job)) {
         for (const JobId id : *inside) {
             ROLL_CHECK(s.jobs.at(id).spec.into == in.job);

@@ -50,6 +50,14 @@ Held holds(const State& state, const spec::After& after, const Index& index) {
                                          : holds(after.condition, exporting->second.phase);
 }
 
+Held holds_for_task(const State& state, JobId task, spec::After::Condition condition,
+                    const Index& index) {
+    const Job& job = state.jobs.at(task);
+    if (!is_over(job.phase)) return Held::Not;
+    if (job.stopped_by_halving()) return Held::Yes;
+    return holds(state, {condition, task}, index);
+}
+
 JobId awaited(const State& state, const spec::After& after) {
     const auto job = state.jobs.find(after.job);
     const bool waits = after.condition == spec::After::Condition::Exported &&

@@ -13,6 +13,11 @@ enum class Held { Not, Yes, Never };
 // an index that is being built.
 Held holds(const State& state, const spec::After& after, const Index& index);
 
+// Evaluates a condition on an array for one of its jobs. A trial that successive halving stopped
+// does not keep its sweep from success.
+Held holds_for_task(const State& state, JobId task, spec::After::Condition condition,
+                    const Index& index);
+
 // Returns the counts for a dependency on all jobs of an array; nullptr if the array was removed.
 const AllOf* all_of(const Index& index, const spec::After& after);
 

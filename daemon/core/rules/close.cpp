@@ -16,6 +16,7 @@ Event end_of(const State& state, JobId id, Time now) {
         if (at->second.spec.into != id) continue;
         ROLL_CHECK(is_over(at->second.phase));
         ++all;
+        if (at->second.stopped_by_halving()) continue;
         bad += at->second.phase == JobPhase::Done ? 0 : 1;
     }
     if (bad == 0) return JobEnded{id, JobPhase::Done, 0, "", now};

@@ -47,6 +47,8 @@ class Ends {
   private:
     void add_dependents(JobId id) {
         for (const JobId task : tasks_at(state_, id)) {
+            // A trial that successive halving stopped does not keep its sweep from success.
+            if (task == id && state_.jobs.at(id).halved) continue;
             const JobId array = state_.jobs.at(task).array;
             if (task == id) add_waiting({Condition::Ok, array, true});
             add_waiting({Condition::Exported, array, true});

@@ -26,7 +26,9 @@ struct ExportQueued { JobId parent; JobId job; };                        // `job
 struct JobHeld { JobId job; bool held = true; std::string by{}; };
 struct JobPriorityChanged { JobId job; int priority = 0; std::string by{}; };
 struct JobBeginChanged { JobId job; Time begin{}; Time at{}; std::string by{}; };
-struct JobCancelRequested { JobId job; std::string reason; Time at{}; std::string by{}; };
+struct JobCancelRequested { JobId job; std::string reason; Time at{}; std::string by{};
+    bool halved = false;  // true if successive halving requested it
+};
 struct JobRequeued {
     JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; int timeouts = 0; int preemptions = 0;
     std::string avoid{};  // node that the job avoids from now on

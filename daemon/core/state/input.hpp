@@ -19,7 +19,7 @@ struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct SetPolicy { spec::Policy policy; };             // the content of rolld.yaml
 struct SetSecrets { SecretNames names; };              // names of all existing secrets
-struct Cancel { JobId job; std::string reason; std::string by{}; };
+struct Cancel { JobId job; std::string reason; std::string by{}; bool halved = false; };
 struct Close { JobId job; std::string by{}; };                           // closes a job group
 struct Hold { JobId job; bool held = true; std::string by{}; };
 struct Requeue { JobId job; std::string by{}; };                         // stops the job's attempt and queues the job again

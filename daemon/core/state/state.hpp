@@ -40,6 +40,7 @@ struct Job {
     JobPhase phase = JobPhase::Queued;
     bool held = false;
     bool cancel_requested = false;
+    bool halved = false;  // true if successive halving requested the cancellation
     std::string cancel_reason{};
     Time not_before{};    // end of the back-off: no placement before this time
     bool due = true;      // true once the begin time and the back-off have passed
@@ -67,6 +68,9 @@ struct Job {
     int exit_code = 0;
     std::string reason{};  // one sentence: why the job failed or was cancelled
     friend bool operator==(const Job&, const Job&) = default;
+
+    // Returns whether successive halving ended the job. Its sweep may still succeed.
+    bool stopped_by_halving() const { return halved && phase == JobPhase::Cancelled; }
 
     // Returns the resources of the current attempt, or of variant 0 if there is none.
     const spec::Resources& resources() const { return spec.shape(attempt ? attempt->variant : 0); }

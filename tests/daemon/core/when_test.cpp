@@ -152,6 +152,38 @@ TEST_F(Behind, FallsWithTheFirstFailure) {
               "a job of array 1 did not succeed, but this job waits for it to succeed");
 }
 
+TEST_F(Behind, StartsAfterASweepWhoseOtherTrialsHalvingStopped) {
+    submit(spec::After::Condition::Ok);
+    desk.tell(Cancel{.job = JobId{2}, .reason = "stopped by halving", .halved = true});
+    desk.exit(JobId{2}, Outcome::Stopped, 143);
+    EXPECT_EQ(phase(2), JobPhase::Cancelled);
+    EXPECT_EQ(desk.job(JobId{2}).exit_code, 130);
+    EXPECT_EQ(phase(3), JobPhase::Queued);
+    desk.exit(JobId{1}, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Running);
+}
+
+TEST_F(Behind, WaitsForTheExportsOfTheTrialsThatHalvingLetContinue) {
+    submit(spec::After::Condition::Exported, "{}");
+    desk.tell(Cancel{.job = JobId{1}, .reason = "stopped by halving", .halved = true});
+    desk.exit(JobId{1}, Outcome::Infra, 1, "lost");
+    desk.exit(JobId{2}, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Queued) << "the export runs";
+    desk.exit(*desk.job(JobId{2}).export_job, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Running);
+}
+
+TEST_F(Behind, IsNotCancelledIfHalvingStopsATrialInTheQueue) {
+    submit(spec::After::Condition::Ok);
+    desk.exit(JobId{2}, Outcome::Infra, 1, "lost");
+    ASSERT_EQ(phase(2), JobPhase::Queued);
+    desk.tell(Cancel{.job = JobId{2}, .reason = "stopped by halving", .halved = true});
+    EXPECT_EQ(phase(2), JobPhase::Cancelled);
+    EXPECT_EQ(phase(3), JobPhase::Queued);
+    desk.exit(JobId{1}, Outcome::App, 1);
+    EXPECT_EQ(phase(3), JobPhase::Cancelled) << "the surviving trial failed";
+}
+
 TEST_F(Behind, FallsAtOnceWithAllThatFollowsIt) {
     submit(spec::After::Condition::Ok);
     spec::JobSpec third = array("0-1");

@@ -73,7 +73,7 @@ core::Events one_of_each() {
         core::ExportQueued{JobId{1}, JobId{2}},
         core::JobHeld{JobId{1}, true, "bob"},
         core::JobPriorityChanged{JobId{1}, -7},
-        core::JobCancelRequested{JobId{1}, "why", kAt},
+        core::JobCancelRequested{JobId{1}, "why", kAt, "bob", true},
         core::JobRequeued{JobId{1}, kAt, 3, 4, 5, 6, "n1"},
         core::JobEnded{JobId{1}, core::JobPhase::Failed, 137, "killed", kAt},
         core::AttemptPlaced{

@@ -54,6 +54,22 @@ TEST_F(Listing, TheTasksOfAnArrayHaveOneRow) {
     EXPECT_EQ(ids(ask({})), "1 4 5 6 7 8 9 10 11 12 ") << "without fold as before";
 }
 
+TEST_F(Listing, TheRowOfASweepShowsNoTrialThatHalvingStopped) {
+    spec::JobSpec array = core::wants(1, 1);
+    array.array = spec::Array{.indices = "0-1"};
+    array.output = "/more/{index}";
+    array.hold = true;
+    desk.submit(array);
+    const JobId trial{14};
+    desk.tell(core::Cancel{.job = JobId{13}, .reason = "no"});
+    desk.tell(core::Cancel{.job = trial, .reason = "stopped by halving", .halved = true});
+    const Json row = ask({.all = true, .fold = true})["jobs"].back();
+    EXPECT_EQ(row["fold"]["first"], 13);
+    EXPECT_EQ(row["reason"], "no");
+    EXPECT_EQ(row["halved"], false);
+    EXPECT_EQ(ask({.selector = "14", .all = true})["jobs"][0]["halved"], true);
+}
+
 TEST_F(Listing, OnlyJobsOfTheKindAreListed) {
     spec::JobSpec train = hold(core::wants(1, 1));
     train.kind = spec::JobKind::Train;
