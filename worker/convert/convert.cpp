@@ -81,6 +81,20 @@ Json rates_of(const Source& source) {
 // Adds the optimizer's states to the source if the request asks for them.
 Result<std::optional<OptimizerStates>> states_of(Source& source, const Request& request, Format to,
                                                  const families::Families& families) {
+    const Output usual;
+    const bool asks = request.optimizer_kind != usual.optimizer_kind || request.bucket_size > 0 ||
+                      request.grad_dtype != usual.grad_dtype;
+    if (asks && !request.optimizer)
+        return fail(ErrorCode::InvalidArgument,
+                    "--optimizer-kind, --bucket-size and --grad-dtype require --optimizer");
+    if (asks && !request.in_buckets())
+        return fail(ErrorCode::InvalidArgument,
+                    "--bucket-size and --grad-dtype require --optimizer-kind dp_reshardable");
+    if (request.in_buckets() && request.layout.ep > 1)
+        return fail(
+            ErrorCode::InvalidArgument,
+            "--optimizer-kind dp_reshardable works only without expert parallelism; ep is " +
+                std::to_string(request.layout.ep));
     if (!request.optimizer) return std::nullopt;
     const bool fits = to == Format::TorchDist || to == Format::Mca;
     if (!fits || !request.adapters.empty() || !request.state.empty())
@@ -241,13 +255,17 @@ Result<Report> convert(const Request& request, const families::Families& familie
     const Format to = request.to.value_or(source.format == Format::Hf ? Format::Mca : Format::Hf);
     ROLL_TRY(const auto states, states_of(source, request, to, families));
     ROLL_TRY(std::vector<Stored> layout, target_layout(source, request, to));
+    std::optional<BucketSizes> buckets;
     if (states) {
-        ROLL_TRY(const auto of_model, optimizer_layout(source, request, to));
+        ROLL_TRY(const auto of_model,
+                 optimizer_layout(source, request, to, states->model_tensors, buckets));
         add_state_layout(layout, of_model, *states);
     }
     ROLL_TRY(Plan plan, make_plan(source, std::move(layout), request.cast()));
+    plan.buckets = std::move(buckets);
     if (states) {
-        plan.optimizer = optimizer_values(rates_of(source), states->updates);
+        plan.optimizer =
+            optimizer_values(rates_of(source), states->updates, request.optimizer_kind);
         plan.parameters /= static_cast<std::int64_t>(states->names.size()) + 1;
     }
     complete_plan(source, request, to, plan);

@@ -29,6 +29,12 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
     return "keep";
 }
 
+Result<tensor::DType> parse_grad_dtype(const std::string& name) {
+    for (const auto& [known, dtype] : kDtypes)
+        if (name == known && tensor::is_castable(dtype)) return dtype;
+    return invalid("the type of gradients must be fp32, bf16 or fp16, not " + name);
+}
+
 spec::ConvertSpec spec_of(const Request& request) {
     spec::ConvertSpec spec;
     spec.source = request.source;
@@ -40,6 +46,9 @@ spec::ConvertSpec spec_of(const Request& request) {
     spec.strictness = name_of(request.strictness);
     spec.state = request.state;
     spec.optimizer = request.optimizer;
+    spec.optimizer_kind = request.optimizer_kind;
+    spec.bucket_size = request.bucket_size;
+    spec.grad_dtype = dtype_word(request.grad_dtype);
     spec.unmerge = request.unmerge;
     if (request.name != Request{}.name) spec.name = request.name;
     spec.dtype = dtype_word(request.dtype);
@@ -95,6 +104,9 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     ROLL_TRY(request.strictness, parse_strictness(spec.strictness));
     request.state = spec.state;
     request.optimizer = spec.optimizer;
+    request.optimizer_kind = spec.optimizer_kind;
+    request.bucket_size = spec.bucket_size;
+    ROLL_TRY(request.grad_dtype, parse_grad_dtype(spec.grad_dtype));
     request.unmerge = spec.unmerge;
     if (!spec.name.empty()) request.name = spec.name;
     ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));

@@ -19,6 +19,9 @@ struct Request : Input, Output, Run {};
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
 std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse of parse_dtype_name()
 
+// Parses "fp32", "bf16" or "fp16". Fails with InvalidArgument for other names.
+Result<tensor::DType> parse_grad_dtype(const std::string& name);
+
 // Returns the job spec for a request. Omits threads, --verify and --dry-run, because a job uses the
 // threads of its slots and always verifies the target.
 spec::ConvertSpec spec_of(const Request& request);

@@ -29,6 +29,9 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
         spec.adapter = reader.get_or<std::string>("adapter", "");
         spec.merge = reader.get_or("merge", false);
         spec.optimizer = reader.get_or("optimizer", false);
+        spec.optimizer_kind = reader.get_or("optimizer_kind", spec.optimizer_kind);
+        spec.bucket_size = reader.get_or("bucket_size", spec.bucket_size);
+        spec.grad_dtype = reader.get_or("grad_dtype", spec.grad_dtype);
         // Read source_job only so that finish() accepts the key. The value is not needed here,
         // because the launch file lists the checkpoints of that job.
         reader.raw("source_job");
@@ -80,6 +83,10 @@ std::string document_of(const ConvertSpec& spec) {
     if (spec.best) json["of"] = "best";
     if (spec.merge) json["merge"] = true;
     if (spec.optimizer) json["optimizer"] = true;
+    if (spec.optimizer_kind != ConvertSpec{}.optimizer_kind)
+        json["optimizer_kind"] = spec.optimizer_kind;
+    if (spec.bucket_size > 0) json["bucket_size"] = spec.bucket_size;
+    if (spec.grad_dtype != ConvertSpec{}.grad_dtype) json["grad_dtype"] = spec.grad_dtype;
     if (!spec.source.empty()) json[merges ? "base" : "source"] = spec.source;
     if (merges) json["adapters"] = spec.adapters;
     if (!spec.to.empty()) json["to"] = spec.to;

@@ -348,6 +348,129 @@ class Megatron(Case):
                    '--state', 'exp_avg', code=2)
         self.assertIn('do not have the parameters of this model and layout', done.stderr)
 
+    def written_buckets(self, target, layout, *options):
+        """Converts Megatron's checkpoint `whole` to one whose optimizer is in buckets of the layout."""
+        widths = [word for axis in ('tp', 'pp', 'vpp') for word in ('--' + axis, layout.get(axis, 1))]
+        run('convert', self.root / 'whole', self.root / target, '--config', self.root / 'hf', '--optimizer',
+            '--optimizer-kind', 'dp_reshardable', '--transformer-impl', 'local', '--overwrite', '--verify', *widths,
+            *options)
+
+    def same_keys(self, first, second):
+        """Compares the keys, shapes and types of the optimizer's state in two checkpoints."""
+        kinds = []
+        for directory in (first, second):
+            found = dcp.FileSystemReader(directory).read_metadata().state_dict_metadata
+            kinds.append({key: (getattr(one, 'size', None), getattr(getattr(one, 'properties', None), 'dtype', None))
+                          for key, one in found.items() if key.startswith('optimizer.')})
+        self.assertGreater(len(kinds[0]), 0)
+        self.assertEqual(*kinds)
+
+    def megatron_continues(self, directory, layout, sizes, bucket, tokens, **changes):
+        """Loads an optimizer in buckets into Megatron, and compares the state of each parameter with its weight.
+
+        `directory`: a torch_dist checkpoint, or ROLL's directory dist_optimizer. `tokens`: rows of the vocabulary.
+        """
+        def expect(one, parameter, weight, name):
+            group, number = one.model_param_group_index_map[parameter]
+            main = one.optimizer.param_groups[group]['params'][number]
+            rows = one._get_model_param_range_map(parameter)['param']
+            weight = weight.view(-1)[rows.start:rows.end]
+            state = one.optimizer.state[main]
+            for got, want in ((main, weight), (state['exp_avg'], -weight), (state['exp_avg_sq'], 3 * weight)):
+                assert torch.equal(got, want), name
+            return weight.numel()
+
+        def job(*_):
+            torch.serialization.add_safe_globals([argparse.Namespace])  # of common.pt
+            stages = [None] if 'vpp' not in layout else range(layout['vpp'])
+            chunks = [megatron_ranks.build(sizes, layout, stage, **changes) for stage in stages]
+            optimizer = megatron_ranks.with_optimizer(chunks, bucket, lr=0.0, weight_decay=0.0)[1]
+            for one in optimizer.chained_optimizers:
+                one._init_optimizer_states_with_dummy_values()
+            wanted = megatron_ranks.states_of(chunks, optimizer, 'dp_reshardable', is_loading=True)[0]
+            weights = megatron_ranks.dist_checkpointing.load(
+                {key: one for key, one in wanted.items() if key != 'optimizer'},
+                str(self.root / 'ours/iter_0000001/dist_model'))
+            for key, chunk in zip(weights, chunks):
+                chunk.load_state_dict(weights[key])
+            # A main weight of an fp32 model is a view of the parameter, so the optimizer's load changes the parameter.
+            loaded = {parameter: parameter.detach().clone() for chunk in chunks for parameter in chunk.parameters()}
+            beside = directory.name == 'dist_optimizer'
+            state = megatron_ranks.dist_checkpointing.load(
+                wanted['optimizer'] if beside else {'optimizer': wanted['optimizer']}, str(directory))
+            with torch.no_grad():
+                optimizer.load_state_dict(state if beside else state['optimizer'])
+            seen = 0
+            for chunk in chunks:
+                for name, parameter in chunk.named_parameters():
+                    if name in ('embedding.word_embeddings.weight', 'output_layer.weight'):
+                        loaded[parameter][tokens:] = 0
+                    for one in optimizer.chained_optimizers:
+                        if parameter in one.model_param_group_index_map:
+                            seen += expect(one, parameter, loaded[parameter], name)
+            assert seen > 0
+        megatron_ranks.run(layout, job, free_port())
+
+    def test_megatron_continues_an_optimizer_that_roll_wrote_in_buckets(self):
+        for model_type, layout, bucket, sizes, changes, options in (
+                ('llama', {'tp': 2, 'pp': 2}, None, {}, {}, []),
+                ('llama', {'pp': 2, 'dp': 2}, None, {'vocab_size': 90, 'tie_word_embeddings': True},
+                 {'share_embeddings_and_output_weights': True}, ['--make-vocab-size-divisible-by', 96]),
+                ('qwen2', {'pp': 2, 'vpp': 2}, None, {}, {'add_qkv_bias': True}, []),
+                ('qwen3', {'tp': 2}, 1000, {'head_dim': 4}, {'qk_layernorm': True}, ['--bucket-size', 1000])):
+            with self.subTest(model_type=model_type, layout=layout):
+                self.make('hf', model_type, **sizes)
+                run('convert', self.root / 'hf', self.root / 'ours', '--to', 'torch_dist', '--overwrite')
+                native = {key: changes.pop(key) for key in ('add_qkv_bias', 'qk_layernorm') if key in changes}
+                native = {**MEGATRON, **native}
+                # Megatron 0.16 loses the end of a parameter if it saves several buckets as fully_reshardable.
+                self.states_by_megatron(layout, native, None, 'fully_reshardable', **changes)
+                shutil.rmtree(self.root / 'whole', ignore_errors=True)
+                os.rename(self.root / 'theirs', self.root / 'whole')
+                self.states_by_megatron(layout, native, bucket, **changes)
+                self.written_buckets('dist', layout, '--to', 'torch_dist', *options)
+                self.same_keys(self.root / 'theirs', self.root / 'dist/iter_0000001')
+                tokens = sizes.get('vocab_size', 96)
+                self.megatron_continues(self.root / 'dist/iter_0000001', layout, native, bucket, tokens, **changes)
+                self.same_states('dist')
+                self.written_buckets('roll', layout, '--to', 'mca', *options)
+                self.megatron_continues(self.root / 'roll/iter_0000001/dist_optimizer', layout, native, bucket,
+                                        tokens, **changes)
+                self.same_states('roll')
+        # Replicas load the same buckets, and a checkpoint in buckets is a source like any other.
+        self.megatron_continues(self.root / 'dist/iter_0000001', {'tp': 2, 'dp': 2}, native, bucket, 96)
+        run('convert', self.root / 'dist', self.root / 'again', '--to', 'torch_dist', '--optimizer', '--verify')
+        self.same_states('again')
+
+    def test_types_and_models_that_buckets_need(self):
+        self.make('hf')
+        run('convert', self.root / 'hf', self.root / 'ours', '--to', 'torch_dist')
+        self.states_by_megatron({}, MEGATRON, None, 'fully_reshardable')
+        os.rename(self.root / 'theirs', self.root / 'whole')
+        self.written_buckets('dist', {'tp': 2}, '--to', 'torch_dist', '--dtype', 'bf16', '--grad-dtype', 'bf16')
+        keys = dcp.FileSystemReader(self.root / 'dist/iter_0000001').read_metadata().state_dict_metadata
+        one = keys['optimizer.distributed.dp_group_idx_1.gbuf_idx_0.dtype_(torch.bfloat16, torch.bfloat16)'
+                   '.bucket_idx_0.exp_avg']
+        self.assertEqual(one.properties.dtype, torch.float32)
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            args = torch.load(self.root / 'dist/iter_0000001/common.pt', weights_only=True)['args']
+        self.assertEqual((args.bf16, args.tensor_model_parallel_size), (True, 2))
+        self.same_states('dist')
+
+        def refused(says, *options):
+            done = run('convert', self.root / 'whole', self.root / 'none', '--config', self.root / 'hf', '--to',
+                       'torch_dist', *options, code=2)
+            self.assertIn(says, done.stderr)
+            self.assertFalse((self.root / 'none').exists())
+        kind = ['--optimizer', '--optimizer-kind', 'dp_reshardable']
+        refused('require --optimizer', '--optimizer-kind', 'dp_reshardable')
+        refused('require --optimizer-kind dp_reshardable', '--optimizer', '--bucket-size', 7)
+        refused('--optimizer-kind', '--optimizer', '--optimizer-kind', 'dp_zero_gather_scatter')
+        refused('must be fp32, bf16 or fp16, not fp8', *kind, '--grad-dtype', 'fp8')
+        refused('num_query_groups', *kind, '--tp', 3)
+        refused('without expert parallelism; ep is 2', *kind, '--ep', 2)
+        refused('--make-vocab-size-divisible-by is for', '--make-vocab-size-divisible-by', 8)
+
 
 if __name__ == '__main__':
     unittest.main(verbosity=2)

@@ -58,6 +58,9 @@ struct Stored {
     // other tensors, `whole` and `origin` are empty.
     Shape whole = {};
     Shape origin = {};
+    // true: a chunk of a tensor with one dim. `origin` is the chunk's first element. The file has
+    // the chunk's elements in one dim, in row-major order.
+    bool flat = false;
     Making making = Making::Copies;
     std::int64_t block_rows = 0;
     std::int64_t block_columns = 0;

@@ -202,6 +202,19 @@ class Parser {
         convert.add_flag("--optimizer", request_.optimizer,
                          "Also convert the optimizer's main weights and moments; only with --to "
                          "torch_dist or mca");
+        convert
+            .add_option("--optimizer-kind", request_.optimizer_kind,
+                        "Megatron's kind of the written optimizer state; dp_reshardable loads only "
+                        "in the layout of --tp, --pp and --vpp [fully_reshardable]")
+            ->check(CLI::IsMember({kFullyReshardable, kDpReshardable}));
+        convert
+            .add_option("--bucket-size,--ddp-bucket-size", request_.bucket_size,
+                        "For dp_reshardable: number of elements of a full bucket, as Megatron with "
+                        "overlap of gradients has it [one bucket]")
+            ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40U))
+            ->type_name("N");
+        value(convert, "--grad-dtype", request_.grad_dtype, parse_grad_dtype,
+              "For dp_reshardable: type of the run's gradients, fp32, bf16 or fp16 [fp32]");
         CLI::App& merge = command("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST",
                                   [this] { return finish(); });
         merge.add_option("BASE", request_.source, "Model to merge into")->required();

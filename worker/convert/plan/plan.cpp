@@ -220,7 +220,8 @@ void tally(Plan& plan) {
     std::map<tensor::DType, std::int64_t> bytes;
     for (const TargetTensor& target : plan.tensors) {
         const std::int64_t size = tensor::byte_count(target.info.dtype, target.info.shape).value();
-        if (target.making == Making::Copies) bytes[target.info.dtype] += size;
+        const bool is_state = target.info.name.starts_with("optimizer.");
+        if (target.making == Making::Copies && !is_state) bytes[target.info.dtype] += size;
         plan.bytes += size;
     }
     const auto most =
@@ -267,15 +268,19 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
         target.making = stored.making;
         target.block_rows = stored.block_rows;
         target.block_columns = stored.block_columns;
-        const SourceTensor& first = source.tensors[holders.of(stored.pieces[0].hf)[0].source];
-        if (stored.making == Making::Copies) {
+        if (stored.pieces.empty()) {
+            target.info.dtype = tensor::DType::F32;  // a gap in a bucket of the optimizer's state
+        } else if (stored.making == Making::Copies) {
+            const SourceTensor& first = source.tensors[holders.of(stored.pieces[0].hf)[0].source];
             ROLL_TRY(target.info.dtype, dtype_of(source, target, first.view.info.dtype, dtype));
         } else {
             target.info.dtype = dtype_of_blocks(source, target);
         }
         file.tensors.push_back(target.info);
         Shape& in_file = file.tensors.back().shape;
-        if (in_file.size() < stored.origin.size())
+        if (stored.flat)
+            in_file = {tensor::volume(stored.shape)};
+        else if (in_file.size() < stored.origin.size())
             in_file.insert(in_file.begin(), stored.origin.size() - in_file.size(), 1);
         file.sections.push_back(target.section);
         plan.tensors.push_back(std::move(target));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/convert/checkpoint/gradient_buffers.hpp"
 #include "worker/convert/checkpoint/source.hpp"
 
 namespace roll::convert {
@@ -69,8 +70,10 @@ struct Plan {
     std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
     std::int64_t bytes = 0;                    // size of the target's tensors in bytes
     std::int64_t parameters = 0;               // number of the model's parameters
-    tensor::DType dtype = tensor::DType::F32;  // data type with the most bytes in the target
+    tensor::DType dtype = tensor::DType::F32;  // data type with the most bytes among the weights
     Json optimizer = nullptr;  // values of Megatron's optimizer; null: the target has no states
+    // sizes of the buckets that store the optimizer's states; nullopt: not stored in buckets
+    std::optional<BucketSizes> buckets = {};
 };
 
 // Plans the tensors that `layout` lists. Casts every floating-point tensor to `dtype`; if `dtype`

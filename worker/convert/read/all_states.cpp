@@ -29,9 +29,11 @@ void add_state(Source& source, Source&& state, const OptimizerStates& states) {
     std::ranges::move(state.storage.files, std::back_inserter(source.storage.files));
 }
 
-// Returns the name of a state in the keys of Megatron's kind fully_reshardable.
-std::string key_of(const std::string& state) {
-    return std::string(kKey) + (state == kMainWeights ? "param" : state) + ".";
+// Returns Megatron's key for a state of a tensor. `one`: a tensor of the model under its own key,
+// or a part of a bucket (kind dp_reshardable).
+std::string key_of(const Stored& one, const std::string& state) {
+    const std::string name = state == kMainWeights ? "param" : state;
+    return one.flat ? one.name + "." + name : std::string(kKey) + name + "." + one.name;
 }
 
 }  // namespace
@@ -64,7 +66,7 @@ void add_state_layout(std::vector<Stored>& layout, const std::vector<Stored>& of
                       const OptimizerStates& states) {
     for (std::size_t k = 0; k < states.names.size(); ++k)
         for (Stored one : of_model) {
-            one.name = key_of(states.names[k]) + one.name;
+            one.name = key_of(one, states.names[k]);
             for (Piece& piece : one.pieces)
                 piece.hf += static_cast<int>((k + 1) * states.model_tensors);
             layout.push_back(std::move(one));

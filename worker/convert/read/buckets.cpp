@@ -1,14 +1,12 @@
 #include "worker/convert/read/buckets.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <optional>
 #include <regex>
-#include <tuple>
 
 #include "worker/convert/checkpoint/dist_layout.hpp"
 #include "worker/convert/checkpoint/flat_ranges.hpp"
+#include "worker/convert/checkpoint/gradient_buffers.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/read/rank_reader.hpp"
 #include "worker/convert/read/state_info.hpp"
@@ -18,49 +16,6 @@ namespace {
 
 using formats::DcpChunk;
 using formats::DcpTensor;
-
-// Megatron aligns each parameter of a bucket to a multiple of this number of elements
-constexpr std::int64_t kAlignment = 64;
-constexpr std::string_view kBuckets = "optimizer.distributed.";
-constexpr std::string_view kDecoder = "decoder.layers.";
-
-// The endings of the parameters of a layer, in the order in which Megatron's modules have them.
-// The first and the ninth are norms of modules without TransformerEngine.
-constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
-                                                    "self_attention.linear_proj.weight",
-                                                    "self_attention.linear_proj.bias",
-                                                    "self_attention.linear_qkv.layer_norm_weight",
-                                                    "self_attention.linear_qkv.weight",
-                                                    "self_attention.linear_qkv.bias",
-                                                    "self_attention.q_layernorm.weight",
-                                                    "self_attention.k_layernorm.weight",
-                                                    "pre_mlp_layernorm.weight",
-                                                    "mlp.linear_fc1.layer_norm_weight",
-                                                    "mlp.linear_fc1.weight",
-                                                    "mlp.linear_fc1.bias",
-                                                    "mlp.linear_fc2.weight",
-                                                    "mlp.linear_fc2.bias"};
-constexpr std::array<std::string_view, 3> kAround{
-    "embedding.word_embeddings.weight", "decoder.final_layernorm.weight", "output_layer.weight"};
-
-// A parameter's place in the order of the modules: before, in or after the layers; the layer; the
-// place in the layer.
-using Order = std::tuple<std::size_t, int, std::size_t>;
-
-// Returns a parameter's place in the order of the modules; nullopt if it is unknown. `name` is the
-// parameter's name in a rank's file.
-std::optional<Order> order_of(const std::string& name) {
-    for (std::size_t i = 0; i < kAround.size(); ++i)
-        if (name == kAround[i]) return Order{i == 0 ? 0 : i + 1, 0, 0};
-    if (!name.starts_with(kDecoder)) return std::nullopt;
-    const std::size_t dot = name.find('.', kDecoder.size());
-    if (dot == std::string::npos) return std::nullopt;
-    const std::string_view ending = std::string_view(name).substr(dot + 1);
-    const auto found = std::ranges::find(kOfLayer, ending);
-    if (found == kOfLayer.end()) return std::nullopt;
-    return Order{1, std::stoi(name.substr(kDecoder.size())),
-                 static_cast<std::size_t>(found - kOfLayer.begin())};
-}
 
 // Identifies a model chunk (virtual pipeline stage) of a model rank. The chunk's parameters share a
 // gradient buffer.
@@ -90,8 +45,6 @@ Result<std::map<ChunkPlace, Buckets>> buckets_of(const formats::DcpMetadata& met
     return found;
 }
 
-std::int64_t aligned(std::int64_t at) { return (at + kAlignment - 1) / kAlignment * kAlignment; }
-
 // A parameter in a bucket: elements [begin, end).
 struct Place {
     const Stored* parameter = nullptr;
@@ -106,18 +59,10 @@ tl::unexpected<Error> misfit(const std::string& name, const std::string& why) {
                 "on the layout");
 }
 
-// Returns the parameters in each bucket. `parameters`: the chunk's parameters.
+// Returns the parameters in each bucket. `parameters`: the chunk's parameters, in the order of the
+// buffer.
 Result<std::map<int, std::vector<Place>>> places_in(const Buckets& buckets,
-                                                    std::vector<const Stored*> parameters) {
-    for (const Stored* one : parameters)
-        if (!order_of(one->name))
-            return fail(ErrorCode::InvalidArgument,
-                        "the optimizer's state is of kind dp_reshardable, which Roll cannot read "
-                        "for a model with " +
-                            one->name,
-                        "save the optimizer with dist_ckpt_optim_fully_reshardable");
-    std::ranges::sort(parameters, std::greater(),
-                      [](const Stored* one) { return *order_of(one->name); });
+                                                    const std::vector<const Stored*>& parameters) {
     std::map<int, std::vector<Place>> places;
     auto bucket = buckets.begin();
     std::int64_t at = 0;
@@ -190,7 +135,7 @@ Result<std::vector<Stored>> expected_of(const Source& source, const WriterLayout
 
 bool has_buckets(const formats::DcpMetadata& metadata) {
     return std::ranges::any_of(metadata.tensors, [](const DcpTensor& tensor) {
-        return tensor.info.name.find(kBuckets) != std::string::npos;
+        return tensor.info.name.find(kBucketKeys) != std::string::npos;
     });
 }
 
@@ -202,32 +147,20 @@ Result<void> read_buckets(Source& source, MappedFiles& files, const formats::Dcp
         return fail(ErrorCode::InvalidArgument,
                     files.directory().string() + " has no buckets with the state " + source.state);
     ROLL_TRY(const std::vector<Stored> expected, expected_of(source, writer));
+    ROLL_TRY(const auto buffers, gradient_buffers(expected, layout));
     BucketReader reader(source, files);
-    std::size_t chunks = 0;
-    for (int pp = 0; pp < layout.pp; ++pp)
-        for (int tp = 0; tp < layout.tp; ++tp)
-            for (int chunk = 0; chunk < layout.vpp; ++chunk, ++chunks) {
-                const std::string file = formats::mca_rank_file(layout, {.tp = tp, .pp = pp});
-                std::vector<const Stored*> parameters;
-                // Megatron allocates no output layer on the stage that has the tied embedding.
-                for (const Stored& one : expected)
-                    if (!one.optional && one.file == file &&
-                        one.section == formats::mca_chunk_key(layout, chunk))
-                        parameters.push_back(&one);
-                const ChunkPlace place{tp + pp * layout.tp, chunk};
-                const auto own = buckets.find(place);
-                if (own == buckets.end())
-                    return misfit("chunk " + std::to_string(chunk) + " of " + file,
-                                  "has no bucket");
-                ROLL_TRY(const auto places, places_in(own->second, std::move(parameters)));
-                for (const auto& [number, of_bucket] : places)
-                    ROLL_TRY_VOID(reader.take(*own->second.at(number), of_bucket));
-            }
-    if (chunks == buckets.size()) return {};
+    for (const GradientBuffer& buffer : buffers) {
+        const auto own = buckets.find({buffer.group, buffer.number});
+        if (own == buckets.end()) return misfit(buffer.place, "has no bucket");
+        ROLL_TRY(const auto places, places_in(own->second, buffer.parameters));
+        for (const auto& [number, of_bucket] : places)
+            ROLL_TRY_VOID(reader.take(*own->second.at(number), of_bucket));
+    }
+    if (buffers.size() == buckets.size()) return {};
     return misfit(files.directory().string(),
                   "has buckets of " + std::to_string(buckets.size()) + " chunks, but tp " +
                       std::to_string(layout.tp) + " x pp " + std::to_string(layout.pp) + " x vpp " +
-                      std::to_string(layout.vpp) + " are " + std::to_string(chunks));
+                      std::to_string(layout.vpp) + " are " + std::to_string(buffers.size()));
 }
 
 }  // namespace roll::convert

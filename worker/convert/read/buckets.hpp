@@ -1,7 +1,6 @@
-// Reads the optimizer's state of Megatron's kind dp_reshardable. A key holds one bucket of a model
-// rank's gradient buffer: the rank's parameters, one after the other, in the reverse order of
-// Megatron's modules. The file does not say which parameter is where; the places follow from the
-// layout of the run that wrote the file (megatron/core/distributed/param_and_grad_buffer.py).
+// Reads the optimizer's state of Megatron's kind dp_reshardable. A key holds one bucket of a
+// gradient buffer (checkpoint/gradient_buffers.hpp). The file does not say which parameter is
+// where; the places follow from the layout of the run that wrote the file.
 #pragma once
 
 #include <cstdint>

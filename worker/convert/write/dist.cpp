@@ -1,5 +1,6 @@
 #include "worker/convert/write/dist.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <utility>
@@ -7,6 +8,8 @@
 #include "common/check.hpp"
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/dist_layout.hpp"
+#include "worker/convert/checkpoint/mca_layout.hpp"
+#include "worker/convert/write/bucket_objects.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/megatron.hpp"
 #include "worker/formats/pickle_writer.hpp"
@@ -113,15 +116,30 @@ Result<void> write_common(const fs::path& path,
 }
 
 // Creates symbolic links in `directory` to the target's files in `model`, the dist_model directory.
+// The two directories have different files named common.pt.
 Result<void> link_files(const fs::path& directory, const fs::path& model) {
-    for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
-        std::error_code error;
+    std::error_code error;
+    fs::directory_iterator files(directory / model, error);
+    for (; !error && files != fs::directory_iterator(); files.increment(error)) {
+        const fs::path name = files->path().filename();
+        if (name == "common.pt") continue;
         fs::create_symlink(model / name, directory / name, error);
-        if (error)
-            return fail(ErrorCode::Failed,
-                        "cannot link " + (directory / name).string() + ": " + error.message());
+        if (error) break;
     }
-    return {};
+    if (!error) return {};
+    return fail(ErrorCode::Failed, "cannot link the files of " + (directory / model).string() +
+                                       ": " + error.message());
+}
+
+// Adds the objects beside the plan's buckets to a directory with the optimizer's state. Returns the
+// optimizer's values for common.pt.
+Result<Json> add_buckets(const Plan& plan, const fs::path& directory,
+                         formats::DcpMetadata& metadata) {
+    Json common = plan.optimizer;
+    if (!plan.buckets) return common;
+    ROLL_TRY_VOID(write_bucket_objects(common["optimizer"], *plan.buckets, directory, metadata));
+    common.erase("optimizer");
+    return common;
 }
 
 }  // namespace
@@ -135,6 +153,16 @@ Result<std::vector<Stored>> roll_optimizer_layout(const Source& source,
                                                   const formats::McaConfig& config) {
     return dist_layout(source.native, source.model, config,
                        fs::path(kIteration) / kOptimizerPart / kFile);
+}
+
+Result<BucketLayout> optimizer_buckets(const Source& source, const formats::McaConfig& config,
+                                       const BucketRule& rule, bool is_beside_ranks) {
+    const fs::path folder = is_beside_ranks ? kOptimizerPart : kModel;
+    ROLL_TRY(const auto ranks, mca_layout(source.native, source.model, config));
+    const bool is_tied = std::ranges::none_of(
+        source.native, [](const auto& one) { return one.name == "output_layer.weight"; });
+    return bucket_layout(ranks, config.layout, is_tied, rule,
+                         fs::path(kIteration) / folder / kFile);
 }
 
 Result<std::vector<Stored>> fsdp_dtensor_layout(const Source& source,
@@ -203,9 +231,10 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
     const fs::path model = directory / kIteration / kModel;
     ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan));
     ROLL_TRY_VOID(write_common(model / "common.pt"));
+    ROLL_TRY(const Json optimizer, add_buckets(plan, model, metadata));
     ROLL_TRY_VOID(write_dist_head(std::move(metadata), extra_states(plan), model));
     // For a ROLL target, `args` is null, because ROLL stores this data with the model's state.
-    ROLL_TRY_VOID(write_dist_common(args, 0, plan.optimizer, directory / kIteration));
+    ROLL_TRY_VOID(write_dist_common(args, 0, optimizer, directory / kIteration));
     // Link each file, because ROLL looks for it in dist_model, and Megatron looks for it in the
     // iteration directory.
     return link_files(directory / kIteration, kModel);
@@ -214,8 +243,9 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
 Result<void> finish_roll_optimizer(const Plan& plan, const fs::path& directory) {
     const fs::path folder = fs::path(kIteration) / kOptimizerPart;
     ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan, folder));
+    ROLL_TRY(const Json optimizer, add_buckets(plan, directory / folder, metadata));
     ROLL_TRY_VOID(write_common(directory / folder / "common.pt", [&](formats::PickleWriter& out) {
-        formats::write_entries(out, plan.optimizer);
+        formats::write_entries(out, optimizer);
     }));
     return write_dist_head(std::move(metadata), {}, directory / folder);
 }

@@ -24,6 +24,10 @@ Result<std::vector<Stored>> torch_dist_layout(const Source& source,
 // optimizer's state beside rank files of the weights.
 Result<std::vector<Stored>> roll_optimizer_layout(const Source& source,
                                                   const formats::McaConfig& config);
+// Returns the layout of one optimizer state in buckets (Megatron's kind dp_reshardable).
+// `is_beside_ranks`: the file is that of roll_optimizer_layout(); else that of torch_dist_layout().
+Result<BucketLayout> optimizer_buckets(const Source& source, const formats::McaConfig& config,
+                                       const BucketRule& rule, bool is_beside_ranks);
 // Returns the target's tensors. Their file is in iter_0000001, as with Megatron's FSDP.
 Result<std::vector<Stored>> fsdp_dtensor_layout(const Source& source,
                                                 const formats::McaConfig& config);

@@ -1,10 +1,8 @@
 #include "worker/convert/write/optimizer_values.hpp"
 
-#include "worker/convert/checkpoint/dist_layout.hpp"
-
 namespace roll::convert {
 
-Json optimizer_values(const Json& rates, std::int64_t updates) {
+Json optimizer_values(const Json& rates, std::int64_t updates, const std::string& kind) {
     const auto number = [&](const char* key, double otherwise) {
         const Json value = rates.value(key, Json());
         return value.is_number() ? value.get<double>() : otherwise;
@@ -34,7 +32,7 @@ Json optimizer_values(const Json& rates, std::int64_t updates) {
                           {"decoupled_weight_decay", rates.value("kind", Json()) != "adam"},
                           {"step", updates}});
     return {{"optimizer", {{"param_groups", std::move(groups)}}},
-            {"param_state_sharding_type", kFullyReshardable}};
+            {"param_state_sharding_type", kind}};
 }
 
 }  // namespace roll::convert

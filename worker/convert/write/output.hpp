@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/convert/checkpoint/dist_layout.hpp"
 #include "worker/convert/checkpoint/format.hpp"
 #include "worker/convert/checkpoint/source.hpp"
 #include "worker/convert/write/parts.hpp"
@@ -36,9 +37,16 @@ struct Output {
     std::int64_t shard_bytes = kShardBytes;
     // name of the model in a NeMo target's configs
     std::string name = "model";
-    bool optimizer = false;  // true: a torch_dist target also gets the optimizer's state
+    bool optimizer = false;  // true: a torch_dist or mca target also gets the optimizer's state
+    // Megatron's kind of distributed optimizer whose state is written
+    std::string optimizer_kind = kFullyReshardable;
+    // For the kind dp_reshardable: BucketRule::size, and the type of the gradients in the keys.
+    std::int64_t bucket_size = 0;
+    tensor::DType grad_dtype = tensor::DType::F32;
     // model_max_length to set in an Hf target's config
     std::optional<std::int64_t> model_max_length = {};
+    // Returns true if the optimizer's state is written in buckets.
+    bool in_buckets() const { return optimizer && optimizer_kind == kDpReshardable; }
     // Returns the type to which all floating-point tensors are cast; nullopt if there is no such
     // type. With F8E4M3, there is none: some tensors become 8-bit blocks, and the others keep their
     // types.

@@ -95,11 +95,13 @@ Result<std::vector<Stored>> layout_of(const Source& source, const Output& output
 }  // namespace
 
 Result<std::vector<Stored>> target_layout(const Source& source, const Output& output, Format to) {
-    const bool pads = to == Format::Mca || to == Format::Megatron || to == Format::Nemo;
+    const bool pads = to == Format::Mca || to == Format::Megatron || to == Format::Nemo ||
+                      (to == Format::TorchDist && output.in_buckets());
     if (output.vocab_divisor > 0 && !pads)
         return fail(ErrorCode::InvalidArgument,
                     std::string("--make-vocab-size-divisible-by is for mca, megatron and nemo "
-                                "targets, not ") +
+                                "targets, and for torch_dist targets with --optimizer-kind "
+                                "dp_reshardable, not ") +
                         name_of(to));
     if (output.dtype == kEightBits && to != Format::Hf && to != Format::Bin)
         return fail(ErrorCode::InvalidArgument,
@@ -123,11 +125,48 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Output& ou
     return layout;
 }
 
-Result<std::vector<Stored>> optimizer_layout(const Source& source, const Output& output,
-                                             Format to) {
+namespace {
+
+// Returns the type of the model's weights in the target. Fails with InvalidArgument if the weights
+// have several types, because Megatron would have a buffer of gradients for each of them.
+Result<tensor::DType> weights_dtype(const Source& source, const Output& output,
+                                    std::size_t model_tensors) {
+    if (output.cast()) return *output.cast();
+    const SourceTensor* first = nullptr;
+    for (const SourceTensor& one : source.tensors) {
+        const auto& pieces = one.stored.pieces;
+        if (pieces.empty() || static_cast<std::size_t>(pieces.front().hf) >= model_tensors)
+            continue;
+        if (first == nullptr) first = &one;
+        if (one.view.info.dtype != first->view.info.dtype)
+            return fail(ErrorCode::InvalidArgument,
+                        "the optimizer's kind dp_reshardable requires weights of one type; " +
+                            first->view.info.name + " is of type " +
+                            name_of(first->view.info.dtype) + ", and " + one.view.info.name +
+                            " is of type " + name_of(one.view.info.dtype),
+                        "choose one type with --dtype");
+    }
+    ROLL_CHECK(first != nullptr);
+    return first->view.info.dtype;
+}
+
+}  // namespace
+
+Result<std::vector<Stored>> optimizer_layout(const Source& source, const Output& output, Format to,
+                                             std::size_t model_tensors,
+                                             std::optional<BucketSizes>& sizes) {
     const formats::McaConfig config = mca_config_of(source, output);
-    ROLL_TRY(std::vector<Stored> layout, to == Format::Mca ? roll_optimizer_layout(source, config)
-                                                           : torch_dist_layout(source, config));
+    std::vector<Stored> layout;
+    if (output.in_buckets()) {
+        BucketRule rule{.size = output.bucket_size, .gradients = output.grad_dtype};
+        ROLL_TRY(rule.weights, weights_dtype(source, output, model_tensors));
+        ROLL_TRY(BucketLayout buckets, optimizer_buckets(source, config, rule, to == Format::Mca));
+        sizes = std::move(buckets.sizes);
+        layout = std::move(buckets.tensors);
+    } else {
+        ROLL_TRY(layout, to == Format::Mca ? roll_optimizer_layout(source, config)
+                                           : torch_dist_layout(source, config));
+    }
     if (output.newer_mtp_names)
         for (Stored& stored : layout) stored.name = newer_spelling(stored.name);
     return layout;
@@ -167,10 +206,14 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Outp
             ROLL_TRY_VOID(write_hf_config(source, plan, output, directory));
             return write_nemo_configs(mca_config_of(source, output), output.name, directory);
         case Format::TorchDist: {
-            formats::McaConfig config = mca_config_of(source, output);
-            config.layout = {};
+            Output whole = output;  // the weights do not depend on a layout
+            whole.layout = {};
+            whole.vocab_divisor = 0;
+            const formats::McaConfig config = mca_config_of(source, whole);
             ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
-            return finish_torch_dist(plan, formats::megatron_args(config, plan.dtype), directory);
+            // Buckets can be read only with the layout in the run's arguments.
+            const formats::McaConfig run = plan.buckets ? mca_config_of(source, output) : config;
+            return finish_torch_dist(plan, formats::megatron_args(run, plan.dtype), directory);
         }
         case Format::FsdpDtensor: {
             const formats::McaConfig config = fsdp_config(source, output);

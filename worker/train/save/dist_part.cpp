@@ -179,9 +179,9 @@ Result<void> write_dist_files(const fs::path& directory, const formats::McaConfi
     const fs::path iteration = directory / kIteration;
     ROLL_TRY_VOID(convert::write_dist_head(
         metadata, extra_states(metadata, convert::stacks_layers(config.native)), iteration));
-    return convert::write_dist_common(formats::megatron_args(config, tensor::DType::F32),
-                                      state.step, convert::optimizer_values(rates, index.updates),
-                                      iteration);
+    return convert::write_dist_common(
+        formats::megatron_args(config, tensor::DType::F32), state.step,
+        convert::optimizer_values(rates, index.updates, convert::kFullyReshardable), iteration);
 }
 
 bool is_dist(const fs::path& checkpoint) {

@@ -54,7 +54,9 @@ TEST(Options, AJobAsksForWhatTheCommandLineDid) {
           {"merge", "a", "c", "b", "--fp16", "--convert_model_max_length", "99",
            "--account_for_loss_in_pipeline_split", "--decoder-first-pipeline-num-layers", "3",
            "--num_layers_in_last_pipeline_stage", "2"},
-          {"convert", "a", "b", "--to", "torch_dist", "--mtp-layer-name", "mtp_model_layer"}}) {
+          {"convert", "a", "b", "--to", "torch_dist", "--mtp-layer-name", "mtp_model_layer"},
+          {"convert", "a", "b", "--to", "torch_dist", "--optimizer", "--optimizer-kind",
+           "dp_reshardable", "--bucket-size", "40000000", "--grad-dtype", "bf16"}}) {
         const spec::ConvertSpec spec = spec_of(request(line));
         const spec::ConvertSpec read = spec::convert_spec(spec::document_of(spec)).value();
         EXPECT_EQ(read, spec);
@@ -104,6 +106,9 @@ TEST(Options, RefuseWhatIsNotThere) {
         {"convert", "a", "b", "--to", "gguf"},
         {"convert", "a", "b", "--nonsense"},
         {"convert", "a", "b", "--tp"},
+        {"convert", "a", "b", "--optimizer-kind", "dp_zero_gather_scatter"},
+        {"convert", "a", "b", "--bucket-size", "0"},
+        {"convert", "a", "b", "--grad-dtype", "fp8"},
         {"inspect"},
         {"inspect", "a", "--tp", "2"},
         {"diff", "a"},
