@@ -47,8 +47,9 @@ class Sweep(RollTest):
                 self.assertIn(f'stopped by halving at step {rung}: loss {loss}.', trial['reason'])
         self.assertEqual(self.ctl('wait', '1-9').returncode, 0)
         self.assertEqual(self.wait(after)['state'], 'done')
-        row = next(j for j in self.json('jobs', '-a')['jobs'] if 'fold' in j)
-        self.assertEqual((row['id'], row['state'], row['halved']), (1, 'done', False))
+        row = self.ctl('jobs', '-a').stdout.splitlines()[1]
+        self.assertRegex(row, r'^ *1\[0-8\] +search +\S+ +done ')
+        self.assertEqual([self.show(t['id'])['halved'] for t in states], [t['id'] != 4 for t in states])
         shown = self.json('sweep', 'show', 5)
         self.assertEqual((shown['best'], shown['percent'], shown['metric']), (4, 100, 'loss'))
         self.assertEqual(self.ctl('sweep', 'best', 'search', '--parsable').stdout, '4\n')
