@@ -53,7 +53,7 @@ class Sweep(RollTest):
         shown = self.json('sweep', 'show', 5)
         self.assertEqual((shown['best'], shown['percent'], shown['metric']), (4, 100, 'loss'))
         self.assertEqual(self.ctl('sweep', 'best', 'search', '--parsable').stdout, '4\n')
-        self.assertIn('env.LOSS: 1', self.ctl('sweep', 'best', 'last').stdout)
+        self.assertIn('env.LOSS: 1', self.ctl('sweep', 'best', 'search').stdout)
         rows = list(csv.DictReader(io.StringIO(self.ctl('sweep', 'show', 1, '--csv').stdout)))
         self.assertEqual([row['env.LOSS'] for row in rows], [str(loss) for loss in losses])
         self.assertEqual(rows[3]['best'], '1.849')
