@@ -276,9 +276,7 @@ class Queue(RollTest):
         open(gate, 'w', encoding='ascii').close()
         out, err = late.communicate(timeout=60)
         self.assertEqual(late.returncode, 9, err)
-        *_, end, logs = out.splitlines()
-        self.assertIn('failed', end)
-        self.assertEqual(logs.split(None, 1), ['logs', f'rollctl logs {job}'])
+        self.assertRegex(out, rf'failed .*\n +logs +rollctl logs {job}\n$')
 
     def test_each_line_of_a_stream_says_what_it_is(self):
         self.up()
