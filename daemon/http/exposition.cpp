@@ -85,6 +85,9 @@ void add_jobs(Exposition& out, const Json& totals) {
         "roll_queue_longest_wait_seconds", "gauge",
         "Longest time for which a queued job has been ready and has waited only for resources.",
         field(totals, "longest_wait_seconds"));
+    out.single("roll_training_ettr", "gauge",
+               "Effective training time ratio of the training jobs that have not ended.",
+               field(totals, "ettr"));
 }
 
 void add_users(Exposition& out, const Json& users) {

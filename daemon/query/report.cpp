@@ -200,16 +200,31 @@ class Report {
     std::map<std::string, HeldSum> sums_{};
 };
 
-}  // namespace
-
-Json ettr(const core::Job& job, Time now) {
-    HeldSum sum;
-    for (const Span& span : spans_of(job, now)) add_to(sum, span);
+// Returns trained / elapsed of GPUs, or of slots if no GPU was held; null if nothing trained.
+Json ratio(const HeldSum& sum) {
     const bool gpus = sum.elapsed.gpu_ms > 0;
     const std::int64_t elapsed = gpus ? sum.elapsed.gpu_ms : sum.elapsed.slot_ms;
     const std::int64_t trained = gpus ? sum.trained.gpu_ms : sum.trained.slot_ms;
     if (elapsed == 0) return nullptr;
     return static_cast<double>(trained) / static_cast<double>(elapsed);
+}
+
+}  // namespace
+
+Json ettr(const core::Job& job, Time now) {
+    HeldSum sum;
+    for (const Span& span : spans_of(job, now)) add_to(sum, span);
+    return ratio(sum);
+}
+
+Json ettr_of_open(const core::State& state, Time now) {
+    HeldSum sum;
+    for (const JobId id : state.index.open) {
+        const core::Job& job = state.jobs.at(id);
+        if (!job.spec.trains()) continue;
+        for (const Span& span : spans_of(job, now)) add_to(sum, span);
+    }
+    return ratio(sum);
 }
 
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now) {

@@ -95,6 +95,7 @@ Json totals(const core::State& state, Time now) {
             {"submitted", state.next_job - 1},
             {"jobs", jobs_json(state)},
             {"longest_wait_seconds", longest_wait(state, now)},
+            {"ettr", ettr_of_open(state, now)},
             {"users", std::move(users)},
             {"nodes", nodes_json(state)},
             {"capacity", nodes(state, {}, 0)["all"]},

@@ -11,7 +11,7 @@ bool has_line(const std::string& text, const std::string& line) {
 
 const Json kTotals = Json::parse(R"({"jobs": {"queued": 3, "running": 1, "done": 7, "failed": 0,
     "cancelled": 2, "held": 1}, "submitted": 13, "longest_wait_seconds": 2.5, "stopped": true,
-    "users": [{"user": "ann", "queued": 3, "running": 1, "slots": 4, "gpus": 0.5}],
+    "ettr": 0.625, "users": [{"user": "ann", "queued": 3, "running": 1, "slots": 4, "gpus": 0.5}],
     "nodes": {"connected": 2, "silent": 1, "draining": 0, "excluded": 0},
     "capacity": {"nodes": 2, "slots": 8, "slots_free": 4, "gpus": 2, "gpus_free": 1.5},
     "allocations": {"ordered": 0, "pending": 1, "granted": 2}})");
@@ -28,6 +28,8 @@ TEST(Exposition, HasTheCountsOfTheReplies) {
                              "roll_jobs_held 1",
                              "roll_jobs_submitted_total 13",
                              "roll_queue_longest_wait_seconds 2.5",
+                             "# TYPE roll_training_ettr gauge",
+                             "roll_training_ettr 0.625",
                              "roll_user_gpus{user=\"ann\"} 0.5",
                              "roll_nodes 2",
                              "roll_nodes_silent 1",

@@ -110,6 +110,7 @@ TEST(Report, TrainingAfterTheLastCheckpointOfAFailedAttemptDoesNotCount) {
     const Json trained{{"slot_ms", 10 * kHour}, {"gpu_ms", 5 * kHour}};
     EXPECT_EQ(row()["elapsed"], elapsed);
     EXPECT_EQ(row()["trained"], trained);
+    EXPECT_EQ(totals(desk.state, desk.now)["ettr"], 5.0 / 8);
     desk.exit(id, core::Outcome::Done);
     desk.pass(9h);
     EXPECT_EQ(row()["elapsed"], elapsed);
@@ -117,6 +118,7 @@ TEST(Report, TrainingAfterTheLastCheckpointOfAFailedAttemptDoesNotCount) {
     EXPECT_EQ(row()["held"]["gpu_ms"], 7 * kHour);
     EXPECT_EQ(row()["requeued"]["gpu_ms"], 4 * kHour);
     EXPECT_EQ(ettr(desk.job(id), desk.now), 5.0 / 8);
+    EXPECT_EQ(totals(desk.state, desk.now)["ettr"], nullptr) << "the job has ended";
     EXPECT_EQ(ettr(desk.job(desk.submit(core::wants(1, 1))), desk.now), nullptr) << "no training";
 }
 
