@@ -139,7 +139,8 @@ Result<ModelSetup> read_model(const fs::path& directory, const families::Familie
         families::set_keys(*source.family, changes, source.config.hf_config, source.config.native));
     auto config = families::model_config(*source.family, source.config.native);
     if (!config)
-        return fail(config.error().code, directory.string() + ": " + config.error().message);
+        return fail(config.error().code, directory.string() + ": " + config.error().message,
+                    config.error().hint);
     return ModelSetup{source.config.hf_config, source.config.native, *config, nullptr, {}};
 }
 

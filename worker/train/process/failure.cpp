@@ -16,4 +16,8 @@ int status_of(ErrorCode code) {
     return 1;
 }
 
+std::string sentence_of(const Error& error) {
+    return error.hint.empty() ? error.message : error.message + "; " + error.hint;
+}
+
 }  // namespace roll::train

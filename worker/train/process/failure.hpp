@@ -24,10 +24,13 @@ class RankFailure : public std::runtime_error {
 // Returns the exit status of a rank that ends with an error of this kind.
 int status_of(ErrorCode code);
 
+// Returns an error as one sentence: its message and, if it has one, its hint.
+std::string sentence_of(const Error& error);
+
 // Returns the value of `result`, or throws its error as a RankFailure.
 template <class T>
 T need(Result<T> result) {
-    if (!result) throw RankFailure(status_of(result.error().code), result.error().message);
+    if (!result) throw RankFailure(status_of(result.error().code), sentence_of(result.error()));
     if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
@@ -36,7 +39,7 @@ T need(Result<T> result) {
 template <class T>
 T of_disk(Result<T> result) {
     if (!result && result.error().code == ErrorCode::Corrupt)
-        throw RankFailure(2, result.error().message);
+        throw RankFailure(2, sentence_of(result.error()));
     return need(std::move(result));
 }
 

@@ -29,9 +29,9 @@ bool has_checked_format(const fs::path& directory) {
 Result<void> check_own(const fs::path& directory, bool optimizer, const convert::Share& share) {
     if (!path_exists(directory / checkpoint::kManifestFile) && !has_checked_format(directory))
         return {};
-    auto checked = convert::check_bytes(directory, {}, share, optimizer);
-    if (checked || checked.error().hint.empty()) return checked;
-    return fail(checked.error().code, checked.error().message + "; " + checked.error().hint);
+    const auto checked = convert::check_bytes(directory, {}, share, optimizer);
+    if (checked) return checked;
+    return fail(checked.error().code, sentence_of(checked.error()));
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ void Saver::settle(const Result<std::string>& outcome) {
     if (!outcome) {
         throw RankFailure(status_of(outcome.error().code),
                           "the checkpoint of step " + std::to_string(last_step_) +
-                              " could not be written: " + outcome.error().message);
+                              " could not be written: " + sentence_of(outcome.error()));
     }
     std::printf("checkpoint of step %lld staged%s\n", static_cast<long long>(last_step_),
                 std::exchange(options_.read_back_first, false) ? ", and read back" : "");
