@@ -5,14 +5,12 @@
 #include <optional>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fnmatch.h>
 
 #include "worker/families/native_tensor.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
 #include "worker/train/model/tensor_shard.hpp"
-#include "worker/train/ops/cpu/simd/halves.hpp"
 #include "worker/train/ops/kernel.hpp"
 
 namespace roll::train {
@@ -225,12 +223,18 @@ void allocate_packed(Parameters& p) {
 }
 
 void allocate(Parameters& p, const InitOptions& options) {
-    std::int64_t own = 0, stored = 0;
+    std::int64_t own = 0, trained = 0, stored = 0;
+    bool has_gaps = false, has_base = false;  // unused gradients; unused main weights
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
-        own += c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
+        const auto size = c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
+        own += size;
+        trained += p.specs[i].frozen ? 0 : size;
+        has_gaps |= p.specs[i].frozen;
+        has_base |= p.specs[i].lora == LoraRole::Base;
         if (p.specs[i].form.is_packed()) continue;
         stored += c10::multiply_integers(rows_sizes(p.specs[i], stored_rows(p, i)));
     }
+    const Pages main_pages = has_base ? Pages::Small : Pages::Huge;
     const bool narrow = ops::is_narrow(options.dtype);
     const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
     const at::TensorOptions main = narrow ? kind.dtype(at::kFloat) : kind;
@@ -244,62 +248,25 @@ void allocate(Parameters& p, const InitOptions& options) {
         for (std::size_t i = 0; i < p.specs.size(); ++i)
             p.main.push_back(own_rows(p, i, p.weight[i]));
     } else if (options.device.is_cpu() && options.dtype == at::kBFloat16) {
-        p.flat_rest = lazy_zeros(own, kind.dtype(at::kShort));
+        p.flat_rest = lazy_zeros(own, kind.dtype(at::kShort), main_pages);
         p.rest = own_views(p, p.flat_rest);
     } else {
-        p.flat_main = lazy_zeros(own, main);
+        p.flat_main = lazy_zeros(own, main, main_pages);
         p.main = own_views(p, p.flat_main);
     }
     if (!options.gradients) return;
     if (options.stages_gradients) {
-        p.flat_own_grad = lazy_zeros(own, main);
-        p.own_grad = own_views(p, p.flat_own_grad);
+        p.flat_own_grad = lazy_zeros(trained, main);
+        p.own_grad = views_with(p.specs, p.flat_own_grad, [&](std::size_t i) {
+            return p.specs[i].frozen ? std::nullopt : std::optional(p.own[i].count);
+        });
         p.grad.resize(p.specs.size());
         return;
     }
-    const bool has_gaps = std::ranges::any_of(p.specs, &ParameterSpec::frozen);  // unused gradients
     p.flat_grad = lazy_zeros(numel(p.specs), main, has_gaps ? Pages::Small : Pages::Huge);
     p.grad = views_of(p.specs, p.flat_grad);
     for (std::size_t i = 0; i < p.specs.size(); ++i)
         p.own_grad.push_back(own_rows(p, i, p.grad[i]));
-}
-
-constexpr std::int64_t kGrain = 1 << 16;  // minimum number of elements per thread
-
-void join_into(const at::Tensor& main, const at::Tensor& weight, const at::Tensor& rest) {
-    const auto* high = weight.const_data_ptr<at::BFloat16>();
-    const auto* low = rest.const_data_ptr<std::int16_t>();
-    auto* out = main.data_ptr<float>();
-    at::parallel_for(0, main.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) out[i] = simd::join(high[i], low[i]);
-    });
-}
-
-// Rounds float32 values to the bfloat16 numbers `high`.
-void round_to(std::span<const float> main, at::BFloat16* high) {
-    at::parallel_for(0, std::ssize(main), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) high[i] = simd::nearest(main[i]);
-    });
-}
-
-// Splits float32 values into two 16-bit halves (simd/halves.hpp). Works on several values at once,
-// so that the compiler can vectorize the loop.
-void split(std::span<const float> main, at::BFloat16* high, std::int16_t* low) {
-    at::parallel_for(0, std::ssize(main), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        constexpr std::int64_t kLanes = 16;
-        const float* const from = main.data();
-        std::int64_t i = begin;
-        for (; i + kLanes <= end; i += kLanes) {
-            for (std::int64_t lane = i; lane < i + kLanes; ++lane)
-                high[lane] = simd::nearest(from[lane]);
-            for (std::int64_t lane = i; lane < i + kLanes; ++lane)
-                low[lane] = simd::rest_of(from[lane]);
-        }
-        for (; i < end; ++i) {
-            high[i] = simd::nearest(from[i]);
-            low[i] = simd::rest_of(from[i]);
-        }
-    });
 }
 
 }  // namespace
@@ -443,58 +410,6 @@ at::Tensor own_rows(const Parameters& p, std::size_t i, const at::Tensor& tensor
 
 at::Tensor grad_like(const Parameters& p, int i) {
     return at::empty(p.specs[i].sizes, p.flat_weight.options().dtype(main_type(p)));
-}
-
-void copy_main(const Parameters& p, std::size_t i, const at::Tensor& to, std::int64_t begin) {
-    const auto part = [&](const at::Tensor& own) {
-        return own.flatten().narrow(0, begin, to.numel());
-    };
-    const bool is_base = p.specs[i].lora == LoraRole::Base;
-    if (p.specs[i].form.is_packed())
-        to.flatten().copy_(
-            part(ops::unpacked(p.specs[i].form, own_rows(p, i, p.weight[i]), main_type(p))));
-    else if (p.flat_rest.defined())
-        join_into(to, part(own_rows(p, i, p.weight[i])), part(p.rest[i]));
-    else
-        to.flatten().copy_(part(is_base ? own_rows(p, i, p.weight[i]) : p.main[i]));
-}
-
-at::Tensor main_to_write(const Parameters& p, std::size_t i) {
-    const bool is_main = p.flat_weight.is_same(p.flat_main) && p.flat_main.is_cpu();
-    return is_main && !p.is_split[i] ? p.weight[i] : at::empty(p.specs[i].sizes, main_type(p));
-}
-
-void set_main(const Parameters& p, std::size_t i, const at::Tensor& written) {
-    if (p.flat_rest.defined())
-        return set_halves(
-            p, i, 0, {written.const_data_ptr<float>(), static_cast<std::size_t>(written.numel())});
-    if (!p.weight[i].is_same(written))
-        p.weight[i].copy_(p.is_split[i] ? own_rows(p, i, written) : written);
-    if (!p.flat_weight.is_same(p.flat_main) && p.specs[i].lora != LoraRole::Base)
-        p.main[i].copy_(own_rows(p, i, written));
-}
-
-void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,
-                std::span<const float> written) {
-    const std::int64_t row = c10::multiply_integers(p.specs[i].sizes) / p.specs[i].sizes[0],
-                       end = begin + std::ssize(written);
-    // Address of the whole weight's first row; this rank may not store that row
-    auto* const high =
-        p.weight[i].data_ptr<at::BFloat16>() - (p.is_split[i] ? p.own[i].begin * row : 0);
-    const bool is_base = p.specs[i].lora == LoraRole::Base;
-    if (is_base && !p.is_split[i]) return round_to(written, high + begin);
-    const std::int64_t first = std::clamp(p.own[i].begin * row, begin, end);
-    const std::int64_t last = std::clamp((p.own[i].begin + p.own[i].count) * row, first, end);
-    const auto part = [&](std::int64_t from, std::int64_t to) {
-        return written.subspan(static_cast<std::size_t>(from - begin),
-                               static_cast<std::size_t>(to - from));
-    };
-    if (is_base) return round_to(part(first, last), high + first);
-    auto* const low = p.rest[i].data_ptr<std::int16_t>();
-    split(part(first, last), high + first, low + (first - p.own[i].begin * row));
-    if (p.is_split[i]) return;
-    round_to(part(begin, first), high + begin);
-    round_to(part(last, end), high + last);
 }
 
 }  // namespace roll::train

@@ -72,9 +72,10 @@ ops::Sum GradBuckets::open(int parameter) {
     const plan::Bucket& bucket = buckets_[bucket_of_[parameter]];
     if (!parameters_.grad[parameter].defined()) {
         const at::Tensor stage =
-            at::empty({bucket.end - bucket.begin}, parameters_.flat_own_grad.options());
+            at::empty({trained_numel(bucket_of_[parameter])}, parameters_.flat_own_grad.options());
         std::int64_t begin = 0;
         for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
+            if (parameters_.specs[i].frozen) continue;
             const std::int64_t size = c10::multiply_integers(parameters_.specs[i].sizes);
             parameters_.grad[i] = stage.narrow(0, begin, size).view(parameters_.specs[i].sizes);
             fresh_[i] = true;

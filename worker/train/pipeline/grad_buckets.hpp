@@ -7,7 +7,8 @@
 // contribution until all contributions of one micro-batch are added. Then, the gradients are summed
 // over the ranks and added to the gradients of the own rows.
 //
-// Frozen parameters are not sent, because their gradient is 0 on every rank.
+// Frozen parameters have no staged gradient and are not sent, because their gradient is 0 on every
+// rank.
 //
 // Only the schedule decides when a bucket is complete, so all replicas issue the same reductions in
 // the same order.

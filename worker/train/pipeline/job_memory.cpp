@@ -75,17 +75,15 @@ void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
     // Two consecutive buckets are exchanged at the same time. Each bucket needs a buffer for the
     // trained gradients of all rows, and a buffer for the sums of this rank's rows. With ZeRO-2,
     // the gradients of the newer bucket are also in the memory of the stage (GradStage), from which
-    // they are copied to the first of these buffers. The stage also has room for the bucket's
-    // frozen parameters.
+    // they are copied to the first of these buffers.
     std::int64_t last = 0;
     for (const plan::Bucket& bucket :
          plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
-        const std::int64_t size = bucket.end - bucket.begin;
         std::int64_t trained = 0;
         for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i)
             if (!specs[static_cast<std::size_t>(i)].frozen)
                 trained += numels[static_cast<std::size_t>(i)];
-        const std::int64_t stage = owned.gradients && trained > 0 ? size : 0;
+        const std::int64_t stage = owned.gradients ? trained : 0;
         owned.exchange = std::max(owned.exchange, (last + trained) * (owners + 1) / owners + stage);
         last = trained;
     }

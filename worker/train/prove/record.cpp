@@ -143,13 +143,21 @@ bool has_own_rows(const Parameters& p, std::size_t i, const StateTensors& kind) 
            kind.of[i].sizes() == p.own_grad[i].sizes();
 }
 
+// Returns the gradient of this rank's own rows of parameter `i`; 0 if none is stored.
+at::Tensor gradient_of(const Parameters& p, std::size_t i) {
+    if (p.own_grad[i].defined()) return p.own_grad[i];
+    std::vector<std::int64_t> sizes = p.specs[i].sizes;
+    sizes[0] = p.own[i].count;
+    return at::zeros(sizes, p.flat_own_grad.options());
+}
+
 void note_state(Record& record, const std::string& prefix, TrainStep& trainer) {
     for (std::size_t chunk = 0; chunk < trainer.chunks().size(); ++chunk) {
         const Parameters& p = trainer.chunks()[chunk].parameters();
         const OptimizerState& state = trainer.optimizers()[chunk].state();
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
             const std::string& name = p.specs[i].name;
-            note_own(record, prefix + "grad." + name, p, i, p.own_grad[i]);
+            note_own(record, prefix + "grad." + name, p, i, gradient_of(p, i));
             if (p.is_split[i])
                 note_own(record, prefix + "weight." + name, p, i, weight_of(p, i));
             else

@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include "tests/worker/train/pipeline/cells.hpp"
+#include "worker/train/pipeline/grad_buckets.hpp"
 
 namespace roll::train {
 namespace {
@@ -116,6 +117,39 @@ TEST(Zero, EachRankHasItsPartOfTheStateOnly) {
             }
             EXPECT_EQ(sum, count * shared);
         }
+    }
+}
+
+TEST(Zero, FrozenParametersHaveNoStagedGradients) {
+    const spec::ModelConfig config = tiny_model(false);
+    Parameters p = make_parameters(parameter_specs(config, whole_chunk(config)),
+                                   {.dtype = at::kDouble,
+                                    .freeze = {"*linear_qkv*", "*linear_fc2*"},
+                                    .owners = 2,
+                                    .stages_gradients = true});
+    LocalGroup both(2);
+    LocalCommunicator dp(both, 0);
+    GradBuckets buckets(p, 0, dp, nullptr, {});
+    buckets.begin(1);
+    std::int64_t own = 0, frozen = 0;
+    for (int i = 0; i < std::ssize(p.specs); ++i) {
+        frozen += p.specs[i].frozen ? 1 : 0;
+        EXPECT_EQ(p.own_grad[i].defined(), !p.specs[i].frozen) << p.specs[i].name;
+        if (!p.specs[i].frozen) own += p.own_grad[i].numel();
+    }
+    EXPECT_GT(frozen, 0);
+    EXPECT_EQ(p.flat_own_grad.numel(), own);
+    // The memory of a stage is exactly as large as the gradients of the bucket's trained
+    // parameters.
+    for (const plan::Bucket& bucket : buckets.buckets()) {
+        std::int64_t staged = 0, room = 0;
+        for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
+            if (p.specs[i].frozen) continue;
+            buckets.open(i);
+            staged += p.grad[i].numel();
+            room = static_cast<std::int64_t>(p.grad[i].storage().nbytes() / sizeof(double));
+        }
+        EXPECT_EQ(room, staged);
     }
 }
 
