@@ -5,9 +5,10 @@ usage: megatron_steps.py TASK.json
 TASK: `sizes` and `vocabulary` of the model, `optimizer` (lr, betas, eps, weight_decay, clip_grad), `windows` (the
 micro-batches of a step, [m][b][tokens + 1]; each step has the same windows) and `phases`. A phase has a `layout` and
 any of: `mca` (a directory of rank files whose weights are loaded), `load` (a torch_dist directory; its weights and
-optimizer are loaded), `dist_optimizer` (a directory with the optimizer beside the weights of `mca`, as ROLL keeps it;
-its state is loaded), `forward` (only compute the loss of one step), `steps`, and `save` ({directory: kind}, after
-`save_after` steps). Prints the losses of each phase as JSON.
+optimizer are loaded), `kind` (of the loaded optimizer's state; default: fully_reshardable), `dist_optimizer` (a
+directory with the optimizer beside the weights of `mca`, as ROLL keeps it; its state is loaded), `forward` (only
+compute the loss of one step), `steps`, and `save` ({directory: kind}, after `save_after` steps). Prints the losses of
+each phase as JSON.
 """
 import argparse
 import json
@@ -77,13 +78,13 @@ class Run:
     def load(self, directory, has_model=True):
         for one in self.optimizer.chained_optimizers:
             one._init_optimizer_states_with_dummy_values()
-        states = megatron_ranks.states_of([self.model], self.optimizer, 'fully_reshardable', is_loading=True)[0]
+        kind = self.phase.get('kind', 'fully_reshardable')
+        states = megatron_ranks.states_of([self.model], self.optimizer, kind, is_loading=True)[0]
+        state = dist_checkpointing.load(states if has_model else states['optimizer'], directory)
         if has_model:
-            state = dist_checkpointing.load(states, directory)
             self.model.load_state_dict(state['model'])
-            self.optimizer.load_state_dict(state['optimizer'])
-        else:
-            self.optimizer.load_state_dict(dist_checkpointing.load(states['optimizer'], directory))
+        with torch.no_grad():
+            self.optimizer.load_state_dict(state['optimizer'] if has_model else state)
         # Megatron gives all parameters one tensor as their step, which each of them would count up.
         for one in self.optimizer.chained_optimizers:
             for of_parameter in one.optimizer.state.values():

@@ -73,12 +73,17 @@ class Megatron(RankCase):
         rank_files = os.path.join(self.top, 'rank-files')
         subprocess.run([CONVERT, 'convert', at_3, rank_files, '--to', 'mca', '--tp', '2', '--optimizer'], check=True,
                        capture_output=True)
+        buckets = os.path.join(self.top, 'buckets')
+        subprocess.run([CONVERT, 'convert', at_3, buckets, '--to', 'torch_dist', '--optimizer', '--optimizer-kind',
+                        'dp_reshardable', '--tp', '2', '--transformer-impl', 'local', '--verify'], check=True,
+                       capture_output=True)
         # Megatron also loads the files that the ranks of a job have written in its own format.
         dist = self.run_whole(4, 1, self.job(3, tp=2, pp=2, checkpoint__format='torch_dist'))
         kinds = {os.path.join(self.top, kind): kind for kind in ('fully_reshardable', 'dp_reshardable')}
-        forward, continued, of_ranks, beside, whole = self.megatron([
+        forward, continued, of_buckets, of_ranks, beside, whole = self.megatron([
             {'layout': layout, 'mca': at_3, 'forward': True},
             {'layout': {'dp': 2}, 'load': os.path.join(ours, 'iter_0000001'), 'steps': 2},
+            {'layout': {'tp': 2}, 'load': os.path.join(buckets, 'iter_0000001'), 'kind': 'dp_reshardable', 'steps': 2},
             {'layout': {'tp': 2}, 'load': os.path.join(dist.published[-1][1], 'iter_0000001'), 'steps': 2},
             {'layout': {'tp': 2}, 'mca': rank_files, 'steps': 2,
              'dist_optimizer': os.path.join(rank_files, 'iter_0000001/dist_optimizer')},
@@ -86,6 +91,7 @@ class Megatron(RankCase):
         later = self.losses(run, after=3)
         self.same(forward, later[:1])
         self.same(continued, later)
+        self.same(of_buckets, later)
         self.same(of_ranks, later)
         self.same(beside, later)
         for number, (kind, layout) in enumerate((('fully_reshardable', {'dp': 2}),
@@ -110,7 +116,9 @@ class Megatron(RankCase):
         with open(os.path.join(source, 'iter_0000001/mp_rank_00/optimizer.pt'), 'wb'):
             pass
         self.refused(self.job(5, model=model), 2,
-                     'mp_rank_00/optimizer.pt has optimizer state in one file for each rank, which Roll cannot read')
+                     'mp_rank_00/optimizer.pt has optimizer state in one file for each rank, which Roll cannot read; '
+                     'allowed: the state of a distributed optimizer of kind fully_reshardable or dp_reshardable; save '
+                     'the checkpoint with use_distributed_optimizer in the format torch_dist')
 
 
 if __name__ == '__main__':
