@@ -36,6 +36,10 @@ auto reaching_peers(const std::string& what, const Call& call) {
 
 using Work = c10::intrusive_ptr<c10d::Work>;
 
+// Tags of the messages of an all-gather and of a reduce-scatter. They differ from the tags of all
+// sends, which are sites.
+constexpr int kGatherTag = 1000, kScatterTag = 1001;
+
 // Keeps the tensors of each send until the send is complete. c10d reports the completion of a send
 // only to a caller that waits for it, so one thread waits for the sends, one after the other.
 class Sends {
@@ -107,9 +111,9 @@ class GlooCommunicator final : public Communicator {
     Ticket issue(const Transfer& transfer) override {
         const Ticket ticket = issued_++;
         Running running{transfer, {}, {}};
-        reaching_peers(name_ + ' ' + text(transfer), [&] { running.work = start(running); });
+        reaching_peers(name_ + ' ' + text(transfer), [&] { start(running); });
         if (transfer.kind == Transfer::Kind::Send)
-            sends_.add(std::move(running.work));
+            sends_.add(std::move(running.works[0]));
         else
             running_.emplace(ticket, std::move(running));
         return ticket;
@@ -117,54 +121,81 @@ class GlooCommunicator final : public Communicator {
 
     void wait(Ticket ticket) override {
         const Running running = std::move(running_.extract(ticket).mapped());
-        reaching_peers(name_ + ' ' + text(running.transfer), [&] { running.work->wait(timeout_); });
-        if (running.parts.defined()) {
-            const at::Tensor out = running.transfer.out.view(-1);
-            out.copy_(running.parts[0]);
-            for (int rank = 1; rank < size_; ++rank) out.add_(running.parts[rank]);
-        }
+        reaching_peers(name_ + ' ' + text(running.transfer), [&] {
+            for (const Work& work : running.works) work->wait(timeout_);
+        });
+        if (running.parts.defined()) add_parts(running);
     }
 
   private:
     struct Running {
         Transfer transfer;
-        Work work;
-        // for a reduce-scatter: row r is the part of rank r's input that this rank must sum up
+        std::vector<Work> works;
+        // For a reduce-scatter: the parts that this rank must sum up, in the order of the ranks,
+        // without its own part
         at::Tensor parts;
     };
 
-    Work start(Running& running) {
+    void start(Running& running) {
         const Transfer& transfer = running.transfer;
         const int site = static_cast<int>(transfer.tag.site);
         std::vector<at::Tensor> in{transfer.in}, out{transfer.out};
+        const auto add = [&](Work work) { running.works.push_back(std::move(work)); };
         switch (transfer.kind) {
             case Transfer::Kind::AllReduce: {
                 c10d::AllreduceOptions options;
                 if (transfer.reduce == Reduce::Max) options.reduceOp = c10d::ReduceOp::MAX;
-                return group_->allreduce(out, options);
+                return add(group_->allreduce(out, options));
             }
-            case Transfer::Kind::AllGather: {
-                at::Tensor all = out[0].view({size_, -1}), own = in[0].view({1, -1});
-                return group_->_allgather_base(all, own);
-            }
-            case Transfer::Kind::ReduceScatter: {
-                // Do not use LibTorch's reduce-scatter over Gloo, because it does a whole
-                // all-reduce. Instead, each rank sends each part of its input to the part's owner,
-                // and the owner adds up the parts in rank order.
-                at::Tensor parts = in[0].view({size_, -1});
-                running.parts = at::empty_like(parts);
-                std::vector<std::int64_t> equal;
-                return group_->alltoall_base(running.parts, parts, equal, equal);
-            }
+            case Transfer::Kind::AllGather: return start_gather(running);
+            case Transfer::Kind::ReduceScatter: return start_scatter(running);
             case Transfer::Kind::Broadcast: {
                 c10d::BroadcastOptions options;
                 options.rootRank = transfer.peer;
-                return group_->broadcast(out, options);
+                return add(group_->broadcast(out, options));
             }
-            case Transfer::Kind::Send: return group_->send(in, transfer.peer, site);
-            case Transfer::Kind::Receive: return group_->recv(out, transfer.peer, site);
+            case Transfer::Kind::Send: return add(group_->send(in, transfer.peer, site));
+            case Transfer::Kind::Receive: return add(group_->recv(out, transfer.peer, site));
         }
-        return {};
+    }
+
+    // Each rank sends its part to all others. Do not use LibTorch's all-gather over Gloo, because
+    // its threads receive into a second copy of the whole output, and each keeps that memory.
+    void start_gather(Running& running) {
+        const at::Tensor all = running.transfer.out.view({size_, -1});
+        std::vector<at::Tensor> own{running.transfer.in.view(-1)};
+        for (int i = 1; i < size_; ++i) {
+            const int from = (rank_ + size_ - i) % size_, to = (rank_ + i) % size_;
+            std::vector<at::Tensor> part{all[from]};
+            running.works.push_back(group_->recv(part, from, kGatherTag));
+            running.works.push_back(group_->send(own, to, kGatherTag));
+        }
+        all[rank_].copy_(own[0]);
+    }
+
+    // Each rank sends each part of its input to the part's owner. Do not use LibTorch's
+    // reduce-scatter over Gloo, because it does a whole all-reduce.
+    void start_scatter(Running& running) {
+        const at::Tensor parts = running.transfer.in.view({size_, -1});
+        running.parts = at::empty({size_ - 1, parts.size(1)}, parts.options());
+        for (int i = 1; i < size_; ++i) {
+            const int from = (rank_ + size_ - i) % size_, to = (rank_ + i) % size_;
+            std::vector<at::Tensor> received{running.parts[from < rank_ ? from : from - 1]};
+            std::vector<at::Tensor> sent{parts[to]};
+            running.works.push_back(group_->recv(received, from, kScatterTag));
+            running.works.push_back(group_->send(sent, to, kScatterTag));
+        }
+    }
+
+    // Adds up the parts in rank order, so that the sum does not depend on the time of arrival.
+    void add_parts(const Running& running) {
+        const at::Tensor own = running.transfer.in.view({size_, -1})[rank_];
+        const at::Tensor out = running.transfer.out.view(-1);
+        for (int rank = 0; rank < size_; ++rank) {
+            const at::Tensor part =
+                rank == rank_ ? own : running.parts[rank < rank_ ? rank : rank - 1];
+            rank == 0 ? out.copy_(part) : out.add_(part);
+        }
     }
 
     const std::string name_;

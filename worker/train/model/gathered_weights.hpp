@@ -4,6 +4,9 @@
 // two units are gathered at a time: the unit in use, and the next unit, whose transfer runs
 // meanwhile. While a unit is not gathered, Parameters::weight has only this rank's own rows.
 //
+// Units take their memory from blocks of one size, so that the blocks of one unit fit the next.
+// Without that, the allocator's heap would grow to several times the gathered weights.
+//
 // All ranks must hold the same units in the same order.
 #pragma once
 
@@ -47,9 +50,14 @@ class GatheredWeights {
         int holds = 0;
         bool is_gathering = false;
         Communicator::Ticket ticket = 0;
-        at::Tensor sent, received;
+        at::Tensor sent, received, whole;
+
+        // Returns the received pieces as a tensor of sizes {ranks, longest}.
+        at::Tensor pieces(int ranks) const;
     };
 
+    // Returns a block for the received or the whole weights of any unit.
+    at::Tensor take_block();
     void start(int unit, bool again);
     void finish(Unit& unit);
 
@@ -57,6 +65,8 @@ class GatheredWeights {
     Communicator& dp_;
     std::vector<Unit> units_;
     std::vector<at::Tensor> own_;  // for each parameter: this rank's own rows of its weight
+    std::int64_t block_numel_ = 0;
+    std::vector<at::Tensor> free_blocks_;  // empty while no unit is gathered
     int held_ = 0, most_held_ = 0;
 };
 

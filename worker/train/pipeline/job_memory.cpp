@@ -62,7 +62,7 @@ std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, s
 
 // Adds the part of one chunk's optimizer state that data-parallel rank `owner` of `owners` holds.
 void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
-               const std::vector<ParameterSpec>& specs, int owners, int owner) {
+               const std::vector<ParameterSpec>& specs, int owners, int owner, bool on_gpu) {
     std::vector<std::int64_t> numels;
     for (const ParameterSpec& spec : specs) {
         numels.push_back(c10::multiply_integers(spec.sizes));
@@ -73,9 +73,11 @@ void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
         owned.states += own_states(job, spec, rows);
     }
     // Two consecutive buckets are exchanged at the same time. Each bucket needs a buffer for the
-    // trained gradients of all rows, and a buffer for the sums of this rank's rows. With ZeRO-2,
-    // the gradients of the newer bucket are also in the memory of the stage (GradStage), from which
-    // they are copied to the first of these buffers.
+    // trained gradients of all rows, and a buffer for the sums of this rank's rows. On CPUs, the
+    // other ranks' gradients of this rank's rows also have a buffer (GlooCommunicator). With
+    // ZeRO-2, the gradients of the newer bucket are also in the memory of the stage (GradStage),
+    // from which they are copied to the first of these buffers.
+    const int buffers = on_gpu ? owners + 1 : 2 * owners;
     std::int64_t last = 0;
     for (const plan::Bucket& bucket :
          plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
@@ -84,7 +86,7 @@ void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
             if (!specs[static_cast<std::size_t>(i)].frozen)
                 trained += numels[static_cast<std::size_t>(i)];
         const std::int64_t stage = owned.gradients ? trained : 0;
-        owned.exchange = std::max(owned.exchange, (last + trained) * (owners + 1) / owners + stage);
+        owned.exchange = std::max(owned.exchange, (last + trained) * buffers / owners + stage);
         last = trained;
     }
 }
@@ -125,7 +127,7 @@ void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, in
 // rank has the whole state.
 std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
                                       const std::vector<std::vector<ParameterSpec>>& chunks,
-                                      std::int64_t lowest) {
+                                      std::int64_t lowest, bool on_gpu) {
     const spec::ParallelSpec& p = job.parallel;
     if (p.zero == 0 || p.dp == 1) return std::nullopt;
     const std::int64_t element = plan::element_bytes(job.precision);
@@ -133,7 +135,7 @@ std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
     for (int owner = 0; owner < p.dp; ++owner) {
         plan::Owned owned{.gradients = p.zero > 1};
         for (const std::vector<ParameterSpec>& specs : chunks) {
-            add_owned(owned, job, specs, p.dp, owner);
+            add_owned(owned, job, specs, p.dp, owner, on_gpu);
             if (p.zero > 2) add_weights(owned, specs, p.dp, owner, element, lowest);
         }
         owned.weights += owned.gathered;
@@ -172,7 +174,7 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
                                   job.recompute.begin() + chunk.layer_end);
     }
     held.part = part;
-    held.owned = most_owned(spec, chunks, part.lowest);
+    held.owned = most_owned(spec, chunks, part.lowest, on_gpu);
     if (schedule.pp > 1) held.activations = plan::peak_bytes(schedule, stage, job.costs);
     return held;
 }
