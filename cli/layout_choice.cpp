@@ -20,8 +20,10 @@
 #include "common/io/process.hpp"
 #include "common/protocol/cluster_operations.hpp"
 #include "common/spec/check/check_job.hpp"
+#include "common/spec/check/tensor.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/units.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::cli {
 namespace {
@@ -142,21 +144,12 @@ Question question_of(const Json& asked, Json complete, const IsFixed& is_fixed) 
     return question;
 }
 
-Result<Json> ask_rank(const Question& question, const Limit& limit) {
-    ROLL_TRY(const std::string path, in_memory(question.document.dump()));
-    std::vector<std::string> arguments = {"layout",
-                                          "--spec",
-                                          path,
-                                          "--memory-limit",
-                                          std::to_string(limit.bytes),
-                                          "--memory-from",
-                                          limit.from,
-                                          "--dp",
-                                          std::to_string(question.dp)};
-    for (const std::string& key : question.keys) {
-        arguments.emplace_back("--search");
-        arguments.push_back(key);
-    }
+// Runs roll-rank's command `verb` on a job's document, and returns the JSON that it prints.
+Result<Json> ask_rank(const std::string& verb, const std::string& document,
+                      const std::vector<std::string>& options) {
+    ROLL_TRY(const std::string path, in_memory(document));
+    std::vector<std::string> arguments = {verb, "--spec", path};
+    arguments.insert(arguments.end(), options.begin(), options.end());
     const int descriptor = std::atoi(path.substr(path.rfind('/') + 1).c_str());
     const auto answer = output_of_rank(std::move(arguments), descriptor);
     ::close(descriptor);
@@ -166,7 +159,18 @@ Result<Json> ask_rank(const Question& question, const Limit& limit) {
     if (status == 0 && report.is_object()) return report;
     const Json error = report.is_object() ? report.value("error", Json::object()) : Json::object();
     return fail(ErrorCode::InvalidArgument,
-                error.value("message", std::string("roll-rank could not choose a layout")));
+                error.value("message", fmt::format("`roll-rank {}` failed", verb)));
+}
+
+Result<Json> search(const Question& question, const Limit& limit) {
+    std::vector<std::string> options = {"--memory-limit", std::to_string(limit.bytes),
+                                        "--memory-from",  limit.from,
+                                        "--dp",           std::to_string(question.dp)};
+    for (const std::string& key : question.keys) {
+        options.emplace_back("--search");
+        options.push_back(key);
+    }
+    return ask_rank("layout", question.document.dump(), options);
 }
 
 // Chooses the layout of one document. Returns null if check_job() refuses the document, and for a
@@ -185,7 +189,7 @@ Result<Json> choose(const Context& context, const Source& source, Json& document
     const Question question =
         question_of(document, Json::parse(job.spec.document.text()), is_fixed);
     ROLL_TRY(const Limit limit, memory_limit(context, question.document, job.spec.resources));
-    ROLL_TRY(Json report, ask_rank(question, limit));
+    ROLL_TRY(Json report, search(question, limit));
     Json& parallel = document["parallel"];
     if (!parallel.is_object()) parallel = Json::object();
     if (parallel.erase("layout") > 0 && question.dp == 0) parallel.erase("dp");
@@ -276,6 +280,24 @@ std::vector<std::string> layout_lines(const Json& report) {
         "  row 1 is used; time is relative to row 1; memory and sent (bytes per step) are the "
         "largest values of any rank");
     return lines;
+}
+
+std::vector<std::string> span_warnings(const std::vector<spec::JobSpec>& jobs) {
+    std::vector<std::string> warnings;
+    for (const spec::JobSpec& job : jobs) {
+        if (job.kind != spec::JobKind::Train && job.kind != spec::JobKind::Resume) continue;
+        const std::string document = job.document.text();
+        const auto train = spec::train_spec(document);
+        if (!train || spec::tensor_span_warning(train->parallel, job.resources.nodes, "").empty())
+            continue;
+        const auto plan = ask_rank("plan", document, {"--json"});
+        const std::string sent =
+            plan ? size_text((*plan)["communication_bytes_per_step"]["tensor"]) : "";
+        warnings.push_back(
+            fmt::format("warning: {}: {}", job.name,
+                        spec::tensor_span_warning(train->parallel, job.resources.nodes, sent)));
+    }
+    return warnings;
 }
 
 }  // namespace roll::cli

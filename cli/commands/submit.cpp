@@ -217,6 +217,10 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
         }
     }
     ROLL_TRY(std::vector<spec::JobSpec> specs, parse_sources(sources));
+    for (std::string& warning : span_warnings(specs)) {
+        say(warning);
+        notes.push_back(std::move(warning));
+    }
     for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)
         add_git(specs[i], sources[i].base, specs.size());
     if (options.dry_run) return print_specs(context, specs, notes);

@@ -62,6 +62,22 @@ class Layout(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stdout)
         return done.stderr
 
+    def test_a_tensor_parallel_group_on_two_nodes_is_a_warning(self):
+        spec = job(parallel={'tp': 4, 'dp': 1}, train__micro_batch_size=1,
+                   resources={'nodes': 2, 'slots_per_node': 2})
+        warning = self.plan(spec)['warnings'][0]
+        self.assertIn('parallel.tp is 4, but a node has 2 of the job\'s ranks: a tensor-parallel group is on 2 nodes',
+                      warning)
+        sent = self.plan(spec)['communication_bytes_per_step']['tensor'] / MIB
+        self.assertRegex(warning, rf'sends {sent:.3g} MiB per rank and step over the network; .*: tp 1, 2, or 4 ranks')
+        self.assertIn('warning     parallel.tp is 4', self.run_command('plan', spec).stdout)
+        submitted = self.run_command('submit', spec, '--dry-run', '--no-git')
+        self.assertEqual(json.loads(submitted.stdout)['notes'], ['warning: auto: ' + warning])
+        self.assertIn(warning, submitted.stderr)
+        for fits in ({'tp': 2, 'dp': 2}, {'tp': 2, 'pp': 2, 'dp': 1}):
+            self.assertNotIn('warnings', self.plan(job(parallel=fits, train__micro_batch_size=1,
+                                                       resources={'nodes': 2, 'slots_per_node': 2})))
+
     def test_choice_is_the_plan_of_the_best(self):
         plan = self.plan(job())
         found = plan['layout_search']

@@ -1,5 +1,6 @@
 #include "common/spec/check/tensor.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -58,6 +59,25 @@ std::vector<Problem> tensor_problems(const ParallelSpec& p, const TensorSizes& s
         divides("num_key_value_heads", sizes.kv_heads);
     divides("intermediate_size", sizes.intermediate);
     return problems;
+}
+
+std::string tensor_span_warning(const ParallelSpec& p, int nodes, const std::string& sent) {
+    const int ranks = p.dp * p.tp * p.pp;
+    const int per_node = std::max(ranks / std::max(nodes, 1), 1);
+    if (per_node % p.tp == 0) return {};
+    int spanned = 1;
+    for (int first = 0; first < ranks; first += p.tp)
+        spanned = std::max(spanned, (first + p.tp - 1) / per_node - first / per_node + 1);
+    std::vector<int> local;
+    for (int tp = 1; tp < p.tp; ++tp)
+        if (p.tp % tp == 0 && per_node % tp == 0) local.push_back(tp);
+    const std::string bytes =
+        sent.empty() ? "the group's sums" : fmt::format("{} per rank and step", sent);
+    return fmt::format(
+        "parallel.tp is {}, but a node has {} of the job's ranks: a tensor-parallel group is on {} "
+        "nodes, and sends {} over the network; allowed without this cost: tp {}, or {} ranks on a "
+        "node",
+        p.tp, per_node, spanned, bytes, fmt::join(local, ", "), p.tp);
 }
 
 }  // namespace roll::spec

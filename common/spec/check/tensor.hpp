@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/spec/schema/problem.hpp"
@@ -24,5 +25,10 @@ TensorSizes tensor_sizes(const ModelConfig& model);
 // Returns a problem for each rule that tensor parallelism breaks, with the numbers and the allowed
 // values. The size of the vocabulary is not checked, because tp need not divide it.
 std::vector<Problem> tensor_problems(const ParallelSpec& parallel, const TensorSizes& sizes);
+
+// Returns a warning if the ranks of a tensor-parallel group are on several nodes; empty if each
+// group is on one node. The ranks are divided evenly between `nodes`, in order. `sent`: the bytes
+// that a rank sends to its group in one step, as text; empty if unknown.
+std::string tensor_span_warning(const ParallelSpec& parallel, int nodes, const std::string& sent);
 
 }  // namespace roll::spec

@@ -118,8 +118,8 @@ int plan(const Arguments& arguments) {
     spec::TrainSpec spec = need(spec::train_spec(document));
     if (spec.epochs > 0 && spec.steps == 0) plan_epochs(spec);
     const Json resources = need(parse_json(document)).value("resources", Json::object());
-    const bool on_gpu = resources.value("gpus_per_node", 0) > 0;
-    OrderedJson json = plan_json(spec, on_gpu);
+    const bool on_gpu = resources.value("gpus_per_node", 0.0) > 0;
+    OrderedJson json = plan_json(spec, on_gpu, resources.value("nodes", 1));
     if (!arguments.layout_search.empty())
         json["layout_search"] = OrderedJson::parse(need(read_file(arguments.layout_search)));
     if (!arguments.svg.empty() || !arguments.trace.empty()) {
@@ -163,7 +163,7 @@ int prove_layout(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
     const spec::TrainSpec spec = need(spec::train_spec(document));
     const Json resources = need(parse_json(document)).value("resources", Json::object());
-    check_spec(spec, resources.value("gpus_per_node", 0) > 0);
+    check_spec(spec, resources.value("gpus_per_node", 0.0) > 0);
     const spec::ModelConfig config = setup_model(spec, {}, true).config;
     const OrderedJson json = proof_json(spec, prove(spec, config, planted_bugs()));
     std::printf("%s\n", (arguments.json ? json.dump() : proof_text(json)).c_str());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "common/spec/check/tensor.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/plan/pipeline_print.hpp"
@@ -354,7 +355,7 @@ std::string pipeline_text(const OrderedJson& plan) {
 
 }  // namespace
 
-OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
+OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
     check_spec(spec, on_gpu);
     const ModelSetup setup = setup_model(spec, {}, true);
     const spec::ModelConfig& model = setup.config;
@@ -410,6 +411,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const double flop = flops.causal * static_cast<double>(per_step * spec.steps);
     json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
+    const std::string span = spec::tensor_span_warning(p, nodes, plan::bytes_text(job.sent.tensor));
+    if (!span.empty()) json["warnings"] = {span};
     return json;
 }
 
@@ -448,6 +451,9 @@ std::string plan_text(const OrderedJson& p) {
         text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     else
         text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
+    if (p.contains("warnings"))
+        for (const OrderedJson& warning : p["warnings"])
+            text += "warning     " + warning.get<std::string>() + "\n";
     text += recompute_text(p) + optimizer_text(p["optimizer"]) + "checkpoint  weights " +
             bytes_text(disk["weights"]) + ", optimizer " + bytes_text(disk["optimizer"]) + "\n" +
             (p.contains("teacher") ? teacher_text(p["teacher"]) : "") + pipeline_text(p) +

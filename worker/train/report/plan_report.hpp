@@ -10,9 +10,9 @@
 namespace roll::train {
 
 // Returns the report as JSON (roll.plan/1). It has the model, the mesh, the stages, the table of
-// the pipeline, the memory, the FLOPs and the checkpoints. Throws RankFailure if the job could not
-// run.
-OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false);
+// the pipeline, the memory, the FLOPs and the checkpoints, and warnings if there are any. `nodes`:
+// the nodes that the ranks are divided between. Throws RankFailure if the job could not run.
+OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false, int nodes = 1);
 
 std::string plan_text(const OrderedJson& plan);
 
