@@ -28,7 +28,7 @@ LAYERS = {
     'train_process': 3.1, 'train_simd': 3.1,
     'train_objective': 3.1, 'train_comm': 3.2, 'train_ops': 3.2, 'train_cpu': 3.3,
     'train_cuda': 3.3, 'train_model': 3.3, 'train_optim': 3.4, 'train_pipeline': 3.5,
-    'train_prove': 3.6, 'train_search': 3.6, 'train_data': 3.5, 'train_report': 3.6, 'train_save': 3.7, 'train_job': 4,
+    'train_prove': 3.8, 'train_search': 3.6, 'train_data': 3.5, 'train_report': 3.6, 'train_save': 3.7, 'train_job': 4,
 }
 # Folders that decide: no clock, I/O, threads, randomness or iteration order.
 PURE = ('daemon/core/', 'worker/agent/core/', 'worker/layout/', 'worker/plan/')

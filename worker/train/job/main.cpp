@@ -164,8 +164,8 @@ int prove_layout(const Arguments& arguments) {
     const spec::TrainSpec spec = need(spec::train_spec(document));
     const Json resources = need(parse_json(document)).value("resources", Json::object());
     check_spec(spec, resources.value("gpus_per_node", 0.0) > 0);
-    const spec::ModelConfig config = setup_model(spec, {}, true).config;
-    const OrderedJson json = proof_json(spec, prove(spec, config, planted_bugs()));
+    const ModelSetup model = setup_model(spec, {}, true);
+    const OrderedJson json = proof_json(spec, prove(spec, model, planted_bugs()));
     std::printf("%s\n", (arguments.json ? json.dump() : proof_text(json)).c_str());
     if (json["proven"].get<bool>()) return 0;
     std::fflush(stdout);

@@ -1,9 +1,13 @@
 #include "worker/train/prove/local_job.hpp"
 
+#include <numeric>
+
 #include <ATen/Parallel.h>
 
 #include "worker/plan/mesh.hpp"
 #include "worker/train/process/failure.hpp"
+#include "worker/train/prove/local_checkpoint.hpp"
+#include "worker/train/save/restore.hpp"
 
 namespace roll::train {
 namespace {
@@ -11,7 +15,7 @@ namespace {
 // The communication groups of one rank. A group's name begins with the same word (pp, dp, tp) as in
 // a job of several processes.
 struct RankGroups {
-    std::unique_ptr<Communicator> pp, dp, tp, tie;
+    std::unique_ptr<Communicator> pp, dp, tp, tie, world;
 };
 
 RankGroups connect(const LocalJob& job, const plan::Mesh& mesh, LocalFabric& fabric, int rank) {
@@ -22,10 +26,16 @@ RankGroups connect(const LocalJob& job, const plan::Mesh& mesh, LocalFabric& fab
     RankGroups groups{group("pp", stages),
                       group("dp", mesh.group(rank, plan::Axis::Dp)),
                       group("tp", mesh.group(rank, plan::Axis::Tp)),
+                      {},
                       {}};
     const bool at_end = rank == stages.front() || rank == stages.back();
     if (job.config.tied && stages.size() > 1 && at_end)
         groups.tie = group("tie", {stages.front(), stages.back()});
+    if (job.saves_after > 0) {
+        std::vector<int> all(static_cast<std::size_t>(mesh.world_size()));
+        std::iota(all.begin(), all.end(), 0);
+        groups.world = group("world", all);
+    }
     return groups;
 }
 
@@ -36,7 +46,11 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
     const auto own = [&](const std::vector<Microbatch>& batch) {
         return std::span(batch).subspan(groups.dp->rank() * microbatches, microbatches);
     };
-    for (int step = 0; step < job.steps; ++step) {
+    if (!job.starts_from.empty()) restore(job.starts_from, trainer, *job.model);
+    for (int step = job.first_step; step < job.steps; ++step) {
+        if (groups.world && step == job.saves_after)
+            save_locally(job.saves_to, trainer, *job.model, job.parallel, groups.world->rank(),
+                         *groups.world);
         const std::vector<Microbatch> batch = job.batch(step);
         const StepResult result = trainer.run(own(batch), job.lr, 1, true);
         const std::string prefix = std::to_string(step) + ".";

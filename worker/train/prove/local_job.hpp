@@ -2,10 +2,13 @@
 // comm/local_fabric.hpp. Each rank runs the same TrainStep as in a job of several processes.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <vector>
 
+#include "common/spec/train/parallel.hpp"
 #include "worker/train/comm/local_fabric.hpp"
+#include "worker/train/model/model_setup.hpp"
 #include "worker/train/prove/record.hpp"
 
 namespace roll::train {
@@ -16,11 +19,21 @@ struct LocalJob {
     int dp = 1, tp = 1;
     TrainOptions options = {};
     LocalOptions fabric = {};
-    int steps = 3;
+    int steps = 3;       // number of the step after the last one
+    int first_step = 0;  // number of the first step
     double lr = 1e-3;
     // Returns the micro-batches of a step of all replicas; the first replica's come first. The step
     // with number `steps` is only for the evaluation.
     std::function<std::vector<Microbatch>(int step)> batch;
+
+    // Checkpoints (local_checkpoint.hpp). With saves_after > 0, the ranks write a checkpoint below
+    // the directory `saves_to` before the step with this number. `starts_from`: the checkpoint from
+    // which the ranks take their state; empty: the initial weights. `model` describes the model,
+    // and `parallel` the layout, for the files.
+    int saves_after = 0;
+    std::filesystem::path saves_to = {}, starts_from = {};
+    const ModelSetup* model = nullptr;
+    spec::ParallelSpec parallel = {};
 };
 
 // Trains the job, then evaluates once. Returns the results and the state of all ranks after each

@@ -1,8 +1,12 @@
 #include "worker/train/prove/prove.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 
 #include <ATen/ATen.h>
 
@@ -10,18 +14,61 @@
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 #include "worker/train/prove/batches.hpp"
+#include "worker/train/prove/local_checkpoint.hpp"
 
 namespace roll::train {
 namespace {
 
 constexpr int kSteps = 3;
+constexpr int kSavesAfter = 1;  // number of steps before the checkpoint
 // Standard deviation of the weights. It is large, so that norms, caps and activation functions work
 // in their nonlinear range.
 constexpr double kStd = 0.2;
 constexpr double kLearningRate = 1e-3;
 
-// Returns the job in its layout, with clipping at `clip`.
-LocalJob in_layout(const SmallJob& small, double clip) {
+namespace fs = std::filesystem;
+
+// A directory that is removed at the end.
+class Scratch {
+  public:
+    Scratch() {
+        std::string pattern = (fs::temp_directory_path() / "roll-prove-XXXXXX").string();
+        if (::mkdtemp(pattern.data()) == nullptr)
+            throw RankFailure(1, "the directory " + pattern + " cannot be made: " +
+                                     std::strerror(errno) + "; set TMPDIR to another directory");
+        path_ = pattern;
+    }
+    ~Scratch() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    fs::path operator/(const char* name) const { return path_ / name; }
+
+  private:
+    fs::path path_;
+};
+
+// Returns the model of the small job, for checkpoints. Only sizes that shape a tensor are set.
+ModelSetup small_model(const ModelSetup& model, const spec::ModelConfig& small) {
+    ModelSetup setup = model;
+    setup.config = small;
+    setup.companions.clear();
+    if (setup.native.is_null()) return setup;
+    setup.native.update({{"hidden_size", small.hidden},
+                         {"num_layers", small.layers},
+                         {"num_attention_heads", small.heads},
+                         {"num_query_groups", small.kv_heads},
+                         {"kv_channels", small.head_dim},
+                         {"ffn_hidden_size", small.intermediate},
+                         {"padded_vocab_size", small.vocab}});
+    return setup;
+}
+
+// Returns the job in its layout. If the model has a native config, the job writes a checkpoint
+// below `saves`.
+LocalJob in_layout(const SmallJob& small, const ModelSetup& model, const fs::path& saves) {
     const spec::ParallelSpec& p = small.spec.parallel;
     const JobPipeline pipeline = job_pipeline(small.spec, small.config, /*on_gpu=*/false);
     LocalJob job{.config = small.config,
@@ -37,9 +84,12 @@ LocalJob in_layout(const SmallJob& small, double clip) {
     job.options.init.std = kStd;
     job.options.init.dtype = at::kDouble;
     job.options.init.draw = true;
-    job.options.clip_grad = clip;
     job.options.count_zeros = true;
     job.options.recompute = pipeline.recompute;
+    job.model = &model;
+    job.parallel = p;
+    job.saves_after = model.native.is_null() ? 0 : kSavesAfter;
+    job.saves_to = saves;
     return job;
 }
 
@@ -51,15 +101,33 @@ LocalJob on_one_rank(LocalJob job) {
     job.options.sequence = false;
     job.options.zero = 0;
     job.options.recompute = {};
+    job.parallel = {};
     return job;
+}
+
+// Returns the job that continues from the checkpoint below `saved`.
+LocalJob continued(LocalJob job, const fs::path& saved) {
+    job.starts_from = local_checkpoint(saved);
+    job.first_step = job.saves_after;
+    job.saves_after = 0;
+    return job;
+}
+
+// Returns the quantities of the steps from `step` on, and of the evaluation.
+Named steps_from(const Named& all, int step) {
+    Named later;
+    for (const auto& [name, tensor] : all)
+        if (name.starts_with("valid.") || std::stoi(name) >= step) later.emplace(name, tensor);
+    return later;
 }
 
 // Trains the job on one rank. Lowers the clipping limit until the gradient norm exceeds it in every
 // step. Sets `clip` to this limit.
-Record reference_of(const SmallJob& small, double& clip) {
+Record reference_of(LocalJob job, double& clip) {
     constexpr int kTries = 6;
     for (int i = 0; i < kTries; ++i) {
-        Record record = train_locally(on_one_rank(in_layout(small, clip)));
+        job.options.clip_grad = clip;
+        Record record = train_locally(job);
         double least = INFINITY;
         for (int step = 0; step < kSteps; ++step)
             least = std::min(least,
@@ -79,7 +147,9 @@ std::vector<std::string> parameter_names(const spec::ModelConfig& config) {
     return names;
 }
 
-void compare(Proof& proof, const Record& seen, const Named& reference) {
+// Adds the comparison of a run to the proof, unless an earlier run differs.
+void compare(Proof& proof, const char* run, const Record& seen, const Named& reference) {
+    if (proof.differing > 0) return;
     const auto is_tensor = [&](const std::string& name) { return reference.at(name).dim() > 0; };
     for (const auto& [name, expected] : reference) {
         ++(is_tensor(name) ? proof.tensors : proof.numbers);
@@ -92,17 +162,32 @@ void compare(Proof& proof, const Record& seen, const Named& reference) {
         differences(seen, reference, kProofLimit, parameter_names(proof.job.config));
     proof.differing = all.size();
     if (all.empty()) return;
+    proof.first_run = run;
     proof.first = all.front();
     const auto tensor = std::ranges::find_if(
         all, [&](const Difference& difference) { return is_tensor(difference.name); });
     if (tensor != all.end()) proof.first_tensor = *tensor;
 }
 
+// Trains in the layout, and continues from the checkpoints.
+void compare_runs(Proof& proof, const LocalJob& layout, const LocalJob& one,
+                  const Named& reference) {
+    compare(proof, "layout", train_locally(layout), reference);
+    if (!proof.checkpoints || proof.differing > 0) return;
+    const Named later = steps_from(reference, layout.saves_after);
+    compare(proof, "one rank from the layout's checkpoint",
+            train_locally(continued(one, layout.saves_to)), later);
+    if (proof.differing == 0)
+        compare(proof, "layout from one rank's checkpoint",
+                train_locally(continued(layout, one.saves_to)), later);
+}
+
 }  // namespace
 
-Proof prove(const spec::TrainSpec& spec, const spec::ModelConfig& config,
+Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
             const std::vector<Plant>& plants) {
     const auto start = std::chrono::steady_clock::now();
+    const spec::ModelConfig& config = model.config;
     Proof proof{.job =
                     cut_job(spec, config, job_pipeline(spec, config, /*on_gpu=*/false).schedule)};
     const SmallJob& small = proof.job;
@@ -111,11 +196,17 @@ Proof prove(const spec::TrainSpec& spec, const spec::ModelConfig& config,
         proof.layers.push_back(chunk.layer_end - chunk.layer_begin);
     proof.steps = kSteps;
     proof.clip_grad = spec.optimizer.clip_grad > 0 ? spec.optimizer.clip_grad : 1;
-    const Record reference = reference_of(small, proof.clip_grad);
-    LocalJob job = in_layout(small, proof.clip_grad);
-    job.fabric.plants = plants;
+    const ModelSetup setup = small_model(model, small.config);
+    proof.checkpoints = !setup.native.is_null();
+    const Scratch scratch;
+    LocalJob layout = in_layout(small, setup, scratch / "layout");
+    LocalJob one = on_one_rank(layout);
+    one.saves_to = scratch / "one";
+    const Record reference = reference_of(one, proof.clip_grad);
+    one.options.clip_grad = layout.options.clip_grad = proof.clip_grad;
+    layout.fabric.plants = plants;
     try {
-        compare(proof, train_locally(job), reference.values);
+        compare_runs(proof, layout, one, reference.values);
     } catch (const std::logic_error& e) {  // GroupFault or Deadlock: the ranks' calls do not match
         proof.fault = e.what();
     } catch (const PeerLost& e) {

@@ -1,7 +1,9 @@
 // Proves that a train job in its layout computes the same numbers as on one rank. Reduces the job
 // to the smallest sizes that keep its layout (cut.hpp). Trains it in float64 on as many ranks as
 // the layout has; these ranks are threads of this process. Then compares all gradients, weights and
-// optimizer states with a run on one rank with the same micro-batches.
+// optimizer states with a run on one rank with the same micro-batches. Both runs also write a
+// checkpoint. One rank continues from that of the layout, and the layout from that of one rank; the
+// remaining steps of both are compared, too.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,11 @@ struct Proof {
     // The first quantity that differs, and the first tensor that differs; nullopt if none differs
     std::optional<Difference> first = std::nullopt, first_tensor = std::nullopt;
     std::size_t differing = 0;
-    std::string fault = {};  // reason why the ranks could not train; empty if they trained
+    // The run of `first`: "layout", "one rank from the layout's checkpoint" or "layout from one
+    // rank's checkpoint"; empty if nothing differs
+    std::string first_run = {};
+    bool checkpoints = false;  // true: checkpoints are compared, too
+    std::string fault = {};    // reason why the ranks could not train; empty if they trained
     double seconds = 0;
 
     bool holds() const { return differing == 0 && fault.empty(); }
@@ -34,10 +40,11 @@ struct Proof {
 // The largest error with which two quantities count as equal.
 inline constexpr double kProofLimit = 1e-10;
 
-// Proves that the job's layout computes the same numbers as one rank. `plants`: bugs to add to the
-// communication of the layout's ranks, for tests. Throws RankFailure(invalid) if the job could not
-// run, with the same message as plan_json().
-Proof prove(const spec::TrainSpec& spec, const spec::ModelConfig& config,
+// Proves that the job's layout computes the same numbers as one rank. `model`: the job's model. If
+// it has no native config, checkpoints are left out. `plants`: bugs to add to the communication of
+// the layout's ranks, for tests. Throws RankFailure(invalid) if the job could not run, with the
+// same message as plan_json().
+Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
             const std::vector<Plant>& plants = {});
 
 }  // namespace roll::train

@@ -10,7 +10,7 @@ namespace roll::train {
 namespace {
 
 // The quantities of a record, and their descriptions.
-constexpr std::array<std::pair<const char*, const char*>, 11> kQuantities = {
+constexpr std::array<std::pair<const char*, const char*>, 12> kQuantities = {
     {{"loss", "loss"},
      {"divergence", "divergence from the teacher"},
      {"grad_norm", "gradient norm"},
@@ -19,6 +19,7 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kQuantities = {
      {"tokens", "number of targets"},
      {"grad", "gradient"},
      {"weight", "weight"},
+     {"norms", "norm"},
      {"exp_avg", "first moment"},
      {"exp_avg_sq", "second moment"},
      {"momentum_buffer", "momentum"}}};
@@ -54,6 +55,7 @@ OrderedJson quantity_json(const std::string& name) {
     const std::string rest = name.substr(dot + 1), kind = rest.substr(0, rest.find('.'));
     OrderedJson json;
     json["step"] = is_step ? OrderedJson(std::stoi(name) + 1) : OrderedJson();
+    json["quantity"] = kind;  // a state of another optimizer has no description
     for (const auto& [known, words] : kQuantities)
         if (kind == known) json["quantity"] = words;
     json["tensor"] = kind == rest ? OrderedJson() : OrderedJson(rest.substr(kind.size() + 1));
@@ -157,6 +159,8 @@ OrderedJson proof_json(const spec::TrainSpec& spec, const Proof& proof) {
         json["worst"]["error"] = number_json(proof.worst.error);
     }
     json["differing"] = proof.differing;
+    json["checkpoints"] = proof.checkpoints;
+    json["first_run"] = proof.first_run.empty() ? OrderedJson() : OrderedJson(proof.first_run);
     json["first"] = proof.first ? difference_json(*proof.first) : OrderedJson();
     json["first_tensor"] =
         proof.first_tensor ? difference_json(*proof.first_tensor) : OrderedJson();
@@ -168,8 +172,12 @@ OrderedJson proof_json(const spec::TrainSpec& spec, const Proof& proof) {
 std::string failure_text(const OrderedJson& p) {
     if (!p["fault"].is_null())
         return "the ranks of the layout cannot train together: " + p["fault"].get<std::string>();
-    std::string text =
-        "the layout does not compute what one rank computes: " + difference_text(p["first"]);
+    const auto run = p["first_run"].get<std::string>();
+    std::string text = (run == "layout" ? "the layout does not compute what one rank computes: "
+                                        : run +
+                                              " does not compute what an uninterrupted run on "
+                                              "one rank computes: ") +
+                       difference_text(p["first"]);
     if (p["first"]["tensor"].is_null() && !p["first_tensor"].is_null())
         text += "; the first tensor: " + difference_text(p["first_tensor"]);
     return text;
@@ -188,6 +196,10 @@ std::string proof_text(const OrderedJson& p) {
             " numbers of " + p["steps"].dump() +
             " steps and an evaluation with those of one rank, in float64; gradients clipped at " +
             short_text(p["clip_grad"].get<double>()) + "\n";
+    if (p["checkpoints"].get<bool>())
+        text +=
+            "checkpoints one rank continued from the layout's checkpoint, and the layout from "
+            "one rank's\n";
     if (holds)
         text += "worst error " + error_text(p["worst"]["error"].get<double>()) + " (" +
                 quantity_text(p["worst"]) + "); the limit is " +

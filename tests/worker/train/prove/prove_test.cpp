@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "common/spec/train/read_lora.hpp"
+#include "worker/families/families.hpp"
+#include "worker/families/model.hpp"
+#include "worker/train/process/failure.hpp"
 #include "worker/train/prove/report.hpp"
 
 namespace roll::train {
@@ -49,9 +52,16 @@ spec::TrainSpec job_of(const spec::ParallelSpec& parallel) {
 
 const spec::ParallelSpec kAll{.dp = 2, .tp = 2, .pp = 2};
 
+// Returns a model that no family has. It has no files, so its checkpoints cannot be proven.
+ModelSetup without_files(const spec::ModelConfig& config) {
+    ModelSetup setup;
+    setup.config = config;
+    return setup;
+}
+
 void expect_proven(const spec::TrainSpec& spec, const spec::ModelConfig& config) {
     at::set_num_threads(1);
-    const Proof proof = prove(spec, config);
+    const Proof proof = prove(spec, without_files(config));
     const OrderedJson json = proof_json(spec, proof);
     EXPECT_TRUE(proof.holds()) << failure_text(json);
     EXPECT_GT(proof.tensors, 0U);
@@ -72,6 +82,53 @@ TEST(Prove, EveryAxisAndScheduleIsProven) {
     expect_proven(job_of({.pp = 4, .schedule = ZeroBubbleH1, .first_layers = 1, .last_layers = 1}),
                   rich_model());
     expect_proven(job_of({}), rich_model());
+}
+
+// Returns a model of a family as a job file describes it.
+ModelSetup model_of(const std::string& family, const Json& more) {
+    Json sizes{{"hidden_size", 512},
+               {"num_hidden_layers", 8},
+               {"num_attention_heads", 16},
+               {"num_key_value_heads", 4},
+               {"intermediate_size", 1024},
+               {"vocab_size", 50257},
+               {"head_dim", 32}};
+    if (more.is_object()) sizes.update(more);
+    ModelSetup setup;
+    const families::Families all = need(families::Families::load());
+    const families::Family* const found = need(all.find(family));
+    setup.hf_config = need(families::complete_hf_config(*found, sizes));
+    setup.native = need(families::native_config(*found, setup.hf_config));
+    setup.config = need(families::model_config(*found, setup.native));
+    return setup;
+}
+
+TEST(Prove, CheckpointsOfEveryAxisAreProven) {
+    at::set_num_threads(1);
+    using enum spec::Schedule;
+    struct Case {
+        const char* family;
+        Json more;
+        spec::ParallelSpec parallel;
+    };
+    spec::ParallelSpec shared = kAll;
+    shared.sequence = true;
+    shared.zero = 3;
+    const Case cases[] = {
+        {"llama", {{"tie_word_embeddings", true}}, kAll},
+        {"qwen3", {{"tie_word_embeddings", false}}, shared},
+        {"qwen2", {{"tie_word_embeddings", true}}, {.pp = 2, .vpp = 2, .schedule = ZeroBubbleV}},
+        {"gemma2", {}, {.dp = 2, .pp = 4, .vpp = 2, .schedule = Interleaved}},
+        {"llama", {}, {.dp = 3, .zero = 2}},
+        {"llama", {}, {.pp = 4, .schedule = ZeroBubbleH1, .first_layers = 1, .last_layers = 1}}};
+    for (const Case& one : cases) {
+        const spec::TrainSpec spec = job_of(one.parallel);
+        const Proof proof = prove(spec, model_of(one.family, one.more));
+        const OrderedJson json = proof_json(spec, proof);
+        EXPECT_TRUE(proof.holds()) << one.family << ": " << failure_text(json);
+        EXPECT_TRUE(proof.checkpoints);
+        EXPECT_LE(proof.worst.error, kProofLimit);
+    }
 }
 
 TEST(Prove, AdaptersDocumentsAndFrozenParametersAreProven) {
@@ -123,7 +180,7 @@ TEST(Prove, EachPlantedBugIsFoundByItsTensor) {
         const auto plant = parse_plant(bug.plant);
         ASSERT_TRUE(plant) << bug.plant;
         const spec::TrainSpec spec = job_of(bug.parallel);
-        const Proof proof = prove(spec, rich_model(), {*plant});
+        const Proof proof = prove(spec, without_files(rich_model()), {*plant});
         ASSERT_FALSE(proof.holds()) << bug.plant;
         std::printf("%s: %s\n", bug.plant, failure_text(proof_json(spec, proof)).c_str());
         ASSERT_TRUE(proof.first) << bug.plant;
@@ -133,6 +190,18 @@ TEST(Prove, EachPlantedBugIsFoundByItsTensor) {
         ASSERT_TRUE(proof.first_tensor) << bug.plant;
         EXPECT_TRUE(proof.first_tensor->name.starts_with(bug.first_tensor))
             << bug.plant << " " << proof.first_tensor->name;
+    }
+}
+
+TEST(Prove, TheReportNamesEveryQuantity) {
+    Proof proof;
+    for (const auto& [name, words] :
+         {std::pair{"2.norms.embedding.update", "step 3, norm of embedding.update"},
+          {"0.exp_avg_sq_row.a", "step 1, exp_avg_sq_row of a"},
+          {"valid.loss", "evaluation, loss"}}) {
+        proof.worst = {name, 1e-16};
+        const std::string text = proof_text(proof_json(job_of({}), proof));
+        EXPECT_NE(text.find(words), std::string::npos) << text;
     }
 }
 
