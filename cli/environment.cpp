@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <set>
 
+#include "common/secret_name.hpp"
 #include "common/spec/job/log_name.hpp"
 
 namespace roll::cli {
@@ -58,15 +58,6 @@ void capture_one(Json& document, const std::vector<std::string>& environment,
 }
 
 }  // namespace
-
-bool looks_secret(const std::string& name) {
-    std::string upper = name;
-    std::ranges::transform(upper, upper.begin(),
-                           [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    constexpr std::array kWords = {"TOKEN", "KEY", "SECRET", "PASSWORD"};
-    return std::ranges::any_of(
-        kWords, [&](const char* word) { return upper.find(word) != std::string::npos; });
-}
 
 std::vector<std::string> capture_environment(Json& document,
                                              const std::vector<std::string>& environment,

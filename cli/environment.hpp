@@ -9,10 +9,6 @@
 
 namespace roll::cli {
 
-// Returns whether a variable's name looks like the name of a secret, e.g. HF_TOKEN or
-// AWS_SECRET_KEY.
-bool looks_secret(const std::string& name);
-
 // Adds variables of `environment` ("NAME=value") to `env` of the document if the document is a
 // command. Does the same for each command among the later jobs of its chain. Replaces %u in the
 // names of the commands' logs by `user`. Sets `export_env` to "none", so that a resubmitted job

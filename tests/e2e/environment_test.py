@@ -1,6 +1,7 @@
 """The environment, the scripts around a command, and the names of its logs."""
 import json
 import os
+import pathlib
 import unittest
 
 from harness import RollTest, wait_until
@@ -33,6 +34,16 @@ class Environment(RollTest):
         self.ctl('resubmit', usual)  # from another environment
         self.wait('last')
         self.assertEqual(self.log('last'), f'{caller["PATH"]} /venv /conda [] [] [] [] []\n')
+
+    def test_secrets_of_the_workers_environment_reach_no_job(self):
+        worker = dict(self.env, HF_TOKEN='hf_1', wandb_api_key='k', SITE='lab', TOKENIZERS_PARALLELISM='false')
+        self.ctl('up', '--slots', 2, env=worker)
+        job = self.run_job('--export', 'none', '--', 'sh', '-c', 'env; tr "\\0" "\\n" < /proc/$PPID/environ')
+        self.assertIn('SITE=lab\n', self.log(job))
+        self.assertIn('TOKENIZERS_PARALLELISM=false\n', self.log(job))
+        self.assertNotRegex(self.log(job), 'HF_TOKEN|wandb_api_key')
+        logs = [file.read_text() for file in pathlib.Path(self.state).rglob('*.log') if 'worker' in file.name]
+        self.assertIn("jobs do not get HF_TOKEN, wandb_api_key from this worker's environment", ''.join(logs))
 
     def test_the_values_are_shown_to_the_owner_alone(self):
         self.ctl('up', '--slots', 2, '--endpoint', 'tcp://127.0.0.1:*')

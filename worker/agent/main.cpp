@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "common/last_resort.hpp"
 #include "common/log.hpp"
 #include "common/number.hpp"
+#include "common/secret_name.hpp"
 #include "common/spec/job/features.hpp"
 #include "common/spec/job/node_sizes.hpp"
 #include "common/spec/schema/units.hpp"
@@ -212,6 +214,20 @@ protocol::Heartbeat describe(const Flags& flags) {
     return self;
 }
 
+// Removes the variables that look like secrets from `environment`, and returns their names. They
+// belong to the user of this worker, but the jobs are of any user.
+std::vector<std::string> remove_secrets(std::vector<std::string>& environment) {
+    std::vector<std::string> names;
+    std::erase_if(environment, [&](const std::string& variable) {
+        const std::string name = variable.substr(0, variable.find('='));
+        if (!looks_secret(name)) return false;
+        names.push_back(name);
+        return true;
+    });
+    std::ranges::sort(names);
+    return names;
+}
+
 LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     LaunchSite site;
     site.programs = flags.bin_dir.empty()
@@ -306,6 +322,11 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     ROLL_TRY_VOID(write_file_atomically(directory.pid(program), std::to_string(::getpid()) + "\n"));
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-worker@" + self.node));
     LaunchSite site = site_of(flags, self);
+    if (const auto names = remove_secrets(site.environment); !names.empty())
+        log.warn(
+            "jobs do not get {} from this worker's environment, because the names look like "
+            "secrets; use `rollctl secret set NAME` and `submit --secret NAME`",
+            fmt::format("{}", fmt::join(names, ", ")));
     site.files = (directory.worker() / self.node / "files").string();
     site.address = flags.address.empty() ? address_towards(directory.read_endpoint().value_or(""))
                                          : flags.address;

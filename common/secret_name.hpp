@@ -1,0 +1,12 @@
+// Recognizes environment variables that probably hold secrets, by their names.
+#pragma once
+
+#include <string_view>
+
+namespace roll {
+
+// Returns true if the name contains TOKEN, KEY, SECRET or PASSWORD in upper or lower case, such as
+// HF_TOKEN or AWS_SECRET_KEY. TOKENIZERS_PARALLELISM is no such name.
+bool looks_secret(std::string_view name);
+
+}  // namespace roll
