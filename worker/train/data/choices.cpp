@@ -115,8 +115,8 @@ double standard_error(double mean, std::int64_t count) {
 
 }  // namespace
 
-TaskScore score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer,
-                     const AnswerPass& pass) {
+std::optional<TaskScore> score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer,
+                                    const AnswerPass& pass) {
     std::vector<Row> rows;
     for (const Question& question : task.questions)
         for (const std::string& choice : question.choices)
@@ -125,9 +125,11 @@ TaskScore score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer
     const std::vector<std::span<const Row>> groups = divided(rows, pass);
     std::vector<double> found;
     const std::size_t at_once = kMicrobatchesAtOnce * static_cast<std::size_t>(pass.replicas);
-    for (std::size_t begin = 0; begin < groups.size(); begin += at_once)
+    for (std::size_t begin = 0; begin < groups.size(); begin += at_once) {
+        if (pass.ends()) return std::nullopt;
         compute(std::span(groups).subspan(begin, std::min(at_once, groups.size() - begin)), pass,
                 found);
+    }
     TaskScore score{.name = task.name,
                     .questions = std::ssize(task.questions),
                     .fewshot = task.fewshot,

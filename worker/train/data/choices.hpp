@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ struct AnswerPass {
     std::function<at::Tensor(std::span<const Microbatch>)> log_probs = {};
     // Adds up a tensor over all replicas; empty if there is one replica
     std::function<void(const at::Tensor&)> sum = {};
+    // Called before each of the parts of a task. If it returns true, which it must do on all
+    // replicas, the task is not scored.
+    std::function<bool()> ends = [] { return false; };
 };
 
 struct TaskScore {
@@ -42,10 +46,10 @@ struct TaskScore {
     std::vector<std::vector<double>> log_probs;
 };
 
-// Scores a task. Throws RankFailure(invalid) if a question has no context, and the tokenizer has no
-// BOS or EOS token to use instead.
-TaskScore score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer,
-                     const AnswerPass& pass);
+// Scores a task; returns nullopt if `pass.ends` ends it. Throws RankFailure(invalid) if a question
+// has no context, and the tokenizer has no BOS or EOS token to use instead.
+std::optional<TaskScore> score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer,
+                                    const AnswerPass& pass);
 
 // Returns the scores as an object {NAME: {acc, ...}}, with or without the log-probabilities.
 OrderedJson scores_json(const std::vector<TaskScore>& scores, bool log_probs);

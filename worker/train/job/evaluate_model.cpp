@@ -111,7 +111,8 @@ OrderedJson evaluate_model(const EvaluationOptions& options) {
         return all;
     };
     std::vector<TaskScore> scores;
-    for (const Task& task : tasks) scores.push_back(score_task(task, *model.setup.tokenizer, pass));
+    for (const Task& task : tasks)
+        scores.push_back(*score_task(task, *model.setup.tokenizer, pass));
     OrderedJson json = {{"schema", "roll.eval/1"},
                         {"model", options.directory},
                         {"tasks", scores_json(scores, options.log_probs)}};

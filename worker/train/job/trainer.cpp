@@ -121,8 +121,7 @@ int Trainer::run_steps() {
         judge_.forget();  // untrained weights are no candidate for the best checkpoint
     }
     bool ends = state_.step >= last_step() || stops_early();
-    Agreed agreed;
-    if (!ends) agreed = agree();
+    Agreed agreed = ends ? Agreed() : agree();
     while (!ends) {
         if (agreed.fail) end_after_hook();
         if (agreed.stop) {
@@ -138,15 +137,18 @@ int Trainer::run_steps() {
         if (pace_.peak_flops == 0 && !whole) find_peak();
         if (const std::int64_t every = spec_.check_replicas; every > 0 && state_.step % every == 0)
             check_replicas();
-        const std::vector<ValidResult> valid = measure(moment());
-        if (!valid.empty() && valid.front().tracked) state_.valid_loss = valid.front().loss;
+        const auto valid = measure(moment());
+        const bool measured = valid && !valid->empty();
+        if (measured && valid->front().tracked) state_.valid_loss = valid->front().loss;
         bool evaluates = due(spec_.evaluation.every) || whole;
-        if (evaluates) evaluate_tasks();
+        if (!valid || (evaluates && !evaluate_tasks(whole))) {
+            agreed.add(agree());
+            continue;
+        }
         bool best = judge();
         ends = whole || stops_early();
         if (ends && !evaluates) {
-            evaluates = true;
-            evaluate_tasks();
+            evaluates = evaluate_tasks(/*last=*/true);
             best |= judge();
         }
         const bool sampled = (due(spec_.sample.every) || ends) && sample();
@@ -156,7 +158,7 @@ int Trainer::run_steps() {
         if (saves) save();
         agreed.save = false;
         // Validation, sampling and saving take time, so a request may have arrived in the meantime.
-        if (!ends && (!valid.empty() || evaluates || sampled || saves)) agreed.add(agree());
+        if (!ends && (measured || evaluates || sampled || saves)) agreed.add(agree());
     }
     end_profile();
     steering_.ended = true;

@@ -81,13 +81,15 @@ class Trainer {
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     void note_scale(const StepResult& result);
     std::string prepare_rewind(const BadStep& bad);  // returns the text that ends the error message
-    std::vector<ValidResult> measure(const Moment& moment);  // measures the due validation sets
+    bool measurement_ends(bool last);
+    std::optional<std::vector<ValidResult>> measure(
+        const Moment& moment);   // nullopt: not completed
     void swap_for_evaluation();  // swaps weights and average, if evaluations use the average
     std::vector<std::string> metrics() const;  // the metrics that the job measures
     bool judge();  // judges the measured values; returns true if they are the best so far
     Moment moment() const;
     void measure_export();  // measures the validation loss with weights rounded as in the export
-    void evaluate_tasks();  // measures the model on the tasks of train.evaluation
+    bool evaluate_tasks(bool last);  // the tasks of train.evaluation; false: not completed
     bool stops_early() const;
     bool sample();
     enum class Save { Always, UnlessSaved };  // UnlessSaved: not if this step is already saved

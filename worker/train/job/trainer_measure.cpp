@@ -13,15 +13,38 @@ namespace roll::train {
 
 namespace fs = std::filesystem;
 
-std::vector<ValidResult> Trainer::measure(const Moment& moment) {
+// Returns true if a measurement must end, because a rank was told to stop. A measurement after the
+// last step never ends early (`last`), because a later attempt does not repeat it. All ranks must
+// call this function. roll-worker ends a rank that reports no step for a long time; therefore, this
+// function reports the newest step again.
+bool Trainer::measurement_ends(bool last) {
+    if (const auto now = Clock::now(); now - pace_.told > std::chrono::seconds(10)) {
+        pace_.told = now;
+        link_.report(
+            protocol::StepDone{state_.step, last_step(), std::llround(1e3 * pace_.own_seconds)});
+    }
+    const bool stops = !last && link_.is_stopped();
+    const at::Tensor votes = at::full({}, stops ? 1.0 : 0.0, at::kDouble);
+    sum_over(*world_, votes, {Site::Agreement});
+    const bool ends = votes.item<double>() > 0;
+    if (ends && writes())
+        std::printf("step %lld  the job stops, so its measurement is not completed\n",
+                    static_cast<long long>(state_.step));
+    return ends;
+}
+
+std::optional<std::vector<ValidResult>> Trainer::measure(const Moment& moment) {
     const std::vector<const ValidSet*> sets = validation_.due(moment);
-    if (sets.empty()) return {};
+    if (sets.empty()) return std::vector<ValidResult>();
     activity_ = Activity::Validation;
     if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
     swap_for_evaluation();
-    std::vector<ValidResult> results =
-        validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank());
+    const bool last = state_.step == last_step();
+    const auto measured = validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank(),
+                                          [&] { return measurement_ends(last); });
     swap_for_evaluation();
+    if (!measured) return std::nullopt;
+    const std::vector<ValidResult>& results = *measured;
     const OrderedJson row = valid_row(state_.step, results);
     judge_.add(row);
     if (!writes()) return results;
@@ -51,29 +74,26 @@ bool Trainer::judge() {
     return best;
 }
 
-void Trainer::evaluate_tasks() {
-    if (tasks_.empty()) return;
+bool Trainer::evaluate_tasks(bool last) {
+    if (tasks_.empty()) return true;
     activity_ = Activity::Validation;
     AnswerPass pass{.vocab = model_.config.vocab,
                     .length_most = spec_.seq_length,
                     .batch_tokens = spec_.micro_batch_size * spec_.seq_length,
                     .replicas = dp_->size(),
                     .replica = dp_->rank()};
-    pass.log_probs = [this](std::span<const Microbatch> batch) {
-        // roll-worker ends a rank that reports no step for a long time. Therefore, a long
-        // evaluation reports the newest step again.
-        if (const auto now = Clock::now(); now - pace_.told > std::chrono::seconds(10)) {
-            pace_.told = now;
-            link_.report(protocol::StepDone{state_.step, last_step(),
-                                            std::llround(1e3 * pace_.own_seconds)});
-        }
-        return step_->log_probs(batch);
-    };
+    pass.log_probs = [this](std::span<const Microbatch> batch) { return step_->log_probs(batch); };
+    pass.ends = [&] { return measurement_ends(last); };
     pass.sum = [this](const at::Tensor& values) { sum_over(*dp_, values, {Site::Evaluation}); };
     std::vector<TaskScore> scores;
     swap_for_evaluation();
-    for (const Task& task : tasks_) scores.push_back(score_task(task, *model_.tokenizer, pass));
+    for (const Task& task : tasks_) {
+        auto score = score_task(task, *model_.tokenizer, pass);
+        if (!score) break;
+        scores.push_back(*std::move(score));
+    }
     swap_for_evaluation();
+    if (scores.size() < tasks_.size()) return false;
     OrderedJson row = {{"step", state_.step}};
     for (const TaskScore& score : scores) {
         row["task_acc/" + score.name] = score.acc;
@@ -84,11 +104,12 @@ void Trainer::evaluate_tasks() {
                     score.acc_norm, static_cast<long long>(score.questions));
     }
     judge_.add(row);
-    if (!writes()) return;
+    if (!writes()) return true;
     metrics_->append(row);
     const OrderedJson json = {
         {"schema", "roll.eval/1"}, {"step", state_.step}, {"tasks", scores_json(scores, false)}};
     need(write_file_atomically(fs::path(launch_.output) / "eval.json", json.dump(1) + "\n"));
+    return true;
 }
 
 // Measures the validation loss with the weights rounded as in the export, and then restores the
@@ -106,8 +127,9 @@ void Trainer::measure_export() {
         kept.push_back(weight.clone());
         weight.copy_(weight.to(*dtype));
     }
+    const auto never = [this] { return measurement_ends(/*last=*/true); };
     const ValidResult result =
-        validation_.run({sets.front()}, *step_, spec_, batch_rules(), dp_->rank()).front();
+        validation_.run({sets.front()}, *step_, spec_, batch_rules(), dp_->rank(), never)->front();
     for (std::size_t i = 0; i < kept.size(); ++i)
         step_->chunks()[i].parameters().flat_weight.copy_(kept[i]);
     if (averaged) step_->swap_average();

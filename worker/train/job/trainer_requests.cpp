@@ -119,11 +119,12 @@ void Trainer::answer(std::uint64_t request, const std::string& text, std::int64_
 void Trainer::evaluate_now(const TrainingRequest& request) {
     Moment now = moment();
     now.last = true;
-    const std::vector<ValidResult> results = measure(now);
-    evaluate_tasks();
+    const auto results = measure(now);
+    const bool whole = results && evaluate_tasks(/*last=*/false);
     judge_.forget();
+    if (!whole) return answer(request.number, "the evaluation was ended, because the job stops");
     std::string text;
-    for (const ValidResult& one : results) {
+    for (const ValidResult& one : *results) {
         char loss[32];
         std::snprintf(loss, sizeof loss, " %.4f", one.loss);
         if (!text.empty()) text += ", ";

@@ -86,8 +86,10 @@ namespace {
 // Number of micro-batches that are evaluated at a time, so that a larger set needs no more memory.
 constexpr std::int64_t kMicrobatches = 16;
 
-LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
-                 const spec::TrainSpec& spec, const BatchRules& rules, int dp_rank) {
+// Returns the sums over the windows; nullopt if `ends` returns true before one of their parts.
+std::optional<LossSum> evaluate(std::span<const data::Window> windows, TrainStep& step,
+                                const spec::TrainSpec& spec, const BatchRules& rules, int dp_rank,
+                                const std::function<bool()>& ends) {
     const auto most =
         static_cast<std::size_t>(kMicrobatches * spec.micro_batch_size * spec.parallel.dp);
     std::vector<std::span<const data::Window>> parts;
@@ -98,12 +100,14 @@ LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
     KlSum divergence;
     for (const auto part : parts) {
         if (!spec.preference.estimates_kl()) break;
+        if (ends()) return std::nullopt;
         const KlSum added = step.kl_sum(valid_batches(part, spec, rules, dp_rank));
         divergence.sum += added.sum;
         divergence.answers += added.answers;
     }
     LossSum sum;
     for (const auto part : parts) {
+        if (ends()) return std::nullopt;
         const LossSum added =
             step.evaluate(valid_batches(part, spec, rules, dp_rank), divergence.kl());
         sum.loss += added.loss;
@@ -118,12 +122,16 @@ LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
 
 }  // namespace
 
-std::vector<ValidResult> Validation::run(const std::vector<const ValidSet*>& sets, TrainStep& step,
-                                         const spec::TrainSpec& spec, const BatchRules& rules,
-                                         int dp_rank) const {
+std::optional<std::vector<ValidResult>> Validation::run(const std::vector<const ValidSet*>& sets,
+                                                        TrainStep& step,
+                                                        const spec::TrainSpec& spec,
+                                                        const BatchRules& rules, int dp_rank,
+                                                        const std::function<bool()>& ends) const {
     std::vector<ValidResult> results;
     for (const ValidSet* set : sets) {
-        const LossSum sum = evaluate(set->windows, step, spec, rules, dp_rank);
+        const auto found = evaluate(set->windows, step, spec, rules, dp_rank, ends);
+        if (!found) return std::nullopt;
+        const LossSum& sum = *found;
         ValidResult result{.name = set->name,
                            .tracked = set->tracked,
                            .loss = sum.loss / static_cast<double>(sum.tokens),

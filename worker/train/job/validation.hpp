@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -64,10 +65,12 @@ class Validation {
     std::vector<const ValidSet*> due(const Moment& moment) const;
 
     // Returns the model's losses on `sets`. Every rank must call this function, and every rank gets
-    // the same losses.
-    std::vector<ValidResult> run(const std::vector<const ValidSet*>& sets, TrainStep& step,
-                                 const spec::TrainSpec& spec, const BatchRules& rules,
-                                 int dp_rank) const;
+    // the same losses. Calls `ends` before each of the parts of a set. If `ends` returns true,
+    // which it must do on all ranks, returns nullopt.
+    std::optional<std::vector<ValidResult>> run(const std::vector<const ValidSet*>& sets,
+                                                TrainStep& step, const spec::TrainSpec& spec,
+                                                const BatchRules& rules, int dp_rank,
+                                                const std::function<bool()>& ends) const;
 
     // Computes, for each set, the number of predicted text bytes and the n-gram baseline. Only the
     // rank that reports needs these numbers. Must be called before run(). Reads all held-out tokens

@@ -2,6 +2,7 @@
 """Early stopping, and the best checkpoint."""
 import json
 import os
+import signal
 import unittest
 
 from ranks import Attempt, RankCase
@@ -58,6 +59,20 @@ class StopTest(RankCase):
         changes['train__early_stop'] = {'patience': 4}
         again = self.run_whole(1, 2, self.overfitting(**changes), known)
         self.assertEqual([report['step'] for report in again.said('pruned')], [last, best + 5])
+
+    def test_a_long_validation_ends_if_the_job_is_told_to_stop(self):
+        held_out = os.path.join(self.top, 'held_out.txt')
+        with open(held_out, 'wb') as file:
+            file.write(bytes(range(97, 122)) * 800_000)
+        document = self.document(4, dp=2, data={'train': [self.corpus], 'valid': {'long': held_out}},
+                                 train__valid_every=2)
+        attempt = Attempt(self, 1, 1, document)
+        attempt.wait_step(2)
+        attempt.ranks[1].send_signal(signal.SIGTERM)
+        self.assertEqual(attempt.wait(), [75, 75])
+        self.assertIn('step 2  the job stops, so its measurement is not completed\n', attempt.log())
+        self.assertFalse([row for row in attempt.metrics() if 'valid_loss/long' in row or 'valid_loss' in row])
+        self.assertEqual([step for step, _ in attempt.published], [2])
 
     def test_what_is_lower_by_too_little_is_no_better_but_the_lowest_still(self):
         run = self.run_whole(1, 1, self.overfitting(train__early_stop={'patience': 1, 'min_delta': 5}))
