@@ -415,11 +415,11 @@ std::string node_state(const Json& node) {
 
 const Fields& node_fields() {
     static const Fields kFields = {
-        "a node", "nodes", {"node",      "state",      "slots",     "slots_free", "gpus",
-                            "gpus_free", "cpus",       "cpus_free", "memory",     "memory_free",
-                            "limits",    "segment",    "wall",      "draining",   "silent",
-                            "excluded",  "allocation", "jobs",      "joined_at",  "heard_ms_ago",
-                            "heard"}};
+        "a node", "nodes", {"node",         "state",      "slots",     "slots_free", "gpus",
+                            "gpus_free",    "cpus",       "cpus_free", "memory",     "memory_free",
+                            "limits",       "segment",    "wall",      "draining",   "silent",
+                            "excluded",     "allocation", "jobs",      "joined_at",  "process",
+                            "heard_ms_ago", "heard"}};
     return kFields;
 }
 

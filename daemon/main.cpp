@@ -32,6 +32,7 @@
 #include "daemon/ledger/lock.hpp"
 #include "daemon/server/server.hpp"
 #include "daemon/slurm/commands.hpp"
+#include "daemon/tls/certificate.hpp"
 
 namespace roll {
 namespace {
@@ -308,12 +309,19 @@ class PidFile {
     std::filesystem::path path_;
 };
 
+// Also reads the files of http.tls, as roll-web does at its start.
+Result<void> check_config(const Options& options, const io::StateDirectory& directory) {
+    ROLL_TRY(const config::Config config, config::find_config(options.config, directory.root()));
+    if (!config.http.certificate.empty())
+        ROLL_TRY_VOID(tls::Certificate::read(config.http.certificate, config.http.key));
+    fmt::print("the configuration is valid\n");
+    return {};
+}
+
 Result<void> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     if (options.check_config) {
-        ROLL_TRY_VOID(config::find_config(options.config, directory.root()));
-        fmt::print("the configuration is valid\n");
-        return {};
+        return check_config(options, directory);
     }
     ROLL_TRY_VOID(directory.check_own());
     ROLL_TRY_VOID(directory.make());

@@ -5,6 +5,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/hub.hpp"
+#include "cli/job_view.hpp"
 #include "cli/render.hpp"
 
 namespace roll::cli {
@@ -73,9 +74,13 @@ Result<std::string> model_of(const Json& job) {
         if (newest == nullptr || one.value("step", 0) >= newest->value("step", 0)) newest = &one;
     if (newest != nullptr) return field_text(*newest, "directory");
     if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
-    return fail(ErrorCode::NotFound,
-                fmt::format("job {} has no checkpoint yet", field_text(job, "id")),
-                "rollctl checkpoint " + field_text(job, "id"));
+    const std::string id = field_text(job, "id");
+    if (is_over(job))
+        return fail(ErrorCode::NotFound,
+                    fmt::format("job {} has ended and has neither a checkpoint nor a model", id),
+                    "rollctl show " + id);
+    return fail(ErrorCode::NotFound, fmt::format("job {} has no checkpoint yet", id),
+                "rollctl checkpoint " + id);
 }
 
 }  // namespace

@@ -149,8 +149,9 @@ Result<int> show_best(const Context& context, const std::string& selector) {
         sweep["trials"], [&](const Json& trial) { return trial["id"] == sweep["best"]; });
     if (best == sweep["trials"].end())
         return fail(ErrorCode::NotFound,
-                    fmt::format("no trial of sweep {} has a value of {} yet",
-                                field_text(sweep, "id"), field_text(sweep, "metric")),
+                    fmt::format("no trial of sweep {} has a value of {}{}", field_text(sweep, "id"),
+                                field_text(sweep, "metric"),
+                                std::ranges::all_of(sweep["trials"], is_over) ? "" : " yet"),
                     fmt::format("rollctl sweep show {}", field_text(sweep, "id")));
     if (context.json) {
         Json reply = *best;

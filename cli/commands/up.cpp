@@ -8,6 +8,7 @@
 #include "cli/local.hpp"
 #include "cli/render.hpp"
 #include "common/io/process.hpp"
+#include "common/io/process_label.hpp"
 #include "common/io/state_directory.hpp"
 
 namespace roll::cli {
@@ -73,27 +74,33 @@ Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
     return wait_ready("rolld", pid, log, version);
 }
 
+// Returns the nodes with a recent heartbeat; null if the worker of process `pid` is not among them.
+// The reply of rolld also has workers that have ended.
+Json nodes_with(const Context& context, pid_t pid) {
+    auto daemon = Daemon::connect(context);
+    if (!daemon) return nullptr;
+    const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
+    const std::string own = io::process_label(pid);
+    Json list = Json::array();
+    bool found = false;
+    for (const Json& node : reply.value("nodes", Json::array())) {
+        const Json heard = node.value("heard_ms_ago", Json());
+        if (!heard.is_number() || heard.get<double>() >= kJustNowMs) continue;
+        // An older rolld that still runs does not name the processes of its workers.
+        found |= !node.contains("process") || field_text(node, "process") == own;
+        list.push_back(node);
+    }
+    return found ? list : Json();
+}
+
 Result<Json> ensure_worker(const Context& context, const UpOptions& options,
                            const io::StateDirectory& state) {
-    const auto nodes = [&]() -> Json {
-        auto daemon = Daemon::connect(context);
-        if (!daemon) return nullptr;
-        const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
-        // Accept only workers with a recent heartbeat, because the list also has workers that have
-        // ended.
-        Json list = Json::array();
-        for (const Json& node : reply.value("nodes", Json::array())) {
-            const Json heard = node.value("heard_ms_ago", Json());
-            if (heard.is_number() && heard.get<double>() < kJustNowMs) list.push_back(node);
-        }
-        return list.empty() ? Json() : list;
-    };
     const Output log(state.root() / "worker.out");
     if (const auto pid = io::running(state.pid("worker"), "roll-worker")) {
         if (options.slots || options.gpus) {
             say("a worker already runs; --slots and --gpus take effect after rollctl down");
         }
-        return wait_ready("roll-worker", *pid, log, nodes);
+        return wait_ready("roll-worker", *pid, log, [&] { return nodes_with(context, *pid); });
     }
     ROLL_TRY(const std::string program, program_path("roll-worker"));
     std::vector<std::string> arguments = {program, "--dir", state.root()};
@@ -107,7 +114,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
     if (!options.memory.empty()) arguments.push_back("--memory=" + options.memory);
     if (options.cpus) arguments.push_back(fmt::format("--cpus={}", *options.cpus));
     ROLL_TRY(const pid_t pid, start_in_background(arguments, log.path));
-    return wait_ready("roll-worker", pid, log, nodes);
+    return wait_ready("roll-worker", pid, log, [&] { return nodes_with(context, pid); });
 }
 
 }  // namespace

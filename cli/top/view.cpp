@@ -74,26 +74,42 @@ Line heading(const Data& data, const Ui& ui) {
     return tabs(ui);
 }
 
+// Returns the keys of the open page, the most important first.
+std::vector<std::string> foot_keys(const Ui& ui) {
+    if (ui.help) return {"Esc back", "Q quit"};
+    if (ui.log)
+        return {ui.log_top ? "G end" : "following",
+                "Esc back",
+                "? help",
+                "PgUp PgDn scroll",
+                "[ ] rank",
+                "Left Right scroll sideways"};
+    if (ui.job) return {"? help", "Esc back", "l log", "c cancel", "PgUp PgDn scroll"};
+    if (ui.page == Page::Jobs)
+        return {"? help",   "q quit", "Enter open", "l log",      "c cancel",
+                "/ filter", "s sort", "Tab page",   "a finished", "r tasks"};
+    return {"? help", "q quit", "/ filter", "Tab page"};
+}
+
+// Joins the first keys, as many as fit on a line. The help (?) has all keys.
+std::string fitting_keys(const std::vector<std::string>& keys, std::size_t width) {
+    std::string text;
+    for (const std::string& key : keys) {
+        const std::string longer = text.empty() ? key : text + "  " + key;
+        if (columns_of(longer) > width) break;
+        text = longer;
+    }
+    return text;
+}
+
 // Returns the last line of the screen: a question, a result, or the most important keys.
-Line footing(const Data& data, const Ui& ui) {
+Line footing(const Data& data, const Ui& ui, std::size_t width) {
     if (ui.confirm) return {{"cancel " + ui.confirm->what + "? y/n", Style::Failed}};
     if (ui.typing) return {{"filter: " + ui.filter + "_", Style::Title}};
     if (!data.trouble.empty()) return {{data.trouble, Style::Failed}};
     if (data.answers > ui.answers_seen) return {{data.answer, Style::Title}};
     if (!ui.message.empty()) return {{ui.message, Style::Title}};
-    if (ui.help) return {{"Esc back  Q quit", Style::Dim}};
-    if (ui.log)
-        return {{ui.log_top
-                     ? "G end  PgUp PgDn scroll  [ ] rank  Left Right scroll sideways  Esc back"
-                     : "following  PgUp scroll  [ ] rank  Left Right scroll sideways  Esc back",
-                 Style::Dim}};
-    if (ui.job) return {{"l log  c cancel  PgUp PgDn scroll  ? help  Esc back", Style::Dim}};
-    if (ui.page == Page::Jobs)
-        return {
-            {"? help  q quit  Enter open  l log  c cancel  / filter  s sort  Tab page  "
-             "a finished  r tasks",
-             Style::Dim}};
-    return {{"? help  q quit  / filter  Tab page", Style::Dim}};
+    return {{fitting_keys(foot_keys(ui), width), Style::Dim}};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -218,7 +234,7 @@ std::vector<Line> draw(const Data& data, const Ui& ui, const Canvas& canvas) {
         add_events(lines, data, ui, canvas);
     }
     lines.resize(canvas.height);
-    if (canvas.height > 1) lines.back() = footing(data, ui);
+    if (canvas.height > 1) lines.back() = footing(data, ui, canvas.width);
     for (Line& line : lines) fit(line, canvas.width);
     return lines;
 }

@@ -104,7 +104,7 @@ Message response_of(const Reply& reply, bool keep_alive) {
 
 }  // namespace
 
-Listener::Listener(asio::io_context& io, Site& site, std::optional<Certificate> certificate)
+Listener::Listener(asio::io_context& io, Site& site, std::optional<tls::Certificate> certificate)
     : io_(io),
       site_(site),
       threads_(kThreads),

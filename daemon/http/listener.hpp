@@ -13,9 +13,9 @@
 #include <boost/beast/core/tcp_stream.hpp>
 
 #include "common/io/task.hpp"
-#include "daemon/http/certificate.hpp"
 #include "daemon/http/feed.hpp"
 #include "daemon/http/site.hpp"
+#include "daemon/tls/certificate.hpp"
 
 namespace roll::http {
 
@@ -25,7 +25,8 @@ class Listener {
     static constexpr std::size_t kHandshakesMax = 1024;  // limit of unfinished TLS handshakes
 
     // Serves TLS if there is a certificate.
-    Listener(boost::asio::io_context& io, Site& site, std::optional<Certificate> certificate = {});
+    Listener(boost::asio::io_context& io, Site& site,
+             std::optional<tls::Certificate> certificate = {});
     ~Listener();
 
     // Binds the address and starts to serve. Fails with Refused if the port is taken. Port 0 lets
@@ -50,7 +51,7 @@ class Listener {
     boost::asio::thread_pool threads_;
     Feed feed_;
     boost::asio::ip::tcp::acceptor acceptor_;
-    std::optional<Certificate> certificate_;
+    std::optional<tls::Certificate> certificate_;
     std::size_t connections_ = 0;
     std::size_t handshakes_ = 0;
 };

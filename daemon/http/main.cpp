@@ -49,9 +49,9 @@ Result<spec::HttpConfig> settings_of(const Options& options, const io::StateDire
                 "docs/rolld-yaml.md, section http");
 }
 
-Result<std::optional<Certificate>> read_certificate(const spec::HttpConfig& http) {
-    if (http.certificate.empty()) return std::optional<Certificate>();
-    ROLL_TRY(Certificate certificate, Certificate::read(http.certificate, http.key));
+Result<std::optional<tls::Certificate>> read_certificate(const spec::HttpConfig& http) {
+    if (http.certificate.empty()) return std::optional<tls::Certificate>();
+    ROLL_TRY(tls::Certificate certificate, tls::Certificate::read(http.certificate, http.key));
     return std::optional(std::move(certificate));
 }
 
@@ -112,7 +112,7 @@ Result<int> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     ROLL_TRY(const spec::HttpConfig http, settings_of(options, directory));
     ROLL_TRY(const spec::ListenAddress address, spec::parse_listen(http.listen));
-    ROLL_TRY(std::optional<Certificate> certificate, read_certificate(http));
+    ROLL_TRY(std::optional<tls::Certificate> certificate, read_certificate(http));
     const bool tls = certificate.has_value();
     ROLL_TRY_VOID(directory.read_endpoint());
     ROLL_TRY(const std::string token, read_token(directory));

@@ -180,8 +180,11 @@ Reply Site::answer(const Request& request) {
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (!reads && request.method != "POST")
         return refusal(405, "the method is not GET, HEAD or POST");
+    // Programs that pass on an address may add a query to it, which the page ignores.
+    const std::string_view path =
+        std::string_view(request.target).substr(0, request.target.find('?'));
     for (const PageFile& file : kPageFiles)
-        if (reads && request.target == file.path)
+        if (reads && path == file.path)
             return text_reply(200, file.type, std::string(page_file(file.name)));
     return guarded(request);
 }

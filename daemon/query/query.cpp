@@ -455,6 +455,7 @@ Json nodes(const core::State& state, const Hearsay& hearsay, std::size_t limit) 
         const auto heard = hearsay.heard_ms_ago.find(id);
         const auto wall = hearsay.wall.find(id);
         const auto limits = hearsay.limits.find(id);
+        const auto process = hearsay.process.find(id);
         list.push_back(
             {{"node", worker.node},
              {"slots", worker.slots},
@@ -474,6 +475,7 @@ Json nodes(const core::State& state, const Hearsay& hearsay, std::size_t limit) 
              {"allocation", worker.allocation.value},
              {"jobs", taken.jobs},
              {"joined_at", to_iso8601(worker.joined_at)},
+             {"process", process == hearsay.process.end() ? "" : process->second},
              {"heard_ms_ago",
               heard == hearsay.heard_ms_ago.end() ? Json(nullptr) : Json(heard->second)}});
     }

@@ -67,6 +67,8 @@ Waste waste_of(const core::Job& job, const core::EndedAttempt& attempt) {
     const bool last = &attempt == &job.past.back();
     if (!last || !core::is_over(job.phase)) return Waste::Requeued;
     if (job.phase == core::JobPhase::Failed) return Waste::Failed;
+    // The sweep has used the metrics of this trial to choose the trials that continue.
+    if (job.stopped_by_halving()) return Waste::None;
     return job.phase == core::JobPhase::Cancelled ? Waste::Cancelled : Waste::None;
 }
 

@@ -488,6 +488,7 @@ query::Hearsay Server::hearsay() const {
         hearsay.heard_ms_ago[id] = std::chrono::ceil<std::chrono::milliseconds>(ago).count();
         hearsay.wall[id] = session->second.last.wall;
         hearsay.limits[id] = session->second.last.limits;
+        hearsay.process[id] = session->second.last.process;
     }
     return hearsay;
 }

@@ -89,7 +89,22 @@ TEST(TopView, AnOrdinaryTerminalShowsJobsAndEvents) {
               " 17[1-100]  sweep  ann   queued   1h 00m         72 done, 28 waiting: waits for+\n"
               "\n\n\n\n\n\n\n\n\n\n\n\n\n"
               "Events\nevent 47\nevent 48\nevent 49\n"
-              "? help  q quit  Enter open  l log  c cancel  / filter  s sort  Tab page  a finis\n");
+              "? help  q quit  Enter open  l log  c cancel  / filter  s sort  Tab page\n");
+}
+
+TEST(TopView, TheLastLineShowsOnlyWholeKeys) {
+    const auto last = [](const Ui& ui, std::size_t width) {
+        return text_of(draw(some(), ui, canvas(width, 10)).back());
+    };
+    EXPECT_EQ(
+        last({}, 100),
+        "? help  q quit  Enter open  l log  c cancel  / filter  s sort  Tab page  a finished  "
+        "r tasks");
+    EXPECT_EQ(last({}, 40), "? help  q quit  Enter open  l log");
+    EXPECT_EQ(last({}, 14), "? help  q quit");
+    EXPECT_EQ(last({}, 13), "? help");
+    EXPECT_EQ(last({}, 5), "");
+    EXPECT_EQ(last({.job = 7, .log = true}, 40), "following  Esc back  ? help");
 }
 
 TEST(TopView, AWideTerminalShowsEveryColumn) {

@@ -236,6 +236,18 @@ class Dashboard(RollTest):
         self.assertIn(b'token', reply.read(), 'the last event tells why')
         self.assertEqual(self.ask('/api/v1/stream?watch=totals', token=made['token'])[0], 401)
 
+    def test_a_job_that_does_not_exist_is_named_until_it_is_submitted(self):
+        page = self.open()
+        for address in ('#/job/1', '#/job/1/log', '#/sweep/1', '#/job/1/history'):
+            self.go(page, '#/nodes')
+            page.wait_text('Limits by')
+            self.go(page, address)
+            page.wait_text('Job 1 does not exist')
+            self.assertEqual(page.run('document.querySelector("main a").hash'), '#/?state=all')
+        self.submit('--name', 'latecomer', '--hold', '--', 'true')
+        page.wait_text('Job 1: latecomer')
+        page.wait_text('The job has not started yet.')
+
     def test_pages_follow_the_queue_and_outlive_a_lost_connection(self):
         page = self.open()
         page.run('window.mark = "not loaded again"')

@@ -73,6 +73,13 @@ class Sweep(RollTest):
         self.assertEqual(bad.returncode, 2)
         self.assertIn('changes what the scheduler reads', bad.stderr)
         self.assertIn('trial 1: resources.nodes=2', bad.stderr)
+        silent = self.write('silent.yaml', json.dumps({
+            'name': 'silent', 'kind': 'command', 'command': ['true'], 'sweep': {'grid': {'env.A': [1, 2]}}}))
+        ids = self.ctl('sweep', '--parsable', silent).stdout.split()
+        self.assertEqual(self.ctl('wait', *ids).returncode, 0)
+        none = self.ctl('sweep', 'best', ids[0], check=False)
+        self.assertEqual(none.returncode, 3)
+        self.assertIn(f'no trial of sweep {ids[0]} has a value of loss\n', none.stderr)
         plain = self.submit('--', 'true')
         for verb in ('show', 'best'):
             refused = self.ctl('sweep', verb, plain, check=False)

@@ -316,9 +316,14 @@ class Web(RollTest):
                 ('/no', good[1], 3, '/no'),
                 (good[0], good[0], 4, 'is accessible to other users')):
             self.configure(listen='127.0.0.1:0', tls={'certificate': certificate, 'key': key})
-            done = self.ctl('web', check=False)
+            done, checked = self.ctl('web', check=False), self.check_config()
             self.assertEqual((done.returncode, done.stdout), (status, ''), done.stderr)
             self.assertIn(says, done.stderr)
+            sentence = done.stderr.splitlines()[0].removeprefix('roll-web: ')
+            self.assertEqual((checked.returncode, checked.stdout), (status, ''), checked.stderr)
+            self.assertEqual(checked.stderr.splitlines()[0], f'rolld: {sentence}')
+        self.configure(listen='127.0.0.1:0', tls={'certificate': good[0], 'key': good[1]})
+        self.assertEqual(self.check_config().stdout, 'the configuration is valid\n')
 
     def test_addresses_that_cannot_be_served_are_refused_in_a_sentence(self):
         self.up()

@@ -79,6 +79,24 @@ class WireFaults(RollTest):
                 os.kill(worker.pid, signal.SIGCONT)
                 worker.terminate()
 
+    def test_up_waits_for_its_own_worker_beside_a_worker_of_another_directory(self):
+        self.ctl('up', '--endpoint', 'tcp://127.0.0.1:*', '--no-worker')
+        bundle = os.path.join(self.top, 'n2')
+        self.ctl('keys', 'add', 'n2', '--worker', '--out', bundle)
+        with subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', bundle], env=self.env) as other:
+            try:
+                wait_until(lambda: self.json('nodes')['nodes'], 'the other worker')
+                failed = self.ctl('up', '--slots', 1, check=False)  # both have the name of the host
+                self.assertEqual((failed.returncode, failed.stdout), (1, ''), failed.stderr)
+                self.assertIn('roll-worker ended right after its start', failed.stderr)
+                self.assertRegex(failed.stderr, rf'already runs a roll-worker \(host .*, process {other.pid}\)')
+            finally:
+                other.terminate()
+        self.ctl('up', '--slots', 1)
+        with open(os.path.join(self.state, 'worker.pid'), encoding='ascii') as file:
+            own = file.read().strip()
+        self.assertTrue(any(node['process'].endswith(f', process {own}') for node in self.json('nodes')['nodes']))
+
     def other_worker(self):
         """Starts another roll-worker of the node n2."""
         return subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'n2'], env=self.env,

@@ -24,7 +24,7 @@ LAYERS = {
     'agent_steps': 2.5,
     'convert_checkpoint': 2.3, 'convert_plan': 2.4, 'convert_read': 2.5, 'convert_write': 2.5,
     'convert_adapter': 2.6, 'convert_command': 3.5, 'dispatch': 3, 'pilots': 3, 'secrets': 3, 'sweeps': 3, 'notify': 3,
-    'config': 2.5, 'tokens': 3, 'api': 3.5, 'server': 4, 'cli': 4, 'http': 3,
+    'config': 2.5, 'tls': 2.5, 'tokens': 3, 'api': 3.5, 'server': 4, 'cli': 4, 'http': 3,
     'train_process': 3.1, 'train_simd': 3.1,
     'train_objective': 3.1, 'train_comm': 3.2, 'train_ops': 3.2, 'train_cpu': 3.3,
     'train_cuda': 3.3, 'train_model': 3.3, 'train_optim': 3.4, 'train_pipeline': 3.5,
@@ -55,7 +55,8 @@ THIRD_PARTIES = [
     (re.compile(r'#include [<"]sqlite3\.h'), ('daemon/ledger/',)),
     (re.compile(r'#include [<"]sodium'),
      ('common/io/sha256.cpp', 'daemon/secrets/', 'daemon/tokens/', 'daemon/notify/')),
-    (re.compile(r'#include <(openssl|boost/asio/ssl|boost/beast/ssl)'), ('daemon/http/', 'daemon/notify/')),
+    (re.compile(r'#include <(openssl|boost/asio/ssl|boost/beast/ssl)'),
+     ('daemon/http/', 'daemon/notify/', 'daemon/tls/')),
     (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),
 ]
 THREADS_IN = ('cli/top/', 'daemon/files/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/', 'daemon/sweeps/',

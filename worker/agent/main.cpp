@@ -11,6 +11,7 @@
 #include "common/files.hpp"
 #include "common/help_format.hpp"
 #include "common/io/process.hpp"
+#include "common/io/process_label.hpp"
 #include "common/last_resort.hpp"
 #include "common/log.hpp"
 #include "common/number.hpp"
@@ -317,7 +318,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     ROLL_TRY(self.generation, run_directory.next_generation());
     ROLL_TRY(const std::string identity, run_directory.identity());
     self.home = identity + "@" + host_name();
-    self.process = fmt::format("host {}, process {}", host_name(), ::getpid());
+    self.process = io::process_label(::getpid());
     const std::string program = file_name(directory, self);
     ROLL_TRY_VOID(write_file_atomically(directory.pid(program), std::to_string(::getpid()) + "\n"));
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-worker@" + self.node));

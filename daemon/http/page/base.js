@@ -116,6 +116,12 @@ export function facts(pairs) {
       make('dd', {}, value instanceof Node ? value : String(value)))));
 }
 
+// Shown instead of a job or a sweep that does not exist.
+export function missing(id) {
+  return make('div', {}, make('h1', {textContent: `Job ${id} does not exist`}), make('p', {},
+    'rolld has never had this job, or has removed it from its ledger. ', link('All jobs', '#/?state=all')));
+}
+
 export function section(title, ...children) {
   return make('section', {}, make('h2', {textContent: title}), ...children.filter(child => child));
 }

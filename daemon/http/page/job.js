@@ -1,7 +1,7 @@
 // The page of one job, in parts: overview, log, history and job file.
 import {buttons} from './actions.js';
-import {bar, bytes, doneShare, duration, facts, fill, get, link, make, number, runtime, section, state, table, when}
-  from './base.js';
+import {bar, bytes, doneShare, duration, facts, fill, get, link, make, missing, number, runtime, section, state, table,
+  when} from './base.js';
 import {chart, schedule} from './chart.js';
 import {logPart} from './log.js';
 
@@ -255,7 +255,9 @@ export function jobPage(context, id, name) {
     title: `Job ${id}`,
     targets: ['jobs/' + id],
     async answer(_, reply) {
+      if (reply.error?.code === 'not_found') return context.main.replaceChildren(missing(id));
       if (reply.error) throw new Error(reply.error.message);
+      if (!head.isConnected) context.main.replaceChildren(head, tabs, part.root);
       job = reply.job;
       fill(head, make('h1', {}, `Job ${job.id}: ${job.name} `, state(job)),
         make('div', {className: 'actions'}, ...buttons(job, context.session)),

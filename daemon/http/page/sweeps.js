@@ -1,5 +1,5 @@
 // The pages of all sweeps and of one sweep.
-import {bar, fill, get, link, make, number, section, state, table} from './base.js';
+import {bar, fill, get, link, make, missing, number, section, state, table} from './base.js';
 import {chart} from './chart.js';
 
 const LISTED = 100;  // newest arrays that are looked at
@@ -72,7 +72,9 @@ export function sweepPage(context, id) {
     title: `Sweep ${id}`,
     targets: [`jobs/${id}/sweep`],
     answer(_, sweep) {
+      if (sweep.error?.code === 'not_found') return context.main.replaceChildren(missing(id));
       if (sweep.error) throw new Error(sweep.error.message);
+      if (!head.isConnected) context.main.replaceChildren(head, charts, list);
       const best = sweep.trials.find(trial => trial.id === sweep.best);
       const names = Object.keys(sweep.trials[0]?.parameters || {});
       fill(head, make('h1', {textContent: `Sweep ${sweep.id}: ${sweep.name}`}),

@@ -69,6 +69,18 @@ TEST_F(Open, FailsWhereOneOfItsJobsDidNotEndWell) {
     EXPECT_EQ(desk.job(group).reason, "1 of the group's 2 jobs did not succeed");
 }
 
+TEST_F(Open, SucceedsAlthoughHalvingStoppedOneOfItsTrials) {
+    const JobId stopped = put();
+    const JobId best = put();
+    desk.tell(Close{group});
+    desk.tell(Cancel{.job = stopped, .reason = "stopped by halving", .halved = true});
+    desk.exit(stopped, Outcome::Stopped, 143);
+    EXPECT_EQ(phase(stopped), JobPhase::Cancelled);
+    EXPECT_EQ(phase(group), JobPhase::Queued) << "one is not over";
+    desk.exit(best, Outcome::Done);
+    EXPECT_EQ(phase(group), JobPhase::Done);
+}
+
 TEST_F(Open, WhatComesAfterItWaitsForAllOfIt) {
     spec::JobSpec last = wants(1, 1);
     last.after = {{spec::After::Condition::Ok, group}};

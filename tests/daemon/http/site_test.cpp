@@ -76,6 +76,12 @@ TEST_F(SiteTest, ThePageNeedsNoTokenAndEverythingElseDoes) {
         bare.target = name;
         EXPECT_EQ(site.answer(bare).status, 200) << name;
         EXPECT_FALSE(site.answer(bare).body->empty()) << name;
+        bare.target += "?x=1&x=%";
+        EXPECT_EQ(site.answer(bare).status, 200) << bare.target;
+    }
+    for (const char* target : {"/?", "/?x=1"}) {
+        bare.target = target;
+        EXPECT_EQ(*site.answer(bare).body, *page.body) << target;
     }
     for (const char* target : {"/metrics", "/api/v1/jobs", "/api/v1/jobs/1", "/nothing"}) {
         bare.target = target;

@@ -263,6 +263,7 @@ TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
     hearsay.heard_ms_ago[worker] = 120;
     hearsay.wall[worker] = "cgroup";
     hearsay.limits[worker] = "cgroup v1";
+    hearsay.process[worker] = "host a, process 7";
     desk.state.workers.at(worker).memory = 1 << 30;
     const Json node = nodes(desk.state, hearsay)["nodes"][0];
     EXPECT_EQ(node["node"], "a");
@@ -273,6 +274,7 @@ TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
     EXPECT_EQ(node["heard_ms_ago"], 120);
     EXPECT_EQ(node["wall"], "cgroup");
     EXPECT_EQ(node["limits"], "cgroup v1");
+    EXPECT_EQ(node["process"], "host a, process 7");
     EXPECT_EQ(node["memory_free"], 1 << 30);
     EXPECT_EQ(nodes(desk.state, {})["nodes"][0]["heard_ms_ago"], nullptr);
     EXPECT_EQ(node["silent"], false);

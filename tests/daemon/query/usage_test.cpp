@@ -85,6 +85,21 @@ TEST(Report, AttemptsCountByCauseOfWaste) {
               "there is no report by colour");
 }
 
+TEST(Report, AttemptsOfTrialsThatHalvingStoppedAreNoWaste) {
+    core::Desk desk;
+    desk.join("n1", 8, 4);
+    const auto cancelled_ms = [&](bool halved) {
+        const JobId id = desk.submit(core::wants(1, 2, 1));
+        desk.pass(2h);
+        desk.tell(core::Cancel{.job = id, .reason = "enough", .halved = halved});
+        desk.exit(id, core::Outcome::Stopped, 143);
+        EXPECT_EQ(desk.job(id).phase, core::JobPhase::Cancelled);
+        return report(desk.state, {}, desk.now).value()["rows"][0]["cancelled"]["gpu_ms"];
+    };
+    EXPECT_EQ(cancelled_ms(true), 0);
+    EXPECT_EQ(cancelled_ms(false), 2 * 3'600'000);
+}
+
 TEST(Report, TrainingAfterTheLastCheckpointOfAFailedAttemptDoesNotCount) {
     core::Desk desk;
     desk.join("n1", 8, 4);

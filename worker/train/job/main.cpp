@@ -11,6 +11,7 @@
 #include "common/files.hpp"
 #include "common/help_format.hpp"
 #include "common/processor.hpp"
+#include "common/spec/schema/units.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/data/preview.hpp"
 #include "worker/train/job/evaluate_model.hpp"
@@ -120,6 +121,8 @@ int plan(const Arguments& arguments) {
     const Json resources = need(parse_json(document)).value("resources", Json::object());
     const bool on_gpu = resources.value("gpus_per_node", 0.0) > 0;
     OrderedJson json = plan_json(spec, on_gpu, resources.value("nodes", 1));
+    if (const Json time = resources.value("time", Json()); time.is_string())
+        add_time_limit(json, need(spec::parse_duration(time.get<std::string>())));
     if (!arguments.layout_search.empty())
         json["layout_search"] = OrderedJson::parse(need(read_file(arguments.layout_search)));
     if (!arguments.svg.empty() || !arguments.trace.empty()) {

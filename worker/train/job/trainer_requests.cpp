@@ -169,7 +169,7 @@ void Trainer::end_profile() {
     const fs::path file = fs::path(launch_.output) / ("profile-" + steps + ".json");
     const auto written = write_file_atomically(file, trace);
     answer(profile.request, written ? "the trace of steps " + steps + " is in " + file.string()
-                                    : written.error().message);
+                                    : sentence_of(written.error()));
 }
 
 }  // namespace roll::train

@@ -416,6 +416,16 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
     return json;
 }
 
+void add_time_limit(OrderedJson& plan, std::chrono::seconds limit) {
+    OrderedJson& time = plan["time"];
+    time["limit_seconds"] = limit.count();
+    const double limit_s = std::chrono::duration<double>(limit).count();
+    if (time["seconds"].is_null() || time["seconds"].get<double>() <= limit_s) return;
+    plan["warnings"].push_back("the job needs about " + duration_text(time["seconds"]) +
+                               ", but the time limit of an attempt (resources.time) is " +
+                               duration_text(time["limit_seconds"]));
+}
+
 std::string plan_text(const OrderedJson& p) {
     const OrderedJson &mesh = p["mesh"], &disk = p["checkpoint_bytes"];
     const OrderedJson &flops = p["flops_per_token"], &pipeline = p["pipeline"];

@@ -2,6 +2,7 @@
 // running it.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "common/json.hpp"
@@ -13,6 +14,9 @@ namespace roll::train {
 // the pipeline, the memory, the FLOPs and the checkpoints, and warnings if there are any. `nodes`:
 // the nodes that the ranks are divided between. Throws RankFailure if the job could not run.
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false, int nodes = 1);
+
+// Adds the time limit of an attempt to the report, and a warning if the estimated time is longer.
+void add_time_limit(OrderedJson& plan, std::chrono::seconds limit);
 
 std::string plan_text(const OrderedJson& plan);
 

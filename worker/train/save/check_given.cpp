@@ -29,9 +29,7 @@ bool has_checked_format(const fs::path& directory) {
 Result<void> check_own(const fs::path& directory, bool optimizer, const convert::Share& share) {
     if (!path_exists(directory / checkpoint::kManifestFile) && !has_checked_format(directory))
         return {};
-    const auto checked = convert::check_bytes(directory, {}, share, optimizer);
-    if (checked) return checked;
-    return fail(checked.error().code, sentence_of(checked.error()));
+    return convert::check_bytes(directory, {}, share, optimizer);
 }
 
 }  // namespace
@@ -39,7 +37,7 @@ Result<void> check_own(const fs::path& directory, bool optimizer, const convert:
 void check_given(const fs::path& directory, bool optimizer, Communicator& world) {
     const Result<void> own = check_own(directory, optimizer, {world.rank(), world.size()});
     // Another attempt would read the same bytes, so the status is that of invalid input.
-    if (const auto bad = first_error(world, own)) throw RankFailure(2, bad->error.message);
+    if (const auto bad = first_error(world, own)) throw RankFailure(2, sentence_of(bad->error));
 }
 
 }  // namespace roll::train

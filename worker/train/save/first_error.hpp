@@ -15,7 +15,8 @@ struct RankError {
 };
 
 // Returns the error of the first rank whose result is an error; nullopt if there is none. A long
-// message is truncated. All ranks must call this function, and all get the same result.
+// message with its hint is truncated. All ranks must call this function, and all get the same
+// result.
 std::optional<RankError> first_error(Communicator& world, const Result<void>& own);
 
 }  // namespace roll::train

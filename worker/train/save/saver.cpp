@@ -73,7 +73,7 @@ void Saver::put_off(std::int64_t step, const std::string& why) {
 void Saver::settle(const Result<std::string>& outcome) {
     writing_ = false;
     if (!outcome && outcome.error().code == ErrorCode::Refused)
-        return put_off(last_step_, outcome.error().message);
+        return put_off(last_step_, sentence_of(outcome.error()));
     if (!outcome) {
         throw RankFailure(status_of(outcome.error().code),
                           "the checkpoint of step " + std::to_string(last_step_) +
@@ -127,7 +127,7 @@ void Saver::seal(checkpoint::State state, std::string job) {
 
 void Saver::give_up(int rank, const Error& error) {
     checkpoint::drop_stage(options_.checkpoints, {last_step_, options_.writer});
-    settle(fail(error.code, "rank " + std::to_string(rank) + ": " + error.message));
+    settle(fail(error.code, "rank " + std::to_string(rank) + ": " + error.message, error.hint));
 }
 
 void Saver::poll() {
@@ -205,7 +205,7 @@ void Saver::settle_pruning(const Result<std::string>& outcome) {
     const auto is_it = [&](const checkpoint::Kept& kept) { return kept.name == pruned_; };
     if (!outcome) {
         stuck_.push_back(pruned_);
-        warn_of_rest(outcome.error().message);
+        warn_of_rest(sentence_of(outcome.error()));
     } else if (deletes_) {
         std::erase_if(all, is_it);
         link_.report(protocol::CheckpointPruned{pruned_.step, pruned_.writer});

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -263,6 +264,18 @@ class RankTest(RankCase):
         work = plan['flops_per_token']['causal'] * 8 * 32 * 10
         plan = json.loads(self.plan(document, '--json').stdout)
         self.assertAlmostEqual(plan['time']['seconds'], work / 989e12, places=9)
+
+    def test_a_plan_warns_of_a_time_limit_that_is_too_short(self):
+        document = self.document(10, resources__time='2m')
+        self.assertNotIn('warning', self.plan(document).stdout)
+        document['train']['peak_tflops'] = 1e-6
+        told = self.plan(document).stdout
+        needed = re.search(r'\ntime        (\d+m \d\ds) if each', told)[1]
+        self.assertIn(f'\nwarning     the job needs about {needed}, but the time limit of an attempt (resources.time) '
+                      'is 2m 00s\n', told)
+        self.assertEqual(json.loads(self.plan(document, '--json').stdout)['time']['limit_seconds'], 120)
+        document['resources']['time'] = '10h'
+        self.assertNotIn('warning', self.plan(document).stdout)
 
 
 if __name__ == '__main__':

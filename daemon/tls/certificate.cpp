@@ -1,4 +1,4 @@
-#include "daemon/http/certificate.hpp"
+#include "daemon/tls/certificate.hpp"
 
 #include <fmt/format.h>
 #include <openssl/ssl.h>
@@ -8,7 +8,7 @@
 
 #include "common/files.hpp"
 
-namespace roll::http {
+namespace roll::tls {
 namespace {
 
 namespace ssl = boost::asio::ssl;
@@ -96,4 +96,4 @@ std::shared_ptr<ssl::context> Certificate::context() {
     return context_;
 }
 
-}  // namespace roll::http
+}  // namespace roll::tls

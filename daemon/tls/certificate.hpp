@@ -11,7 +11,7 @@
 
 #include "common/error.hpp"
 
-namespace roll::http {
+namespace roll::tls {
 
 // Not thread-safe.
 class Certificate {
@@ -43,4 +43,4 @@ class Certificate {
     Clock::time_point looked_{};
 };
 
-}  // namespace roll::http
+}  // namespace roll::tls
