@@ -142,7 +142,7 @@ std::vector<Problem> lora_problems(const Json& document) {
              "is true, but train.lora.base is not nf4, and only nf4 has scales that can be "
              "quantized; allowed: false, or set train.lora.base to nf4"});
     const Json model = object_of(document, "model");
-    if (!model.contains("from"))
+    if (!model.contains("from") && model.contains("family"))
         problems.push_back(
             {"train.lora", "needs a trained model; set model.from to a model's directory"});
     if (model.contains("from") && model.contains("vocab_size"))

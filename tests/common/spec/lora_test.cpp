@@ -53,7 +53,8 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
         {"/train/lora/double_quantization", true,
          "train.lora.double_quantization is true, but train.lora.base is not nf4, and only nf4 has "
          "scales that can be quantized; allowed: false, or set train.lora.base to nf4"},
-        {"/model/from", Json(),
+        {"/model",
+         {{"family", "llama"}},
          "train.lora needs a trained model; set model.from to a model's directory"},
         {"/model/vocab_size", 300,
          "model.vocab_size cannot be used with train.lora, because PEFT's adapters do not add rows "
@@ -86,6 +87,11 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
     Json sizes = good;
     sizes["model"] = {{"family", "llama"}, {"vocab_size", 300}};
     EXPECT_EQ(lora_problems(sizes).size(), 1U) << "only that the model is missing";
+    // Other checks refuse a document that describes no model
+    sizes["model"] = Json::object();
+    EXPECT_TRUE(lora_problems(sizes).empty());
+    sizes.erase("model");
+    EXPECT_TRUE(lora_problems(sizes).empty());
 }
 
 // The names of the modules of a model with three layers.

@@ -234,7 +234,7 @@ std::string run_text(const OrderedJson& plan) {
     if (!epochs.empty()) text += epochs + " = ";
     const double tokens = plan["tokens_per_step"].get<double>() * plan["steps"].get<double>();
     const auto causal = plan["flops_per_token"]["causal"].get<double>();
-    return text + count_text(plan["steps"]) + " steps, " +
+    return text + count_text(plan["steps"]) + (plan["steps"] == 1 ? " step, " : " steps, ") +
            plan::scaled(tokens, 1000, {"tokens", "k tokens", "M tokens", "G tokens", "T tokens"}) +
            ", " + flop_text(causal * tokens) + "\n";
 }

@@ -49,7 +49,7 @@ std::string axes_text(const spec::ParallelSpec& p) {
 
 std::string epochs_text(double epochs) {
     char text[32];
-    std::snprintf(text, sizeof text, "%g epochs", epochs);
+    std::snprintf(text, sizeof text, epochs == 1 ? "%g epoch" : "%g epochs", epochs);
     return text;
 }
 
@@ -86,7 +86,7 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      const data::Corpus& corpus) {
     return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
-           std::to_string(spec.steps) + " steps" +
+           std::to_string(spec.steps) + (spec.steps == 1 ? " step" : " steps") +
            (spec.epochs > 0 ? " (" + epochs_text(spec.epochs) + ")" : "") + " of " +
            std::to_string(spec.global_batch_size) + samples_text(spec.data) +
            std::to_string(spec.seq_length) + " tokens, " + axes_text(spec.parallel) + ", " +

@@ -65,17 +65,40 @@ std::vector<Microbatch> make_batch(const World& world, int step) {
             data.teacher = invented_teacher(data.tokens_BT.numel(), vocab, /*top_k=*/5, generator);
         }
     }
+    if (world.change) world.change(step, batch);
     return batch;
 }
 
+InitOptions init_of(const World& world) {
+    return {.std = kStd, .dtype = world.dtype, .freeze = world.freeze};
+}
+
 }  // namespace
+
+std::unique_ptr<Chunk> starting_model(const World& world) {
+    const at::InferenceMode no_autograd;
+    auto model = std::make_unique<Chunk>(world.config, whole_chunk(world.config), init_of(world));
+    model->start_magnitudes();
+    return model;
+}
+
+void set_references(Chunk& model, std::vector<Microbatch>& batch) {
+    const at::InferenceMode no_autograd;
+    for (Microbatch& data : batch) {
+        if (data.references.empty()) continue;
+        const at::Tensor log_probs_S = model.log_probs(data, {});
+        const auto* const values = log_probs_S.const_data_ptr<double>();
+        data.references.assign(values, values + log_probs_S.numel());
+        set_references(model, data.mismatched);
+    }
+}
 
 LocalJob job_of(const World& world) {
     return {.config = world.config,
             .schedule = world.schedule,
             .dp = world.dp,
             .tp = world.tp,
-            .options = {.init = {.std = kStd, .dtype = world.dtype, .freeze = world.freeze},
+            .options = {.init = init_of(world),
                         .optimizer = world.optimizer,
                         .clip_grad = world.clip,
                         .count_zeros = true,

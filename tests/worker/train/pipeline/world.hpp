@@ -1,6 +1,8 @@
 // Trains the tiny model on dp * pp * tp ranks of an in-process fabric, and compares runs.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +47,8 @@ struct World {
     std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs and Labels
     plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
     spec::OptimizerSpec optimizer = {};
+    // Changes the micro-batches of a step; empty: they stay as they are.
+    std::function<void(int step, std::vector<Microbatch>& batch)> change = {};
 };
 
 // Returns a model whose layers divide into 4 stages of 2 chunks.
@@ -68,6 +72,12 @@ inline spec::ModelConfig split_model(bool tied) {
     config.activation = spec::Activation::GeluTanh;
     return config;
 }
+
+// Returns the model of `world` as one chunk, with its starting weights.
+std::unique_ptr<Chunk> starting_model(const World& world);
+
+// Replaces the reference log-probabilities of the micro-batches by those under `model`.
+void set_references(Chunk& model, std::vector<Microbatch>& batch);
 
 // Returns the world as a job of this process. `world` must outlive it.
 LocalJob job_of(const World& world);

@@ -116,8 +116,10 @@ class SftTest(RankCase):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 9)
         document = self.pairs(1, path, dp=1, train__epochs=1)
         del document['train']['steps']
-        self.refused(document, 2, 'train.epochs gives 1 steps, but train.optimizer.warmup_steps is 5; set it to at '
+        self.refused(document, 2, 'train.epochs gives 1 step, but train.optimizer.warmup_steps is 5; set it to at '
                      'most 1')
+        document['train']['optimizer']['warmup_steps'] = 0
+        self.assertIn('the run     1 epoch = 1 step, ', self.plan(document).stdout)
 
     def packed_rows(self, path):
         """Returns the number of rows of LENGTH inputs and one more token that whole pairs fill."""
