@@ -122,8 +122,7 @@ class Trainer {
     std::optional<GlooFabric> fabric_;
     std::unique_ptr<FlightRecorder> recorder_;  // null in a job of one rank
     std::unique_ptr<Communicator> world_, dp_, pp_, tp_;
-    // group of the first and the last stage; null without a tied embedding, or in another stage
-    std::unique_ptr<Communicator> tie_;
+    std::unique_ptr<Communicator> tie_;  // first and last stage of a tied embedding; else null
     std::optional<TrainStep> step_;
     std::string loaded_, loaded_how_;  // until a restore: directory of the loaded model, its format
     std::optional<PairReferences> references_;   // set if the objective needs a reference model
