@@ -403,8 +403,8 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t most =
         part.below < part.layers ? backward_extra(m, rows, segments, held.recompute, outside, layer)
                                  : layer + layer_held(m, rows, segments, {});
-    bytes.workspace = std::max({loss, most * element, held.update_bytes - bytes.activations}) +
-                      largest_unpacked(m) * element;
+    bytes.workspace = std::max(
+        {loss, (most + largest_unpacked(m)) * element, held.update_bytes - bytes.activations});
     bytes.snapshot = snapshot_bytes(model, spec, part, count, states - held.copied_states);
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;

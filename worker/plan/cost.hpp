@@ -55,8 +55,7 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 // - `workspace`: the largest temporary memory of the loss, of a layer's backward or of the update.
 //   The loss needs a block of logits with its input and output rows. A layer's backward needs the
 //   gradient of its widest product and the recomputed values. The update runs when no activations
-//   are in memory, so `activations` is subtracted from the update's memory. The memory in which
-//   the largest packed matrix is unpacked is added.
+//   are in memory, so `activations` is subtracted from the update's memory.
 // - `snapshot`: the copy of the rank's part of a checkpoint, which is written to disk while
 //   training continues. The value is for the rank with the stage's largest part.
 // - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.

@@ -7,7 +7,6 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/noise.hpp"
-#include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/score.hpp"
 #include "worker/train/ops/rope.hpp"
 
@@ -70,7 +69,6 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       grads_(parameters_),
       room_(parameters_, places_.first),
       seed_(options.seed) {
-    parameters_.unpacked_room = unpacked_room(parameters_);
     const std::int64_t begin = part_.backward_begin();
     ROLL_CHECK(begin == part_.layer_end ||
                part_.recompute_of(begin - part_.layer_begin).keeps_input);

@@ -16,7 +16,7 @@ at::Tensor Linear::bias_O() const { return bias < 0 ? at::Tensor() : parameters.
 // Returns the weight. For a packed weight, returns a new tensor with the unpacked values, which
 // exists only as long as the caller uses it.
 at::Tensor Linear::weight_OI() const {
-    return weight_for_product(parameters, static_cast<std::size_t>(weight));
+    return weight_of(parameters, static_cast<std::size_t>(weight));
 }
 
 bool Linear::is_frozen(int parameter) const {

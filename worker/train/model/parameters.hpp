@@ -53,8 +53,8 @@ struct ParameterSpec {
 struct Parameters {
     std::vector<ParameterSpec> specs;
     at::Tensor flat_weight, flat_packed;  // flat_packed: the packed weights, as bytes
-    at::Tensor unpacked_room;             // memory for a packed weight (packed_base.hpp)
-    at::Tensor flat_main, flat_rest;      // main weights; only one of the two is defined
+    at::Tensor flat_main;                 // main weights; undefined if flat_rest is defined
+    at::Tensor flat_rest;
     at::Tensor flat_grad;
     std::vector<at::Tensor> weight, main, rest, grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates

@@ -264,9 +264,8 @@ at::Tensor packed(const PackedForm& form, const at::Tensor& whole_OI, const Fuse
     return bytes_OR;
 }
 
-at::Tensor unpacked(const PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type,
-                    const Place& place) {
-    at::Tensor w_OI = made_in(place, {bytes_OR.size(0), form.columns}, at::TensorOptions(type));
+at::Tensor unpacked(const PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type) {
+    at::Tensor w_OI = at::empty({bytes_OR.size(0), form.columns}, type);
     const auto* bytes = static_cast<const std::byte*>(bytes_OR.const_data_ptr());
     for_float_types(w_OI, [&]<class S>(S) {
         S* const w = w_OI.data_ptr<S>();

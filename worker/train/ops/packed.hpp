@@ -8,7 +8,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "common/spec/train/packed_form.hpp"
-#include "worker/train/ops/values.hpp"
 
 namespace roll::ops {
 
@@ -25,9 +24,8 @@ struct FusedRows {
 // fused.
 at::Tensor packed(const spec::PackedForm& form, const at::Tensor& w_OI, const FusedRows& fused);
 
-// Returns the weight [O, form.columns] of the packed rows, allocated by `place`. Values are
-// computed in float, then rounded to `type`: float, double, bfloat16 or float16.
-at::Tensor unpacked(const spec::PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type,
-                    const Place& place = {});
+// Returns the weight [O, form.columns] of the packed rows. Values are computed in float, then
+// rounded to `type`: float, double, bfloat16 or float16.
+at::Tensor unpacked(const spec::PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type);
 
 }  // namespace roll::ops
