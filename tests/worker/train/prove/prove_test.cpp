@@ -195,6 +195,7 @@ TEST(Prove, EachPlantedBugIsFoundByItsTensor) {
 
 TEST(Prove, TheReportNamesEveryQuantity) {
     Proof proof;
+    proof.job.spec = job_of({});
     for (const auto& [name, words] :
          {std::pair{"2.norms.embedding.update", "step 3, norm of embedding.update"},
           {"0.exp_avg_sq_row.a", "step 1, exp_avg_sq_row of a"},
