@@ -25,11 +25,11 @@ import ranks
 ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 MAKE = os.path.join(SOURCE, 'packaging', 'gpu-check')
 # The libraries that Roll needs besides glibc and PyTorch.
-LIBRARIES = {'libbsd.so.0', 'libcom_err.so.2', 'libfmt.so.9', 'libgcc_s.so.1', 'libgssapi_krb5.so.2',
-             'libisal.so.2', 'libk5crypto.so.3', 'libkeyutils.so.1', 'libkrb5.so.3', 'libkrb5support.so.0',
-             'libmd.so.0', 'libnorm.so.1', 'libpgm-5.3.so.0', 'libsodium.so.23', 'libspdlog.so.1.10',
-             'libsqlite3.so.0', 'libstdc++.so.6', 'libutf8proc.so.2', 'libxxhash.so.0', 'libyaml-cpp.so.0.7',
-             'libzmq.so.5'}
+LIBRARIES = {'libbsd.so.0', 'libcom_err.so.2', 'libcrypto.so.3', 'libfmt.so.9', 'libgcc_s.so.1',
+             'libgssapi_krb5.so.2', 'libisal.so.2', 'libk5crypto.so.3', 'libkeyutils.so.1', 'libkrb5.so.3',
+             'libkrb5support.so.0', 'libmd.so.0', 'libnorm.so.1', 'libpgm-5.3.so.0', 'libsodium.so.23',
+             'libspdlog.so.1.10', 'libsqlite3.so.0', 'libssl.so.3', 'libstdc++.so.6', 'libutf8proc.so.2',
+             'libxxhash.so.0', 'libyaml-cpp.so.0.7', 'libzmq.so.5'}
 PROGRAMS = {'rolld', 'roll-worker', 'roll-rank', 'roll-convert', 'rollctl', 'device_check', 'gpu_ops_test'}
 GLIBC = ('c', 'm', 'dl', 'rt', 'pthread', 'util', 'resolv', 'mvec', 'anl')
 # A driver that finds no card.
