@@ -91,7 +91,7 @@ class MemoryTest(RankCase):
         self.expect_near({
             f'LoRA, zero {zero}, {precision}': self.job(**shared, train__precision=precision,
                                                         parallel={'dp': 2, 'zero': zero})
-            for zero in (1, 2, 3) for precision in ('fp32', 'bf16')})
+            for zero, precision in ((1, 'bf16'), (2, 'fp32'), (3, 'fp32'), (3, 'bf16'))})
 
     @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_the_plan_counts_a_teacher_that_is_larger_than_its_student(self):
