@@ -30,7 +30,7 @@ struct Hearsay {
     // Returns one entry per member of the job's attempt.
     std::function<std::vector<Told>(JobId)> told{};
     std::map<WorkerId, std::int64_t> heard_ms_ago;
-    // Of a worker: how it enforces the memory and CPU limits of jobs, how it isolates its attempts,
+    // How a worker enforces the memory and CPU limits of jobs, how it isolates its attempts,
     // and its host and process id. Empty: unknown.
     std::map<WorkerId, std::string> limits{}, wall{}, process{};
     // state that squeue last reported for the allocation

@@ -4,8 +4,8 @@
 // two units are gathered at a time: the unit in use, and the next unit, whose transfer runs
 // meanwhile. While a unit is not gathered, Parameters::weight has only this rank's own rows.
 //
-// Units take their memory from blocks of one size, so that the blocks of one unit fit the next.
-// Without that, the allocator's heap would grow to several times the gathered weights.
+// All blocks for gathered weights have the same size, so that a later unit reuses the blocks of an
+// earlier unit. Blocks of different sizes would leave holes in the allocator's heap.
 //
 // All ranks must hold the same units in the same order.
 #pragma once

@@ -32,7 +32,9 @@ namespace fs = std::filesystem;
 class Scratch {
   public:
     Scratch() {
-        std::string pattern = (fs::temp_directory_path() / "roll-prove-XXXXXX").string();
+        const char* const given = std::getenv("TMPDIR");
+        const fs::path parent = given != nullptr && *given != '\0' ? given : "/tmp";
+        std::string pattern = (parent / "roll-prove-XXXXXX").string();
         if (::mkdtemp(pattern.data()) == nullptr)
             throw RankFailure(1, "the directory " + pattern + " cannot be made: " +
                                      std::strerror(errno) + "; set TMPDIR to another directory");
