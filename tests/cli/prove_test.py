@@ -47,9 +47,9 @@ def tearDownModule():  # noqa: N802
     shutil.rmtree(WORK, ignore_errors=True)
 
 
-def run(command, *words, plant=None):
+def run(command, *words, plant=None, **variables):
     env = {'PATH': '/usr/bin:/bin', 'HOME': WORK, 'ROLL_DIR': WORK + '/state', 'OMP_NUM_THREADS': '1',
-           **({'ROLL_PROVE_PLANT': plant} if plant else {})}
+           **({'ROLL_PROVE_PLANT': plant} if plant else {}), **variables}
     return subprocess.run([ROLLCTL, command, *words], cwd=WORK, capture_output=True, text=True, check=False, env=env,
                           stdin=subprocess.DEVNULL)
 
@@ -148,6 +148,12 @@ class ProveTest(unittest.TestCase):
         self.assertEqual((proof['proven'], proof['first']['step'], proof['first']['quantity']), (False, 1, 'loss'))
         self.assertGreater(proof['first']['error'], proof['limit'])
         self.assertEqual(run('prove', *words, plant='lose|everything').returncode, 2)
+
+    def test_a_directory_for_temporary_files_that_does_not_exist_is_one_sentence(self):
+        done = run('prove', 'kjv.yaml', TMPDIR=WORK + '/nowhere')
+        self.assertEqual((done.returncode, done.stdout), (1, ''))
+        self.assertRegex(done.stderr, r'the directory \S*/nowhere/roll-prove-XXXXXX cannot be made: No such file or '
+                                      r'directory; set TMPDIR to another directory\n$')
 
     def test_a_layout_that_is_not_legal_is_refused_as_by_plan(self):
         for words in (layout(tp=3), layout(pp=3), layout(pp=2, vpp=2, schedule='1f1b'), layout(cp=2),
