@@ -72,6 +72,7 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
         needs.emplace_back(kLongRows);
     if (!at("/train/lora/layers").is_null() || !at("/train/lora/exclude").is_null())
         needs.emplace_back(kLoraLayers);
+    if (!at("/train/lora/from").is_null()) needs.emplace_back(kLoraFrom);
     return needs;
 }
 

@@ -18,11 +18,12 @@ constexpr const char* kShell = "shell";          // for `rollctl shell`; no job 
 // Features for values in training jobs. A trainer of an older release would ignore these values.
 constexpr const char* kTorchDist = "torch_dist";    // for checkpoint.format torch_dist
 constexpr const char* kLongRows = "long_rows";      // for data.truncate and data.packing wrapped
+constexpr const char* kLoraFrom = "lora_from";      // for train.lora.from
 constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and train.lora.exclude
 
 inline std::vector<std::string> features() {
-    return {kGangs, kScripts, kLogNames,  kSlotsPerRank, kBatch,     kContainer,
-            kFiles, kShell,   kTorchDist, kLongRows,     kLoraLayers};
+    return {kGangs, kScripts, kLogNames,  kSlotsPerRank, kBatch,      kContainer,
+            kFiles, kShell,   kTorchDist, kLongRows,     kLoraLayers, kLoraFrom};
 }
 
 }  // namespace roll::spec

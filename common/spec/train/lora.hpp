@@ -96,6 +96,8 @@ struct LoraSpec {
     std::vector<std::string> modules_to_save = {};
     LoraBase base = LoraBase::Full;
     bool double_quantization = false;  // also packs the scales of Nf4
+    // absolute path of the PEFT adapter from which training starts; empty: a new adapter
+    std::string from = {};
     bool is_set() const { return !modules.empty(); }
     friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
 };

@@ -58,6 +58,7 @@ TEST_F(TrainFeatures, AJobNeedsAWorkerThatKnowsItsValues) {
     EXPECT_EQ(needs("/data/packing", "wrapped"), Needs{kLongRows});
     EXPECT_EQ(needs("/data/packing", "best_fit"), Needs{});
     EXPECT_EQ(needs("/train/lora", {{"r", 4}, {"layers", 1}}), Needs{kLoraLayers});
+    EXPECT_EQ(needs("/train/lora", {{"r", 4}, {"from", "/"}}), Needs{kLoraFrom});
     EXPECT_EQ(needs("/train/lora", {{"r", 4}}), Needs{});
 }
 

@@ -30,8 +30,8 @@ std::string model_of(const ReferencePass& pass) {
 }
 
 // Returns a text that identifies the weights that pass.load(model) loads. The text depends on the
-// files of the model, on the adapters that are merged into model.from, and on the packed format of
-// the frozen weights.
+// files of the model, on the adapters that are merged into model.from, on the adapter from which
+// training starts, and on the packed format of the frozen weights.
 std::string identity_of(const ReferencePass& pass, const std::string& model) {
     const spec::TrainSpec& spec = pass.spec;
     std::string identity = need(model_identity(model));
@@ -39,6 +39,8 @@ std::string identity_of(const ReferencePass& pass, const std::string& model) {
     if (model == spec.model.from)
         for (const std::string& adapter : spec.model.adapters)
             changes.push_back(need(model_identity(adapter)));
+    if (spec.preference.reference.empty() && !spec.lora.from.empty())
+        changes.push_back({{"adapter", need(model_identity(spec.lora.from))}});
     if (spec.lora.is_set() && spec.lora.base != spec::LoraBase::Full)
         changes.push_back({name_of(spec.lora.base), spec.lora.double_quantization});
     if (changes.empty()) return identity;

@@ -216,7 +216,12 @@ void Trainer::find_references(const TrainingData& data) {
                                       .output = launch_.output,
                                       .earlier = earlier_outputs(launch_),
                                       .directory = data.tokens,
-                                      .load = [this](const auto& model) { load_model(model); },
+                                      .load =
+                                          [this](const auto& model) {
+                                              load_model(model);
+                                              if (spec_.preference.reference.empty())
+                                                  start_from_adapter(*step_, model_);
+                                          },
                                       .stops = stops},
                                      reference_files(data.hashes));
     stopped_ = !references_;
@@ -367,6 +372,8 @@ void Trainer::restore_newest() {
         if (launch_.kind == "resume")
             throw RankFailure(2, "there is no recorded checkpoint to resume from");
         start_from_given();
+        if (start_from_adapter(*step_, model_) && writes())
+            std::printf("starting from the adapter in %s\n", spec_.lora.from.c_str());
         return;
     }
     choice_ = choose_sound(candidates, [&](const auto& one) { return verify_shared(one); });

@@ -103,25 +103,6 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
     return grows ? sizes[0] - shape[0] : 0;
 }
 
-// Throws RankFailure if an adapter names another model than `directory` as its base. A name of the
-// form OWNER/NAME (a model of the Hub) is compared with each folder in the path of `directory`.
-void check_base(const fs::path& adapter, const fs::path& directory) {
-    const Json config = of_disk(formats::read_adapter_config(adapter));
-    const Json said = config.value("base_model_name_or_path", Json());
-    if (!said.is_string() || said.get<std::string>().empty()) return;
-    const fs::path base = said.get<std::string>();
-    std::error_code error;
-    if (fs::equivalent(base, directory, error)) return;
-    std::string cached = "models--" + base.generic_string();
-    for (std::size_t at; (at = cached.find('/')) != std::string::npos;) cached.replace(at, 1, "--");
-    for (const fs::path& folder : directory)
-        if (folder == cached || (!folder.empty() && folder == base.filename())) return;
-    throw RankFailure(2, "model.adapters: " + adapter.string() + " is an adapter of " +
-                             base.string() + ", not of model.from " + directory.string() +
-                             "; set model.from to the adapter's base model, or correct "
-                             "base_model_name_or_path in the adapter's adapter_config.json");
-}
-
 std::string title_of(convert::Format format) {
     if (format == convert::Format::Hf) return "HuggingFace";
     if (format == convert::Format::Mca) return "MCA";
@@ -143,13 +124,30 @@ std::string decision(const convert::Source& source, std::int64_t grown) {
 
 }  // namespace
 
+void check_base(const fs::path& adapter, const fs::path& directory, const std::string& key) {
+    const Json config = of_disk(formats::read_adapter_config(adapter));
+    const Json said = config.value("base_model_name_or_path", Json());
+    if (!said.is_string() || said.get<std::string>().empty()) return;
+    const fs::path base = said.get<std::string>();
+    std::error_code error;
+    if (fs::equivalent(base, directory, error)) return;
+    std::string cached = "models--" + base.generic_string();
+    for (std::size_t at; (at = cached.find('/')) != std::string::npos;) cached.replace(at, 1, "--");
+    for (const fs::path& folder : directory)
+        if (folder == cached || (!folder.empty() && folder == base.filename())) return;
+    throw RankFailure(2, key + ": " + adapter.string() + " is an adapter of " + base.string() +
+                             ", not of model.from " + directory.string() +
+                             "; set model.from to the adapter's base model, or correct "
+                             "base_model_name_or_path in the adapter's adapter_config.json");
+}
+
 std::string load_weights(const fs::path& directory, std::span<Parameters* const> chunks,
                          const std::vector<ParameterSpec>& whole, std::uint64_t seed,
                          const std::vector<std::string>& adapters) {
     const families::Families families = need(families::Families::load());
     convert::Source source = of_disk(convert::open_source(directory, families));
     for (const std::string& adapter : adapters) {
-        check_base(adapter, directory);
+        check_base(adapter, directory, "model.adapters");
         of_disk(convert::attach_adapter(source, adapter, convert::Folding::In));
     }
     const convert::Plan plan = plan_whole(source, dtype_of(*chunks[0]));

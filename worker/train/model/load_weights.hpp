@@ -38,4 +38,10 @@ std::string load_weights(const std::filesystem::path& directory,
 // Like the function above, for a whole model in one chunk.
 std::string load_weights(const std::filesystem::path& directory, Parameters& parameters);
 
+// Throws RankFailure if an adapter names another model than `directory` as its base. A name of the
+// form OWNER/NAME (a model of the Hub) is compared with each folder in the path of `directory`.
+// `key`: the key of the job file that names the adapter.
+void check_base(const std::filesystem::path& adapter, const std::filesystem::path& directory,
+                const std::string& key);
+
 }  // namespace roll::train

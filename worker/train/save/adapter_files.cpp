@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <ATen/ATen.h>
@@ -12,6 +13,7 @@
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "worker/formats/peft.hpp"
+#include "worker/train/model/load_weights.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"
 
@@ -143,18 +145,31 @@ tensor::DType dtype_of(const at::Tensor& tensor) {
     return tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
-void read_factor(const tensor::SafetensorsFile& file, const std::string& name, Parameters& p,
-                 std::size_t i) {
+// Returns torch's name of a floating-point type; nullopt for other types.
+std::optional<at::ScalarType> float_type(tensor::DType dtype) {
+    switch (dtype) {
+        case tensor::DType::F64: return at::kDouble;
+        case tensor::DType::F32: return at::kFloat;
+        case tensor::DType::BF16: return at::kBFloat16;
+        case tensor::DType::F16: return at::kHalf;
+        default: return std::nullopt;
+    }
+}
+
+// Fills this rank's part of a factor from an adapter's file.
+void read_factor(const tensor::SafetensorsFile& file, const fs::path& directory,
+                 const std::string& name, Parameters& p, std::size_t i) {
     const ParameterSpec& spec = p.specs[i];
-    const at::Tensor whole = at::empty(whole_sizes(spec), main_type(p));
-    const tensor::TensorInfo expected{name, dtype_of(whole), whole_sizes(spec)};
     const tensor::TensorView* view = file.find(name);
-    if (view == nullptr || !(view->info == expected))
-        throw RankFailure(2, "the checkpoint's adapter has no " + name + " of shape " +
-                                 tensor::to_string(expected.shape) +
-                                 " and of the job's precision; use the train.lora of the job that "
+    const auto type = view == nullptr ? std::nullopt : float_type(view->info.dtype);
+    if (!type || view->info.shape != whole_sizes(spec))
+        throw RankFailure(2, "the adapter " + directory.string() + " has no " + name +
+                                 " of shape " + tensor::to_string(whole_sizes(spec)) +
+                                 " with floating-point values; use the train.lora of the job that "
                                  "wrote the adapter");
-    std::memcpy(whole.data_ptr(), view->bytes.data(), view->bytes.size());
+    const at::Tensor whole = at::from_blob(const_cast<std::byte*>(view->bytes.data()),
+                                           view->info.shape, at::TensorOptions(*type))
+                                 .to(main_type(p));
     const at::Tensor own = main_to_write(p, i);
     copy_from_whole(spec, whole, own);
     set_main(p, i, own);
@@ -222,17 +237,27 @@ void read_adapter(const fs::path& directory, TrainStep& step, const ModelSetup& 
                    there = sorted(written.value(key, Json()));
         if (here != there)
             throw RankFailure(2, "train.lora: " + std::string(key) + " is " + here.dump() +
-                                     ", but " + there.dump() + " in the checkpoint " +
+                                     ", but " + there.dump() + " in the adapter " +
                                      directory.string() +
-                                     "; use the train.lora of the job that wrote the checkpoint");
+                                     " from which the job continues; use the adapter's value");
     }
     const PeftNames names(model);
     const auto file = need(tensor::SafetensorsFile::open(directory / kWeightFile));
     for (Chunk& chunk : step.chunks()) {
         Parameters& p = chunk.parameters();
         for (std::size_t i = 0; i < p.specs.size(); ++i)
-            if (p.specs[i].lora != LoraRole::Base) read_factor(file, names.of(p.specs[i]), p, i);
+            if (p.specs[i].lora != LoraRole::Base)
+                read_factor(file, directory, names.of(p.specs[i]), p, i);
     }
+}
+
+bool start_from_adapter(TrainStep& step, const ModelSetup& model) {
+    const std::string& from = model.config.lora.from;
+    if (from.empty()) return false;
+    check_base(from, model.base, "train.lora.from");
+    read_adapter(from, step, model);
+    for (Optimizer& optimizer : step.optimizers()) optimizer.start_average();
+    return true;
 }
 
 bool is_adapter(const fs::path& directory) {

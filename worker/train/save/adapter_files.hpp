@@ -28,9 +28,13 @@ std::vector<at::Tensor> joined_factors(TrainStep& step, bool averaged);
 // Writes adapter_config.json, which names the model's directory.
 Result<void> write_adapter_config(const std::filesystem::path& directory, const ModelSetup& model);
 
-// Fills this rank's factors from the adapter in a checkpoint. Throws RankFailure if the adapter has
-// other LoRA settings than the job.
+// Fills this rank's factors from a PEFT adapter. Converts them to the type of the main weights.
+// Throws RankFailure if the adapter has other LoRA settings than the job.
 void read_adapter(const std::filesystem::path& directory, TrainStep& step, const ModelSetup& model);
+
+// If the job has train.lora.from, fills this rank's factors and their averages from this adapter.
+// Returns true in that case.
+bool start_from_adapter(TrainStep& step, const ModelSetup& model);
 
 // Returns true if the directory is a checkpoint of a LoRA job.
 bool is_adapter(const std::filesystem::path& directory);

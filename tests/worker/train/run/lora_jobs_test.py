@@ -3,6 +3,7 @@
 import array
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -59,7 +60,7 @@ class LoraTest(RankCase):
     def test_another_adapter_is_not_continued(self):
         whole = self.run_whole(1, 1, self.lora(3))
         self.refused(self.lora(6, lora={'r': 4, 'alpha': 9}), 2, 'train.lora: lora_alpha is 9.0, but 8.0 in the '
-                     'checkpoint', checkpoints=whole.published)
+                     'adapter', checkpoints=whole.published)
         self.refused(self.lora(6, lora={**LORA, 'layers': [2]}), 2, 'train.lora.layers: has 2; allowed: 0 to 1')
         self.refused(self.lora(6, lora={**LORA, 'targets': ['q_proj']}), 2, 'train.lora: target_modules is ["q_proj"]',
                      checkpoints=whole.published)
@@ -120,6 +121,43 @@ class LoraTest(RankCase):
         self.refused(self.lora(6), 2, 'train.lora: base_adapters is null', checkpoints=upon.published)
         self.refused(self.lora(3, model={'from': merged[1], 'adapters': below}), 2,
                      f'{first} is an adapter of {self.base}, not of model.from {merged[1]}')
+
+    def factors(self, folder):
+        """Returns {name: float32 bytes} of an adapter."""
+        return {name: data for name, (_, data) in tensors_of(os.path.join(folder, FILES[0])).items()}
+
+    def test_an_adapter_is_trained_further(self):
+        """A learning rate of 1e-30 leaves every factor as the adapter has it, in each layout."""
+        variants = {**VARIANTS, 'modules_to_save': []}
+        first = self.run_whole(1, 1, self.lora(3, variants)).published[-1][1]
+        further = {**variants, 'from': first}
+        still = {'train__optimizer': {'lr': 1e-30, 'schedule': 'constant', 'weight_decay': 0.0}}
+        four = {'nodes': 1, 'slots_per_node': 4}
+        for job, parallel in ((2, {'dp': 1}), (3, {'dp': 2, 'zero': 3}), (4, {'dp': 1, 'tp': 2, 'pp': 2})):
+            slots = four if 'tp' in parallel else {'nodes': 1, 'slots_per_node': parallel['dp']}
+            run = self.run_whole(job, 1, self.lora(2, further, dp=1, resources=slots, parallel=parallel, **still))
+            self.assertIn(f'starting from the adapter in {first}', run.log())
+            self.assertEqual(self.factors(run.published[-1][1]), self.factors(first), parallel)
+        # Training changes the factors, and a continued job does not start from the adapter again.
+        whole = self.expect_continues(5, 'fp32', further)
+        self.assertNotEqual(self.factors(whole.published[0][1]), self.factors(first))
+        self.refused(self.lora(3, {**further, 'alpha': 9}), 2, 'train.lora: lora_alpha is 9.0, but 8.0 in the adapter '
+                     f'{first} from which the job continues')
+        self.refused(self.lora(3, {**further, 'from': self.base}), 2, 'adapter_config.json')
+        other = shutil.copytree(self.base, os.path.join(self.top, 'other'))
+        self.refused(self.lora(3, further, model={'from': other}), 2,
+                     f'train.lora.from: {first} is an adapter of {self.base}, not of model.from')
+
+    def test_an_adapter_in_bf16_is_widened(self):
+        first = self.run_whole(1, 1, self.lora(3)).published[-1][1]
+        narrow = os.path.join(self.top, 'narrow')
+        subprocess.run([CONVERT, 'convert', first, narrow, '--to', 'peft', '--dtype', 'bf16'], check=True,
+                       capture_output=True)
+        still = {'train__optimizer': {'lr': 1e-30, 'schedule': 'constant', 'weight_decay': 0.0}}
+        run = self.run_whole(2, 1, self.lora(1, {**LORA, 'from': narrow}, **still))
+        for name, data in self.factors(run.published[-1][1]).items():
+            halves = array.array('H', self.factors(narrow)[name])
+            self.assertEqual(array.array('I', data).tolist(), [half << 16 for half in halves], name)
 
     def test_the_average_of_an_adapter_is_an_adapter(self):
         """In fp64. With two shards of two stages, two replicas that share states, and weights trained whole."""

@@ -138,6 +138,21 @@ class PreferenceTest(RankCase):
         self.assertIn('19 pairs, 19 of them computed', over.log())
         self.assertAlmostEqual(over.metrics()[0]['valid_loss'], math.log(2), delta=1e-12)
 
+    def test_an_adapter_that_is_trained_further_is_part_of_the_reference(self):
+        """Unless the job names its reference. The values that another job stored for the same pairs are not used."""
+        adapter = self.run_whole(1, 1, self.pairs(6, train__lora=LORA)).published[-1][1]
+        further = {**LORA, 'from': adapter}
+        job = self.run_whole(2, 1, self.pairs(6, train__lora=further))
+        self.assertIn('39 pairs, 39 of them computed', job.log())
+        self.assertAlmostEqual(job.metrics()[0]['valid_loss'], math.log(2), delta=1e-12)
+        for file in self.stored():
+            os.remove(file)
+        anew = self.run_whole(3, 1, self.pairs(6, train__lora=further), checkpoints=job.published[:1])
+        self.assertIn('resumed at step 3', anew.log())
+        self.assertEqual(anew.metrics()[-1], job.metrics()[-1])
+        named = self.pairs(1, train__lora=further, objective={'kind': 'dpo', 'reference': self.start})
+        self.assertLess(self.run_whole(4, 1, named).metrics()[0]['valid_loss'], math.log(2) - 1e-4)
+
     def test_a_stopped_pass_over_the_reference_keeps_what_it_computed(self):
         path = write_pairs(os.path.join(self.top, 'many.jsonl'), 6000)
         document = self.pairs(1500, data__train=[path], data__valid=0.0)
