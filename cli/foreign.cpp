@@ -76,6 +76,12 @@ std::int64_t size_at(const Json& document, const char* pointer) {
     return std::clamp<std::int64_t>(document[at].get<std::int64_t>(), 1, 1'000'000);
 }
 
+bool on_gpus(const Json& document) {
+    const Json::json_pointer gpus("/resources/gpus_per_node");
+    return document.contains(gpus) && document[gpus].is_number() &&
+           document[gpus].get<double>() > 0;
+}
+
 // Returns "PATH VALUE, PATH VALUE" for the paths that exist in the document.
 std::string values_of(const std::vector<std::string>& paths, const Json& document) {
     std::string text;
@@ -123,15 +129,23 @@ Foreign translate(Json& document, const std::string& directory) {
     return foreign;
 }
 
+std::string drop_zero_on_gpus(Json& document) {
+    const Json::json_pointer zero("/parallel/zero");
+    if (!on_gpus(document) || !document.contains(zero)) return "";
+    const std::string stage = dump(document[zero]);
+    document["parallel"].erase("zero");
+    return fmt::format(
+        "parallel.zero {} was removed, because it works on CPUs only and this job has GPUs: every "
+        "GPU holds the whole model and its optimizer state",
+        stage);
+}
+
 void set_global_batch(const Foreign& foreign, Json& document) {
     if (foreign.sequences_per_replica == 0) return;
-    const Json::json_pointer gpus("/resources/gpus_per_node");
-    const bool on_gpus =
-        document.contains(gpus) && document[gpus].is_number() && document[gpus].get<double>() > 0;
     const std::int64_t ranks =
         size_at(document, "/resources/nodes") *
         spec::ranks_on_node(
-            on_gpus ? static_cast<int>(size_at(document, "/resources/gpus_per_node")) : 0,
+            on_gpus(document) ? static_cast<int>(size_at(document, "/resources/gpus_per_node")) : 0,
             static_cast<int>(size_at(document, "/resources/slots_per_node")),
             static_cast<int>(size_at(document, "/resources/slots_per_rank")));
     const std::int64_t replica = size_at(document, "/parallel/tp") *

@@ -216,6 +216,31 @@ void read_max_samples(const Config& config, const std::vector<std::string>& file
     }
 }
 
+// Sets data.weights if LLaMA-Factory would draw each sample from one of the data sets by chance.
+void read_mix(const Config& config) {
+    const std::string mix = config.text("mix_strategy").value_or("concat");
+    const std::size_t sets = config.names("dataset").size();
+    if (mix == "concat" || sets < 2) return;
+    if (mix != "interleave_under" && mix != "interleave_over")
+        return config.refuse(
+            "mix_strategy",
+            fmt::format("is {}; supported: concat, interleave_under, interleave_over", mix));
+    if (config.number("max_steps").value_or(-1) <= 0)
+        return config.refuse("mix_strategy",
+                             fmt::format("is {}, which needs max_steps: Roll draws samples until "
+                                         "the last step, and has no end of the data",
+                                         mix));
+    std::vector<double> weights;
+    for (const std::string& text : config.names("interleave_probs"))
+        weights.push_back(std::strtod(text.c_str(), nullptr));
+    if (weights.empty()) weights.assign(sets, 1);
+    if (weights.size() != sets)
+        return config.refuse(
+            "interleave_probs",
+            fmt::format("has {} values, but `dataset` lists {} data sets", weights.size(), sets));
+    config.set("data.weights", weights);
+}
+
 }  // namespace
 
 void read_data(const Config& config) {
@@ -238,6 +263,7 @@ void read_data(const Config& config) {
     read_max_samples(config, train);
     read_max_samples(config, valid);
     if (!train.empty()) config.set("data.train", train);
+    read_mix(config);
     const bool sized = config.document.contains(Json::json_pointer("/train/seq_length"));
     if (!sized && is_of_trl(config))
         config.set_default("max_length", "train.seq_length", 1024);

@@ -81,6 +81,34 @@ void walk(const Pipeline& pipeline, const std::string& path, const Json& value) 
     }
 }
 
+// Returns the configuration of DeepSpeed. In ROLL's examples, a variable such as
+// ${deepspeed_zero3_cpuoffload} stands for it; the digit is the stage of ZeRO.
+Json deepspeed_of(const Json& config) {
+    constexpr std::string_view kName = "${deepspeed_zero";
+    if (!config.is_string()) return config;
+    const std::string& name = config.get_ref<const std::string&>();
+    const char stage =
+        name.starts_with(kName) && name.size() > kName.size() ? name[kName.size()] : 0;
+    if (stage != '2' && stage != '3') return config;
+    return {{"zero_optimization", {{"stage", stage - '0'}}}};
+}
+
+// Reads the strategies of ROLL that shard a model over the data-parallel ranks. Removes the
+// configuration of DeepSpeed from the worker, because its keys are not those of ROLL.
+void read_strategy(const Pipeline& pipeline, Json& worker) {
+    Json strategy = worker.value("strategy_args", Json());
+    if (!strategy.is_object()) return;
+    const Json config = deepspeed_of(strategy.value("strategy_config", Json::object()));
+    if (strategy.value("strategy_name", Json()) == "fsdp2_train") {
+        pipeline.flat["fsdp"] = true;
+        if (config.is_object() && config.contains("reshard_after_forward"))
+            pipeline.flat["fsdp_config"]["reshard_after_forward"] = config["reshard_after_forward"];
+    } else if (strategy.value("strategy_name", Json()) == "deepspeed_train" && config.is_object()) {
+        pipeline.flat["deepspeed"] = config;
+        worker["strategy_args"].erase("strategy_config");
+    }
+}
+
 }  // namespace
 
 bool is_pipeline(const Json& document) {
@@ -94,7 +122,9 @@ Json flattened(const Json& document, Json& columns, Foreign& foreign) {
     const bool sft = document.contains("sft_train");
     Json flat = {{"stage", sft ? "sft" : "dpo"}};
     const Pipeline pipeline{sft ? "sft_train" : "actor_train", flat, columns, foreign};
-    for (const auto& [key, value] : document.items()) walk(pipeline, key, value);
+    Json rest = document;
+    read_strategy(pipeline, rest[pipeline.worker]);
+    for (const auto& [key, value] : rest.items()) walk(pipeline, key, value);
     flat["finetuning_type"] = flat.contains("lora_rank") ? "lora" : "full";
     if (flat.contains("eval_steps") && flat.contains("validation_file"))
         flat["eval_strategy"] = "steps";

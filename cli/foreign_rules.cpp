@@ -10,6 +10,7 @@
 
 #include "cli/foreign_data.hpp"
 #include "cli/foreign_optimizer.hpp"
+#include "cli/foreign_sharding.hpp"
 #include "cli/foreign_stage.hpp"
 #include "cli/hub.hpp"
 
@@ -319,6 +320,13 @@ void read_reports(const Config& config) {
         return std::find(names.begin(), names.end(), name) != names.end();
     };
     if (has("tensorboard") || has("all")) config.set("train.metrics.tensorboard", true);
+    for (const char* const tracker : {"wandb", "mlflow"})
+        if (has(tracker))
+            config.foreign.remarks.push_back(fmt::format(
+                "report_to {0}: a program of its own copies the metrics to {0}, during training or "
+                "afterwards: python3 -m rollctl.trackers OUTPUT --{0} DIR --follow "
+                "(docs/python.md)",
+                tracker));
 }
 
 // Sets how the loss is averaged. By default, mcore_adapter averages over the tokens of each
@@ -408,6 +416,7 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     read_reports(config);
     read_normalize(config, megatron);
     read_layout(config);
+    read_sharding(config);
     read_recompute(config);
 }
 

@@ -261,6 +261,35 @@ void set_lora(const Config& config, const std::string& key, double rank) {
     if (dropout > 0) config.set("train.lora.dropout", dropout);
 }
 
+// Returns the directories of the adapters in LLaMA-Factory's adapter_name_or_path.
+std::vector<std::string> adapters_of(const Config& config) {
+    std::vector<std::string> adapters = config.names("adapter_name_or_path");
+    const std::string folder = config.text("adapter_folder").value_or("");
+    for (std::string& adapter : adapters) adapter = config.absolute(adapter + "/" + folder);
+    return adapters;
+}
+
+// Reads the adapters with which LLaMA-Factory starts. It merges all of them into the model, and
+// trains a new adapter. Without create_new_adapter, it does not merge the last adapter but trains
+// it further. Returns true in that case. The settings of this adapter then replace those of the
+// file.
+bool trains_adapter_further(const Config& config) {
+    std::vector<std::string> adapters = adapters_of(config);
+    const bool goes_on = !adapters.empty() && !config.flag("create_new_adapter");
+    if (goes_on) {
+        config.set("train.lora.from", adapters.back());
+        adapters.pop_back();
+        // LLaMA-Factory's reference is then the model without this adapter.
+        const Json::json_pointer from("/model/from"), reference("/objective/reference");
+        const std::string objective = config.objective();
+        if ((objective == "dpo" || objective == "kto") && config.document.contains(from) &&
+            !config.document.contains(reference))
+            config.set("objective.reference", config.document[from]);
+    }
+    if (!adapters.empty()) config.set("model.adapters", adapters);
+    return goes_on;
+}
+
 }  // namespace
 
 bool is_of_trl(const Config& config) {
@@ -306,8 +335,11 @@ void read_lora(const Config& config) {
             config.set("train.lora.lr_ratio", config.keys["loraplus_lr_ratio"]);
         if (const auto names = config.names("additional_target"); !names.empty())
             config.set("train.lora.modules_to_save", names);
+        if (trains_adapter_further(config)) return;
         set_lora(config, "lora_rank", config.number("lora_rank").value_or(8));
         config.set("train.lora.targets", lora_targets(config, "lora_target", "all-linear"));
+    } else if (config.has("adapter_name_or_path")) {
+        config.refuse("adapter_name_or_path", "needs finetuning_type lora");
     } else if (type != "full") {
         config.refuse("finetuning_type", fmt::format("is {}; supported: full, lora", type));
     }

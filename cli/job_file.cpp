@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/adapter_settings.hpp"
 #include "cli/hub.hpp"
 #include "cli/job_sizes.hpp"
 #include "cli/model_check.hpp"
@@ -13,6 +14,7 @@
 #include "common/files.hpp"
 #include "common/spec/check/check_job.hpp"
 #include "common/spec/schema/schema.hpp"
+#include "common/spec/train/preference.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
@@ -105,6 +107,24 @@ std::optional<std::vector<Json>> read_json(std::string_view text) {
     return documents;
 }
 
+// Returns a note if data.attention asks for attention across documents, but the objective keeps the
+// samples of a sequence apart; an empty text otherwise.
+std::string attention_note(const Json& document) {
+    const auto at = [&](const char* pointer) {
+        const Json::json_pointer path(pointer);
+        return document.contains(path) ? document[path] : Json();
+    };
+    const std::string objective = spec::objective_name(at("/objective"));
+    const bool apart =
+        spec::is_preference(objective) || (objective == "sft" && at("/data/packing") != "wrapped");
+    if (!apart || at("/data/attention") != "across_documents") return "";
+    return fmt::format(
+        "data.attention across_documents has no effect: with objective {}, a token attends only to "
+        "its own sample{}",
+        objective,
+        objective == "sft" ? "; data.packing wrapped lets it attend to earlier samples" : "");
+}
+
 }  // namespace
 
 Result<std::string> read_job_text(const std::string& file) {
@@ -181,8 +201,13 @@ Result<void> apply_options(const JobOptions& options, Source& source) {
     ROLL_TRY_VOID(apply_options(options, source.document));
     if (source.foreign && !source.lines.contains("train.global_batch_size"))
         set_global_batch(*source.foreign, source.document);
+    if (source.foreign && !source.lines.contains("parallel.zero"))
+        if (std::string note = drop_zero_on_gpus(source.document); !note.empty())
+            source.notes.push_back(std::move(note));
+    if (std::string note = attention_note(source.document); !note.empty())
+        source.notes.push_back(std::move(note));
     use_hub_cache(source.document, source.base, source.notes);
-    return {};
+    return use_adapter_settings(source.document, source.base, source.notes);
 }
 
 std::vector<std::string> notes_of(const Source& source) {

@@ -232,5 +232,34 @@ TEST_F(ForeignFile, EachHonouredKeyOfAPipelineChangesTheJobFile) {
         EXPECT_NE(told.find(part), std::string::npos) << told;
 }
 
+TEST_F(ForeignFile, StrategiesOfPipelinesBecomeZero) {
+    const auto zero = [&](const char* strategy) {
+        Json changed = pipeline(true);
+        changed["sft_train"]["strategy_args"] = Json::parse(strategy);
+        EXPECT_EQ(problems(changed), "") << strategy;
+        return job(changed).value(Json::json_pointer("/parallel/zero"), 0);
+    };
+    EXPECT_EQ(zero(R"({"strategy_name": "megatron_train", "strategy_config": {}})"), 0);
+    EXPECT_EQ(zero(R"({"strategy_name": "megatron_train",
+                       "strategy_config": {"use_distributed_optimizer": true}})"),
+              1);
+    EXPECT_EQ(zero(R"({"strategy_name": "fsdp2_train", "strategy_config": {"fsdp_size": 4}})"), 3);
+    EXPECT_EQ(zero(R"({"strategy_name": "fsdp2_train",
+                       "strategy_config": {"reshard_after_forward": false}})"),
+              2);
+    EXPECT_EQ(zero(R"({"strategy_name": "deepspeed_train",
+                       "strategy_config": "${deepspeed_zero3_cpuoffload}"})"),
+              3);
+    EXPECT_EQ(zero(R"({"strategy_name": "deepspeed_train", "strategy_config":
+                       {"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}})"),
+              2);
+    Json changed = pipeline(true);
+    changed["sft_train"]["strategy_args"] = {{"strategy_name", "deepspeed_train"},
+                                             {"strategy_config", "${mine}"}};
+    EXPECT_NE(problems(changed).find("strategy_config is \"${mine}\"; write the value itself"),
+              std::string::npos)
+        << problems(changed);
+}
+
 }  // namespace
 }  // namespace roll::cli

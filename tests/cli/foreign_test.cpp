@@ -110,14 +110,36 @@ const std::map<std::string, const char*>& changes() {
 }
 
 // Keys that count only together with another key, or that are refused unless they have one value.
-const std::set<std::string> kTestedBelow{
-    "train_on_prompt",       "eval_steps",        "num_train_epochs",
-    "finetuning_type",       "template",          "mask_history",
-    "sequence_parallel",     "lora_rank",         "lora_alpha",
-    "lora_dropout",          "lora_target",       "loraplus_lr_ratio",
-    "additional_target",     "use_rslora",        "use_dora",
-    "quantization_method",   "quantization_type", "bnb_4bit_quant_type",
-    "metric_for_best_model", "greater_is_better", "max_samples"};
+const std::set<std::string> kTestedBelow{"train_on_prompt",
+                                         "eval_steps",
+                                         "num_train_epochs",
+                                         "finetuning_type",
+                                         "template",
+                                         "mask_history",
+                                         "sequence_parallel",
+                                         "lora_rank",
+                                         "lora_alpha",
+                                         "lora_dropout",
+                                         "lora_target",
+                                         "loraplus_lr_ratio",
+                                         "additional_target",
+                                         "use_rslora",
+                                         "use_dora",
+                                         "quantization_method",
+                                         "quantization_type",
+                                         "bnb_4bit_quant_type",
+                                         "metric_for_best_model",
+                                         "greater_is_better",
+                                         "max_samples",
+                                         "fsdp_config",
+                                         "mix_strategy",
+                                         "interleave_probs",
+                                         "fsdp",
+                                         "deepspeed",
+                                         "use_distributed_optimizer",
+                                         "adapter_name_or_path",
+                                         "adapter_folder",
+                                         "create_new_adapter"};
 
 TEST_F(ForeignFile, EachHonouredKeyChangesTheJobFile) {
     const Json unchanged = job(config());
@@ -283,6 +305,55 @@ TEST_F(ForeignFile, LoraHasLlamaFactorysDefaults) {
                     {"dora", true},
                     {"rslora", true},
                     {"modules_to_save", {"embed_tokens", "lm_head"}}}));
+}
+
+TEST_F(ForeignFile, AdaptersAreMergedOrTrainedFurther) {
+    Json changed = config();
+    changed["adapter_name_or_path"] = "a, b";
+    EXPECT_EQ(problems(changed), "adapter_name_or_path needs finetuning_type lora\n");
+    changed["finetuning_type"] = "lora";
+    changed["lora_rank"] = 4;
+    Json got = job(changed);
+    EXPECT_EQ(problems(changed), "");
+    EXPECT_EQ(got["model"]["adapters"], Json({base + "/a/"}));
+    EXPECT_EQ(got["train"]["lora"], Json({{"from", base + "/b/"}}));  // with the adapter's settings
+    changed["create_new_adapter"] = true;
+    changed["adapter_folder"] = "last";
+    got = job(changed);
+    EXPECT_EQ(got["model"]["adapters"], Json({base + "/a/last", base + "/b/last"}));
+    EXPECT_EQ(got["train"]["lora"]["r"], 4);
+    changed = config();
+    changed.update(Json::parse(R"({"stage": "dpo", "dataset": "pairs", "finetuning_type": "lora",
+                                   "adapter_name_or_path": "a"})"));
+    EXPECT_EQ(job(changed)["objective"]["reference"], base + "/model");
+}
+
+TEST_F(ForeignFile, InterleavedDataSetsHaveWeights) {
+    Json changed = config();
+    changed["mix_strategy"] = "interleave_under";
+    EXPECT_EQ(job(changed), job(config()));  // one data set
+    changed["dataset"] = "wiki,list";
+    EXPECT_EQ(job(changed)["data"]["weights"], Json({1.0, 1.0}));
+    changed["interleave_probs"] = "0.7, 0.3";
+    EXPECT_EQ(job(changed)["data"]["weights"], Json({0.7, 0.3}));
+    EXPECT_EQ(problems(changed), "");
+    changed["interleave_probs"] = "0.7";
+    EXPECT_EQ(problems(changed),
+              "interleave_probs has 1 values, but `dataset` lists 2 data sets\n");
+    changed["mix_strategy"] = "interleave_once";
+    EXPECT_EQ(problems(changed),
+              "mix_strategy is interleave_once; supported: concat, interleave_under, "
+              "interleave_over\n");
+    changed["mix_strategy"] = "interleave_over";
+    changed.erase("max_steps");
+    EXPECT_TRUE(problems(changed).starts_with("mix_strategy is interleave_over, which needs max_"));
+}
+
+TEST_F(ForeignFile, TrackersAreProgramsOfTheirOwn) {
+    Json changed = config();
+    changed["report_to"] = {"wandb"};
+    EXPECT_EQ(job(changed), job(config()));
+    EXPECT_TRUE(foreign.remarks[0].starts_with("report_to wandb: a program of its own copies"));
 }
 
 TEST_F(ForeignFile, SequenceParallelismNeedsTensorParallelism) {
