@@ -82,7 +82,7 @@ struct StagePart {
     bool first = true, last = true;    // `first`: has the embedding; `last`: has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;  // number of ranks among which the tensors of each layer are split
-    std::int64_t first_layer = 0;  // index of the stage's first layer if the stage has one chunk
+    std::int64_t first_layer = 0;  // index of the first layer of the stage's first chunk
     // lowest trained part of the model (ChunkSpec::lowest); number of the stage's layers below it
     std::int64_t lowest = -1, below = 0;
 };
