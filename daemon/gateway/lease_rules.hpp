@@ -1,4 +1,4 @@
-// The times and numbers of ticks of rolld's side of leases (docs/leases.md).
+// The limits of rolld's side of leases, in time and in ticks (docs/leases.md).
 #pragma once
 
 #include <chrono>
