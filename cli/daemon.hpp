@@ -74,7 +74,7 @@ class Daemon {
     // owner of the directory.
     std::optional<uid_t> runs_as();
 
-    // Returns the connection. With it, a caller can send several requests before the first reply
+    // Returns the connection, for callers that send several requests before the first reply
     // arrives. Requires that the connection is open.
     io::Client& client() { return *client_; }
 

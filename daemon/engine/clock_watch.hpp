@@ -29,7 +29,7 @@ class ClockWatch {
 
     // Returns the (negative) step by which the clock was set back while rolld did not run: `now` -
     // `written`. `written` is the time of the ledger's last write. Returns 0 if `now` is later than
-    // `written`, because a step forward cannot be told from time in which rolld was down.
+    // `written`, because a step forward looks like time in which rolld was down.
     static Milliseconds step_back(Time now, Time written) {
         return step_of(std::min(now - written, Milliseconds(0)));
     }

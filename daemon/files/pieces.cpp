@@ -12,7 +12,7 @@
 namespace roll::files {
 namespace {
 
-// Maximum size of a user's pieces that wait for their job, in units of job_bytes_max_
+// A user may store this many times job_bytes_max_ for jobs that are not submitted yet.
 constexpr std::uint64_t kJobsWaiting = 16;
 
 }  // namespace

@@ -3,9 +3,9 @@
 //
 //   DIRECTORY/files/SHA256  a piece; it is written under another name and then renamed
 //
-// A piece that a job of the ledger names is kept as long as the ledger has the job. Any other piece
-// was sent for a job that has not been submitted yet. It is kept for an hour. The functions block
-// on the local disk of the state directory.
+// A piece is kept as long as a job in the ledger names it. A piece that no job names was sent for a
+// job that is not submitted yet; such a piece is kept for an hour. The functions block on the local
+// disk of the state directory.
 #pragma once
 
 #include <chrono>
@@ -37,9 +37,9 @@ class Pieces {
 
     // Returns the pieces that the store lacks. Keeps the others for an hour from `now` on.
     std::vector<std::string> missing(const std::vector<std::string>& pieces, Instant now);
-    // Stores a piece durably and returns its SHA-256. Fails with InvalidArgument if the size is
-    // wrong, and with Refused if too many pieces of this user wait for their job, or if the disk is
-    // full.
+    // Stores a piece durably and returns its SHA-256. Fails with InvalidArgument unless the piece
+    // has 1 to kPieceBytes bytes. Fails with Refused if this user has stored too many bytes for
+    // jobs that are not submitted yet, or if the disk is full.
     Result<std::string> put(std::string_view bytes, Instant now, const std::string& user = "");
     // Keeps pieces for good, because a job names them. Call it once the job is in the ledger.
     void name(const std::vector<std::string>& pieces);

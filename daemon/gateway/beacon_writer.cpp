@@ -5,7 +5,7 @@
 namespace roll::gateway {
 namespace {
 
-// Maximum age of the last read of the file. Each beat reads the file, so the age is usually at most
+// Maximum age of the last read of the file. Each tick reads the file, so the age is usually at most
 // a second.
 constexpr std::chrono::seconds kOld{3};
 constexpr std::chrono::seconds kPatience{2};
@@ -89,9 +89,9 @@ void BeaconWriter::look() {
     looked_.notify_one();
 }
 
-// Writes a beat. Counts it as published only if the whole record was written. If the write fails,
-// workers see an unchanged beacon; rolld counts their silence in published beats, so this time does
-// not count as silence.
+// Writes a tick, and counts it as published if the whole record was written. While writes fail, the
+// workers see no new tick and cannot renew their leases. rolld publishes no tick either, so it does
+// not count this time as silence of the workers.
 void BeaconWriter::write(const io::Beacon& record) {
     look();
     if (superseded_ || !io::write_beacon(path_, record)) return;

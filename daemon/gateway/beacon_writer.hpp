@@ -1,5 +1,5 @@
-// Publishes rolld's beats. Each beat increments the counter in the beacon file. A separate thread
-// writes, so that a hung volume never blocks rolld's loop.
+// Publishes rolld's ticks. A tick is one increment of the counter in the beacon file. A separate
+// thread writes the file, so that a hung volume never blocks rolld's loop.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class BeaconWriter {
     using Clock = std::chrono::steady_clock;
 
     // Writes `first` as the first record, with counter 0. If `path` is empty, no file is written
-    // and each requested beat counts as published. Beats are at least `spacing` apart.
+    // and each requested tick counts as published. Ticks are at least `spacing` apart.
     BeaconWriter(std::filesystem::path path, io::Beacon first, std::chrono::milliseconds spacing);
     ~BeaconWriter();
     BeaconWriter(const BeaconWriter&) = delete;
@@ -30,12 +30,12 @@ class BeaconWriter {
     // would also hang.
     bool end(std::chrono::milliseconds patience);
 
-    // Requests one more beat. Ignored if the last beat was less than `spacing` ago or is still
+    // Requests one more tick. Ignored if the last tick was less than `spacing` ago or is still
     // being written.
     void beat();
 
-    // Returns the time until the next beat is due. Returns `spacing`, the time between two beats,
-    // if a beat is due now or is being written.
+    // Returns the time until the next tick is due. Returns `spacing`, the time between two ticks,
+    // if a tick is due now or is being written.
     std::chrono::milliseconds until_due() const;
 
     // Reads the beacon file if the last read is older than three seconds. Call it before a turn
@@ -47,7 +47,7 @@ class BeaconWriter {
     // Returns the time since the start of the last read that either succeeded or found no file.
     std::chrono::nanoseconds unread_for() const;
 
-    // Returns the number of beats that are on disk: write and sync have returned (leases rule 1).
+    // Returns the number of ticks that are on disk: write and sync have returned (leases rule 1).
     std::uint64_t published() const { return published_; }
 
     // Returns whether the file shows a newer rolld of this ledger. This rolld must then end and
@@ -67,7 +67,7 @@ class BeaconWriter {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::condition_variable looked_;
-    bool wanted_ = true;  // true if a beat was requested; true at first, for the first record
+    bool wanted_ = true;  // true if a tick was requested; true at first, for the first record
     bool look_wanted_ = false;
     bool volume_hangs_ = false;  // true while a read of the file that timed out still runs
     bool ended_ = false;

@@ -1,4 +1,4 @@
-// The times and numbers of beats of rolld's side of leases (docs/leases.md).
+// The limits of rolld's side of leases, in time and in ticks (docs/leases.md).
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@ struct LeaseRules {
     // than the lease of 15 s (docs/leases.md, rule 15), and a second is added for clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
     // Waiting times of a rolld that takes over from another rolld (rule 17). First, the other
-    // rolld's beacon must stay unchanged for `stillness` (lease + beat). Then the new rolld writes
+    // rolld's beacon must stay unchanged for `stillness` (lease + tick). Then the new rolld writes
     // its claim to the beacon file. It may start only if no other rolld replaces the claim within
-    // `claim_wait` (volume delay + beat).
+    // `claim_wait` (volume delay + tick).
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
     // A rolld that cannot read its beacon for this time ends, because another rolld may have taken

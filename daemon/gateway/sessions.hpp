@@ -1,7 +1,7 @@
 // Keeps the sessions of the workers that send heartbeats, and counts how long each is silent (how
 // long no heartbeat renews its lease). The functions are pure: time is an argument.
 //
-// Silence is counted in published beats (increments of the beacon's counter), not in time (leases
+// Silence is counted in published ticks (increments of the beacon's counter), not in time (leases
 // rule 4). A rolld that was frozen, stalled or dead therefore counts no silence.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace roll::gateway {
 
 using Instant = std::chrono::steady_clock::time_point;
 
-// Returns the number of beats after which a rolld that took over may start jobs (rule 19). The
+// Returns the number of ticks after which a rolld that took over may start jobs (rule 19). The
 // older rolld may have run on for its `volume_patience`, and its workers may have run jobs for
 // lease + fence + slack after that.
 std::uint64_t beats_to_adopt(const LeaseRules& rules);
@@ -44,7 +44,7 @@ struct Session {
     protocol::Heartbeat last;
     std::string frame;             // text from which `last` was parsed; empty: unknown
     std::uint64_t renewed_at = 0;  // counter of the beacon at the last renewal of the lease
-    std::int64_t counted = 0;      // beats from the last renewal of the lease to the last heartbeat
+    std::int64_t counted = 0;      // ticks from the last renewal of the lease to the last heartbeat
     Instant heard_at{};
     Instant renewed{};  // arrival of the last heartbeat that renewed the lease
     // Attempts that should run on the worker but are not in its heartbeats, and since when.
@@ -94,10 +94,10 @@ class Sessions {
     bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
 
     // Returns true if a worker has lately confirmed an answer of rolld. If no worker has, rolld
-    // must not publish a beat, because it may be cut off from all workers (rule 7).
+    // must not publish a tick, because it may be cut off from all workers (rule 7).
     bool has_company(Instant now);
     // Records that a worker which rolld refuses confirms answers of rolld. has_company() uses this,
-    // so that beats go on, and rolld can count the silence of the node's earlier worker.
+    // so that ticks go on, and rolld can count the silence of the node's earlier worker.
     void hear_refused(const protocol::Heartbeat& heartbeat, Instant now) {
         if (heartbeat.heard_recently) refused_heard_at_ = now;
     }

@@ -96,7 +96,7 @@ class Desk {
     std::optional<Instant> wakeup(const core::State& state) const;
 
     // Returns whether every worker of State belongs to an allocation that Slurm reports as ended.
-    // No worker can then confirm an answer of rolld, so rolld publishes beats without a
+    // No worker can then confirm an answer of rolld, so rolld publishes ticks without a
     // confirmation.
     bool only_gone_are_left(const core::State& state) const;
 

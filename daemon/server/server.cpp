@@ -178,7 +178,7 @@ io::Task<void> Server::listen() {
     }
 }
 
-// Starts a turn whenever something is due: a beat of the beacon, the end of a back-off or of a time
+// Starts a turn whenever something is due: a tick of the beacon, the end of a back-off or of a time
 // limit, a Slurm command, or the answer to a waiting client. Sleeps until the next of these times.
 io::Task<void> Server::tick() {
     const auto token = asio::as_tuple(asio::use_awaitable);
@@ -291,8 +291,8 @@ void Server::stop_trials(const std::vector<sweeps::Loser>& losers) {
 }
 
 // Runs one turn in the order that leases rule 1 requires: read all messages, check whether another
-// rolld took over, decide, commit, answer, and only then publish a beat (update the beacon). If
-// messages are still unread, the turn counts no worker as silent and publishes no beat.
+// rolld took over, decide, commit, answer, and only then publish a tick (update the beacon). If
+// messages are still unread, the turn counts no worker as silent and publishes no tick.
 void Server::turn() {
     if (stopping_) return;
     authenticator_->refresh();
@@ -337,7 +337,7 @@ void Server::turn() {
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
-    // Publish a beat only if a worker has lately confirmed an answer. Otherwise the network may
+    // Publish a tick only if a worker has lately confirmed an answer. Otherwise the network may
     // have cut this rolld off from its workers. If all workers have ended, none can confirm an
     // answer, so no confirmation is needed.
     const bool company = sessions_.has_company(steady_now()) ||

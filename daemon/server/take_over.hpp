@@ -24,7 +24,7 @@ io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 // rolld takes over even without --take-over. Watching the beacon and taking over block for seconds.
 //
 // To take over, this function writes a claim to the beacon and reads it back. At first, this rolld
-// then only adopts running jobs and starts none. This lasts for 35 beats (updates of the beacon)
+// then only adopts running jobs and starts none. This lasts for 35 ticks (updates of the beacon)
 // plus the time for which the older rolld may run without reading the beacon (`volume_patience`).
 // If the older rolld's `volume_patience` is longer, this rolld uses it.
 //

@@ -82,7 +82,7 @@ struct StagePart {
     bool first = true, last = true;    // `first`: has the embedding; `last`: has the output layer
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;  // number of ranks among which the tensors of each layer are split
-    std::int64_t first_layer = 0;  // index of the stage's first layer if the stage has one chunk
+    std::int64_t first_layer = 0;  // index of the first layer of the stage's first chunk
     // lowest trained part of the model (ChunkSpec::lowest); number of the stage's layers below it
     std::int64_t lowest = -1, below = 0;
 };
@@ -105,9 +105,10 @@ struct Owned {
     std::int64_t states = 0;    // elements of the optimizer's state
     std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
     bool gradients = false;     // true: the rank stores gradients only for its own elements
-    // Numbers of weights, if the ranks also share weights. `weights`: in memory on the rank at the
-    // peak. `gathered`: the part of `weights` that gathering needs. `gathers`, `updates`: weights
-    // of its own that the rank sends to each other rank, per micro-batch and after each update.
+    // Numbers of weights if the ranks also share weights; else 0.
+    // - `weights`: in memory on the rank at the peak; `gathered` of them are there for gathering
+    // - `gathers`: own weights that the rank sends to each other rank for each micro-batch
+    // - `updates`: own weights that the rank sends to each other rank after each update
     std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;
 };
 

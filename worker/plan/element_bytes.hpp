@@ -13,7 +13,7 @@ std::int64_t element_bytes(spec::Precision precision);
 // Returns the bytes per element of the main weights, which the optimizer updates.
 std::int64_t main_bytes(spec::Precision precision);
 
-// Returns the bytes per element of the main weights' memory beyond that of the weights. On a CPU, a
+// Returns the bytes per element that the main weights need in addition to the weights. On a CPU, a
 // bf16 weight is one half of its fp32 main weight, so only the other half takes additional memory.
 std::int64_t copy_bytes(spec::Precision precision, bool on_gpu);
 

@@ -8,8 +8,8 @@
 
 namespace roll::spec {
 
-// Checks the names of the files in `files`, and that each file has pieces. Requires that the
-// document has the structure that the schema describes.
+// Checks the files in `files`: their number, their names, and that the size of each file fits its
+// number of pieces (blocks of at most kPieceBytes). Requires a document that fits the schema.
 std::vector<Problem> check_files(const Json& document);
 
 }  // namespace roll::spec

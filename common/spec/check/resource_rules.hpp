@@ -14,7 +14,8 @@ namespace roll::spec {
 constexpr std::int64_t kSecondsMax = 3'200'000'000;  // about a century, in seconds
 
 // Returns a problem for each rule that the resources of an attempt break. For example, the size of
-// a segment must divide the number of nodes. `path` is that of the resources in the job file.
+// a segment must divide the number of nodes. `path` is the path of these resources in the
+// job file.
 std::vector<Problem> resource_problems(const Resources& wanted, const std::string& path);
 
 // Returns the problems of `resources` of a job file and of its variants. Requires that the document

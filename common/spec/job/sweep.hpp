@@ -89,7 +89,7 @@ struct Stop {
 // reduction^(k+1))) of the n trials go on. A trial is stopped as soon as m other trials have a
 // better value at some rung. Values that arrive later cannot bring the trial back among the best m,
 // so the result does not depend on the order in which values arrive. Values that are not finite are
-// the worst. Of two equal values, the value of the earlier trial is better.
+// the worst. If two values are equal, the value of the earlier trial is better.
 std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>& rungs,
                          const std::vector<RungValues>& trials);
 

@@ -12,7 +12,7 @@ struct Problem {
     std::string message;
 };
 
-// Returns the problem as one sentence. An empty path is that of the whole file.
+// Returns the problem as one sentence. An empty path stands for the whole file.
 inline std::string sentence(const Problem& problem) {
     return problem.path.empty() ? problem.message : problem.path + " " + problem.message;
 }

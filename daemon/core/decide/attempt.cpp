@@ -56,8 +56,7 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
 
 // Records a checkpoint. Ignores it if this attempt has already recorded a checkpoint at the same or
 // a later step. The recorded event also removes the checkpoints of older attempts at the same or a
-// later step. Those checkpoints are unusable, because otherwise the current attempt would have
-// continued from one of them.
+// later step. None of them is usable: the current attempt would have continued from a usable one.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

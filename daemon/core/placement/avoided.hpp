@@ -13,8 +13,8 @@ namespace roll::core {
 // Returns the workers on nodes that the job avoids.
 std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
-// Returns the workers that the job must not use. These are all workers that it avoids, if a variant
-// of the job fits on the other workers; otherwise there are none. `shapes` has the indices of the
+// Returns the workers that the job must not use: all workers that it avoids if a variant of the job
+// fits on the other workers, else none. `shapes` has the indices of the
 // variants to try. `all` is the capacity of all workers when they are idle, because it does not
 // matter whether the other workers are busy now.
 std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,

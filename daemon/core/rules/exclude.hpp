@@ -5,7 +5,7 @@
 // a check of the machine itself fails. If only one machine still takes jobs, it is not excluded.
 //
 // An excluded machine is used again if a ready job fits on no other machine. A machine whose own
-// check failed stays excluded, because no job can run there.
+// check failed stays excluded for the whole time, because no job can run there.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

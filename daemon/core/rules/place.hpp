@@ -11,7 +11,8 @@ namespace roll::core {
 // wait, places only gangs that cannot delay this first gang (reservation.hpp).
 Events place_jobs(const State& state, Time now);
 
-// The first job that must wait. `at` is the latest time of its start; nullopt if unknown.
+// The first job in the queue that must wait. The job starts at the time `at` or earlier; nullopt if
+// that time is unknown.
 struct Promise {
     JobId job;
     std::optional<Time> at;

@@ -10,10 +10,10 @@
 namespace roll::core {
 namespace {
 
-// Class of an attempt's end. Each class has its own number of retries.
+// Why an attempt ended, for the counting of retries. Each class has its own number of retries.
 enum class Class { Infra, App, Timeout, Preempted, Yielded, Final };
 
-// Returns the end of the back-off after failure number `failures` of one class.
+// Returns the time of the next retry after failure number `failures` of one class.
 Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     ROLL_CHECK(failures > 0);
     auto wait = retry.backoff;
@@ -60,8 +60,8 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     return Class::Final;
 }
 
-// Adds the attempt's end to the counter of its class in `tries`, and sets the end of the back-off.
-// Returns whether the job may be retried.
+// Increments the counter of class `what` in `tries`. After a failure, also sets the time of the
+// next retry. Returns true if the class has a retry left.
 bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     switch (what) {
         case Class::Infra:

@@ -55,7 +55,7 @@ struct Job {
     std::int64_t best_step = 0;
     std::int64_t stop_step = 0;      // step at which a request ends the training; 0: none
     int stalled = 0;                 // number of consecutive failures without a newer checkpoint
-    std::set<std::string> avoid{};   // nodes to avoid after an on_exit rule or two failures there
+    std::set<std::string> avoid{};   // nodes that the job must not use, see node_to_avoid()
     std::set<std::string> labels{};  // labels added by retry.on_exit and retry.on_log
     std::uint64_t attempts = 0;      // number of attempts so far
     Boxed<Attempt> attempt{};        // current attempt; set exactly if phase is Running

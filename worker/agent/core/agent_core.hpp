@@ -75,8 +75,8 @@ class AgentCore {
     // Asks every attempt to save a checkpoint and stop. Starts no more attempts.
     void on_drain(Instant now);
 
-    // Builds the next heartbeat, which the caller must send at once. `now` must be the send time:
-    // the attempts' bounds are computed from the send time of the heartbeat that rolld answers.
+    // Builds the next heartbeat. The caller must send it at once, and `now` must be the send time:
+    // once rolld answers this heartbeat, the leases of the attempts count from `now`.
     protocol::Heartbeat heartbeat(Instant now);
 
     // Returns the path of the beacon if it must be read now, else an empty text. Returns the path

@@ -48,10 +48,10 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment);
 std::vector<int> numa_of_gpus(const std::vector<Cpu>& cpus,
                               const std::vector<std::vector<int>>& near_gpus);
 
-// Divides `cpus` into equal shares, one per slot. Keeps the threads of a core, and CPUs of one NUMA
-// node, in one share, and prefers CPUs near the slot's GPU. Of S slots and G GPUs, slot s uses GPU
-// s * G / S. `near_gpus` holds the CPUs near each GPU (empty if unknown). Returns an empty list if
-// there are fewer CPUs than slots.
+// Divides `cpus` into equal shares, one per slot. A share has all threads of a core and CPUs of one
+// NUMA node as far as possible, preferably CPUs near the slot's GPU. Slot s uses GPU s * G / S for
+// S slots and G GPUs. `near_gpus` has the list of near CPUs for each GPU; empty if unknown. Returns
+// an empty list if there are fewer CPUs than slots.
 std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int slots,
                                          const std::vector<std::vector<int>>& near_gpus);
 

@@ -11,12 +11,12 @@
 namespace roll::convert {
 
 // Returns the config of an adapter that has LoRA for `modules` and saves the modules `whole`
-// completely. Copies those keys of `from` that do not depend on module names. `all` lists the
-// model's modules that can have LoRA. In the config, the last part of a name ("q_proj") matches all
-// modules of `all` with this last part. It is used only if all these modules have LoRA with the
-// same rank and alpha; otherwise, full names are used. `is_local` is true if a layer number means
-// different layers on different ranks. Full names with a layer number are then ambiguous; fails
-// with InvalidArgument if one would be needed.
+// completely. Copies the keys of `from` that do not depend on module names. `all` lists the model's
+// modules that can have LoRA. The config names modules by the last part of their names ("q_proj")
+// if all modules of `all` with this last part have LoRA with the same rank and alpha, and otherwise
+// by their full names. `is_local` is true if a layer number means different layers on different
+// ranks. A full name with a layer number is then ambiguous: fails with InvalidArgument if the
+// config would need one.
 Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& modules,
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);

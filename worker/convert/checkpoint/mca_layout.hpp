@@ -29,9 +29,10 @@ std::string local_spelling(const std::string& name);
 std::string transformer_engine_spelling(const std::string& name);
 
 // Splits a tensor of Megatron's GroupedMLP into one transposed view per expert. `config` determines
-// the views' names. …experts.weight1 has the shape [hidden, experts * rows], but its elements are
-// in the order of [experts, hidden, rows]. …experts.weight2 has the shape [experts * rows, hidden].
-// Returns an empty list if `grouped` is not such a tensor, or if it has another shape.
+// the names of the views. GroupedMLP has two tensors:
+// - `experts.weight1`: shape [hidden, experts * rows], stored in the order [experts, hidden, rows]
+// - `experts.weight2`: shape [experts * rows, hidden]
+// Returns an empty list if `grouped` is neither of them, or has another shape.
 std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);
 

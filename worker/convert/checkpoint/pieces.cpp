@@ -40,10 +40,10 @@ std::vector<Stored> hf_layout(const Model& model) {
     return stored;
 }
 
-// Part e of the packed tensor, along its first dim, holds the `count` members of expert e. Member
-// `i` has the rows [i * rows, (i + 1) * rows) of the part. If the rows of the members alternate,
-// member `i` instead has every count-th row from row `i` on. If the part is transposed, its rows
-// are along the last dim.
+// Returns the layout of a packed tensor. Index e of its first dim is a matrix with the `count`
+// members of expert e. In this matrix, the rows of the members follow each other (Stacked) or
+// alternate (Interleaved: every count-th row belongs to the same member). Unless the packing is
+// Stacked, the matrix is transposed.
 Stored packed_layout(const Model& model, const families::PackedTensor& packed) {
     const bool turned = packed.packing != families::Packing::Stacked;
     const bool alternates = packed.packing == families::Packing::Interleaved;

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kBlock = 128;
 constexpr float kLargest = 448;  // largest F8_E4M3 value
 constexpr const char* kSuffix = "_scale_inv";
-// No tensor has this number. A copy with it gets the stored values, without scales or adapters.
+// Invalid tensor number. A Copy with this number is read as stored: no scales or adapters apply.
 constexpr int kAsStored = -1;
 
 std::int64_t blocks(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }

@@ -362,8 +362,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    // No tensor has this number. A copy with it gets the stored values, without the changes of an
-    // adapter.
+    // Invalid tensor number. A Copy with this number is read as stored: no adapter applies.
     constexpr int kNoTensor = -1;
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {

@@ -141,8 +141,8 @@ static std::int64_t most_sequences(std::span<const Microbatch> batch) {
     return most;
 }
 
-// Combines the micro-batches with their rules (empty in an evaluation) and with the kind of values
-// that the last stage returns.
+// Returns the micro-batches together with their loss rules and the kind of values that the last
+// stage returns. `rules` is empty in an evaluation.
 RuledBatch TrainStep::ruled(std::span<const Microbatch> batch,
                             std::span<const LossRule> rules) const {
     if (options_.preference) return {batch, rules, Returned::Sequences, most_sequences(batch)};

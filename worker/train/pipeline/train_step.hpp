@@ -122,8 +122,8 @@ class TrainStep {
     void sum_over_model(const at::Tensor& sums, Site site);
     void enter(Phase phase) const;
     void announce(spec::FaultPhase phase);
-    // `flat`: true passes a chunk's whole flat gradient to sum_of() at once, which is faster. This
-    // gradient includes zeros for frozen parameters, so zero_count() needs `flat` false.
+    // `flat`: passes the whole flat gradient of a chunk to sum_of() at once, which is faster.
+    // zero_count() must set it to false, because the flat gradient has zeros for frozen parameters.
     double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
                       bool flat);
 

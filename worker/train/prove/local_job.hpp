@@ -26,10 +26,10 @@ struct LocalJob {
     // with number `steps` is only for the evaluation.
     std::function<std::vector<Microbatch>(int step)> batch;
 
-    // Checkpoints (local_checkpoint.hpp). With saves_after > 0, the ranks write a checkpoint below
-    // the directory `saves_to` before the step with this number. `starts_from`: the checkpoint from
-    // which the ranks take their state; empty: the initial weights. `model` describes the model,
-    // and `parallel` the layout, for the files.
+    // Checkpoints (local_checkpoint.hpp). If `saves_after` is above 0, the ranks write a checkpoint
+    // below the directory `saves_to` before step `saves_after`. If `starts_from` is not empty, the
+    // ranks take their state from this checkpoint, else they start with the initial weights. The
+    // files of a checkpoint record `model` and `parallel`.
     int saves_after = 0;
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;

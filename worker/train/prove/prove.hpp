@@ -2,8 +2,8 @@
 // to the smallest sizes that keep its layout (cut.hpp). Trains it in float64 on as many ranks as
 // the layout has; these ranks are threads of this process. Then compares all gradients, weights and
 // optimizer states with a run on one rank with the same micro-batches. Both runs also write a
-// checkpoint. One rank continues from that of the layout, and the layout from that of one rank; the
-// remaining steps of both are compared, too.
+// checkpoint, and each run continues from the checkpoint of the other run. The remaining steps are
+// compared, too.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,8 @@ Result<void> check_own(const fs::path& directory, bool optimizer, const convert:
 
 void check_given(const fs::path& directory, bool optimizer, Communicator& world) {
     const Result<void> own = check_own(directory, optimizer, {world.rank(), world.size()});
-    // Another attempt would read the same bytes, so the status is that of invalid input.
+    // Another attempt would read the same bytes, so do not retry: end with the status of invalid
+    // input.
     if (const auto bad = first_error(world, own)) throw RankFailure(2, sentence_of(bad->error));
 }
 

@@ -14,17 +14,17 @@
 namespace roll::train {
 namespace {
 
-// Approximate memory of the program, and of the temporary values of one block of logits.
+// Approximate memory in bytes that every rank needs for the program and one block of logits
 constexpr double kProgram = 160 << 20;
-// The number of elements of a bucket of a large model (plan::default_bucket_numel()).
+// Number of elements in a gradient bucket of a large model (plan::default_bucket_numel())
 constexpr double kBucketMost = 1 << 23;
 
 double work(const plan::Costs& cost) {
     return cost.forward + cost.backward_input + cost.backward_weight;
 }
 
-// Returns the number of FLOPs of a rank in one unit of time of plan::stage_costs(). Includes the
-// additional time of small products. `costs`: the costs without recomputation.
+// Returns the FLOPs that a rank computes in one unit of time of plan::stage_costs(). Counts small
+// products as more FLOPs, because they are slower. `costs`: the costs without recomputation.
 double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      std::span<const plan::Costs> costs) {
     double units = 0;
@@ -67,7 +67,7 @@ double exchange_bytes(const spec::TrainSpec& spec, const JobBytes& bytes, double
     return bucket * (exchanged + staged) * static_cast<double>(plan::main_bytes(spec.precision));
 }
 
-// Estimates the memory of a rank with `count` parameters. `held`: bytes of activations.
+// Estimates the memory in bytes of a rank with `count` parameters and `held` bytes of activations.
 double rank_memory(const spec::TrainSpec& spec, const JobBytes& bytes, double count, double held) {
     const spec::ParallelSpec& p = spec.parallel;
     const double dp = p.dp;

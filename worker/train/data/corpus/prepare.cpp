@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// While take_turn() waits for the lock, it reads the progress of the process that holds the lock
-// once in this many attempts.
+// While take_turn() waits for the lock, it tries to take the lock again and again. After this
+// number of tries, it reads how far the process that holds the lock has come.
 constexpr int kLookEvery = 5;
 // Number of bytes of text that are encoded at a time. If a single slice is larger, it is encoded
 // alone.
