@@ -11,7 +11,7 @@
 namespace roll::gateway {
 
 std::uint64_t beats_to_adopt(const LeaseRules& rules) {
-    constexpr std::chrono::seconds kBeat{1};  // minimum time between two beats
+    constexpr std::chrono::seconds kBeat{1};  // minimum time between two ticks
     const auto patience = std::chrono::ceil<std::chrono::seconds>(rules.volume_patience) / kBeat;
     return static_cast<std::uint64_t>(rules.lost_after_beats + patience);
 }
@@ -261,10 +261,10 @@ std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t 
         oldest = std::min(oldest, since);
         if (published - since < limit) continue;
         inputs.push_back(
-            core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " beats"});
+            core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " ticks"});
     }
-    // Silence is counted in published beats, so the result cannot change before the next
-    // beat.
+    // Silence is counted in published ticks, so the result cannot change before the next
+    // tick.
     judge_at_ = std::max(oldest + limit, published + 1);
     return inputs;
 }
@@ -301,8 +301,8 @@ bool Sessions::is_silent(const core::State& state, WorkerId id, std::uint64_t pu
            published - since->second >= static_cast<std::uint64_t>(rules_.silent_after_start_beats);
 }
 
-// Returns the silent workers. Looks for newly silent workers only once per beat of the beacon,
-// because silence is counted in beats.
+// Returns the silent workers. Looks for newly silent workers only once per tick of the beacon,
+// because silence is counted in ticks.
 const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64_t published) {
     std::erase_if(silent_, [&](WorkerId id) { return !is_silent(state, id, published); });
     if (std::exchange(silent_for_, published) == published) return silent_;

@@ -132,7 +132,7 @@ void Terminals::hear(protocol::TerminalNews news) {
     terminal.taken = std::max(terminal.taken, std::min(news.taken, terminal.written));
     const bool too_much = news.at + news.output.size() > terminal.begin + protocol::kTerminalWindow;
     if (news.at != terminal.received || too_much) {
-        terminal.trouble = "output of the program was lost on its way";
+        terminal.trouble = "output of the program was lost";
         protocol::TerminalOrder order;
         order.close = true;
         return grant(news.terminal, terminal, std::move(order));

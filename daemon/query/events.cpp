@@ -126,7 +126,7 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "machine_forgiven")
         return text_of(body, "machine") + " is used again" + by_whom(body);
     if (kind == "worker_quiet")
-        return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is reachable again";
+        return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is heard again";
     if (kind == "dispatch_stopped")
         return text_of(body, "stopped") == "false"
                    ? "jobs may start again" + by_whom(body)

@@ -336,9 +336,10 @@ class Finder {
         if (core::find_places(wanted, known).empty()) return unfit(wanted);
         const std::string need = need_text(wanted);
         if (core::find_places(wanted, core::all_capacity(state_, now_)).empty()) {
-            return add("silent", "workers that the job needs are not reachable now",
-                       "the job starts by itself when these workers are reachable again; rollctl "
-                       "nodes shows since when they have been unreachable");
+            return add(
+                "silent", "workers that the job needs are silent",
+                "the job starts by itself when rolld hears these workers again; rollctl nodes "
+                "shows when rolld last heard them");
         }
         const auto shunned = shunned_workers();
         const core::Capacity free = core::free_capacity(state_, now_);
@@ -439,7 +440,7 @@ static std::vector<Hold> unheard(const core::State& state, const core::Job& job)
         const std::string& node = worker->second.node;
         all.push_back(
             {"silent",
-             fmt::format("node {} is not reachable: the job's processes there may run until the "
+             fmt::format("node {} is silent: the job's processes there may run until the "
                          "node has been silent for 35 s",
                          node),
              fmt::format("the job continues if {0} reconnects by then; otherwise the job restarts; "

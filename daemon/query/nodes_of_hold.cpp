@@ -19,7 +19,7 @@ std::string closed(const core::State& state, const core::Worker& worker) {
     if (core::is_excluded(state, worker))
         return "is excluded: " + state.machines.at(core::machine_of(worker.node)).reason;
     if (!core::takes_work(state, worker)) return "the node's allocation is being released";
-    return worker.quiet ? "is not reachable now" : "";
+    return worker.quiet ? "is silent" : "";
 }
 
 std::string lack(const core::Worker& worker, const core::FreeSlots& free,

@@ -150,7 +150,9 @@ class TurnFinder {
         const std::size_t shared =
             std::min(common_prefix(*prompt, whole_), common_prefix(*prompt, other));
         if (whole_.starts_with(before) && shared > before.size()) return shared;
-        return refused(index, "the text before this message changes with the messages after it");
+        return refused(index,
+                       "the template writes the text before this message differently if later "
+                       "messages follow");
     }
 
     // Returns the position at which the turn of the first message begins. No message precedes it,
@@ -201,7 +203,9 @@ class TurnFinder {
         if (end.empty() || !tail.starts_with(end)) size = tail.find(text_of_next(index));
         if (!tail.empty() && size > 0 && size != std::string::npos)
             return Span{begin, whole_.size() - tail.size() + size};
-        return refused(index, "the text of this turn changes with the messages after it");
+        return refused(
+            index,
+            "the template writes the text of this turn differently if later messages follow");
     }
 
     static std::string_view after_mark(const std::string& text) {

@@ -34,8 +34,8 @@ class PickleMachine {
     // estimated size in bytes of an entry in a std::map
     static constexpr std::size_t kSparseBytes = 64;
 
-    void wrong(const char* what) {
-        if (problem_.empty()) problem_ = what;
+    void wrong(std::string what) {
+        if (problem_.empty()) problem_ = std::move(what);
     }
 
     // Input: bytes of the pickle -----------------------------------------------------------------
@@ -83,7 +83,8 @@ class PickleMachine {
 
     // Stack -------------------------------------------------------------------------------------
     void push(PickleNode node) {
-        if (out_.nodes_.size() >= values_max_) wrong("has too many values");
+        if (out_.nodes_.size() >= values_max_)
+            wrong("has more than " + std::to_string(values_max_) + " values");
         charge(sizeof(PickleNode) + sizeof(PickleId) * node.items.capacity() +
                (node.text.size() < sizeof node.text ? 0 : node.text.size()));
         out_.nodes_.push_back(std::move(node));
@@ -163,7 +164,8 @@ class PickleMachine {
     }
     void memoize(std::uint64_t index) {
         if (stack_.empty()) return wrong("memoizes a value from an empty stack");
-        if (memoized() >= values_max_) return wrong("memoizes too much");
+        if (memoized() >= values_max_)
+            return wrong("memoizes more than " + std::to_string(values_max_) + " values");
         if (index < memo_.size()) {
             memo_[index] = stack_.back();
         } else if (index == memo_.size()) {

@@ -161,7 +161,7 @@ TEST_F(PowerCut, ExcludesNobodyHoweverOftenItComes) {
 TEST_F(PowerCut, WorkersThatAreSilentAtOnceAreNotExcludedEither) {
     for (int cut = 0; cut < 4; ++cut) {
         for (const auto& [id, worker] : std::map(desk.state.workers))
-            desk.tell(WorkerGone{id, "not heard for 35 beats"});
+            desk.tell(WorkerGone{id, "not heard for 35 ticks"});
         for (int i = 0; i < 8; ++i) join(i);
         EXPECT_EQ(excluded(), 0u) << "cut " << cut;
         go_on();

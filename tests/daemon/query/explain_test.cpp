@@ -457,7 +457,7 @@ TEST_F(Explain, ARunningJobNamesTheNodeWhoseSilenceIsWaitedFor) {
     ASSERT_TRUE(runs(id));
     EXPECT_TRUE(holds(desk.state, id, desk.now).empty());
     desk.tell(core::WorkerHeard{WorkerId{1}, false});
-    EXPECT_TRUE(only(id).why.starts_with("node n is not reachable")) << only(id).why;
+    EXPECT_TRUE(only(id).why.starts_with("node n is silent")) << only(id).why;
     EXPECT_EQ(waiting(desk.state, id, desk.now), "");
 }
 

@@ -77,7 +77,7 @@ void Explain::wait(const std::string& remedy) {
         grant();
     } else if (says("once the queue's limits allow more")) {
         end(JobId{1});
-    } else if (says("when these workers are reachable again; rollctl nodes")) {
+    } else if (says("when rolld hears these workers again; rollctl nodes")) {
         desk.tell(core::WorkerHeard{WorkerId{1}, true});
     } else {
         ADD_FAILURE() << "no command in: " << remedy;

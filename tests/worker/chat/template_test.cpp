@@ -166,8 +166,8 @@ TEST_F(Turns, ThatCannotBeToldApartAreRefused) {
         "{{ messages|length }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
     EXPECT_EQ(learned(counted, two_),
               "cannot find where the turn of message 4 begins and ends in the text of t.jinja: the "
-              "text before this message changes with the messages after it; use a template with {% "
-              "generation %}");
+              "template writes the text before this message differently if later messages follow; "
+              "use a template with {% generation %}");
 }
 
 TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {

@@ -13,6 +13,7 @@ namespace {
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
+constexpr const char* kOrphaned = "rolld did not answer within the time of --orphan-after";
 
 std::string label(const AttemptKey& key) {
     return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
@@ -252,7 +253,7 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
         kill(attempt, StopCause::LeaseLost, "no contact with rolld", now);
     const bool orphan =
         rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
-    if (orphan) stop(attempt, StopCause::Orphaned, "rolld silent for --orphan-after", true, now);
+    if (orphan) stop(attempt, StopCause::Orphaned, kOrphaned, true, now);
     check_steps(attempt, now);
     const bool graceless = attempt.stop && now >= attempt.stop->kill_at;
     const bool settled = attempt.settle_at && now >= *attempt.settle_at;
@@ -262,8 +263,7 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
 // Stops an attempt that hangs. This counts as an infra failure, because the cause is not known.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    // Before the first step, only rank 0 reports activity, so only the first node can
-    // judge.
+    // Only rank 0 reports activity before the first step, so only the first node can judge.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
     std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;

@@ -56,9 +56,10 @@ Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fractio
     }
     if (longest < enough) {
         return fail(ErrorCode::InvalidArgument,
-                    "data.train: no file has the " + std::to_string(enough) +
-                        " tokens that train.seq_length " + std::to_string(seq_length) +
-                        " needs; the longest has " + std::to_string(longest) + " training tokens");
+                    "data.train: the longest file has " + std::to_string(longest) +
+                        " training tokens; train.seq_length " + std::to_string(seq_length) +
+                        " requires " + std::to_string(enough) +
+                        "; give a longer file, or a smaller train.seq_length");
     }
     return corpus;
 }
@@ -82,9 +83,10 @@ Result<Corpus> Corpus::split(std::vector<NamedTokens> files, const std::array<do
                    size_of(file.tokens().type());
         };
         if (train == 0)
-            return fail(ErrorCode::InvalidArgument,
-                        "data.split: " + named.name + " has " + std::to_string(file.sequences()) +
-                            " sequences, and none of them falls into the training part");
+            return fail(
+                ErrorCode::InvalidArgument,
+                "data.split: " + named.name + " has " + std::to_string(file.sequences()) +
+                    " sequences, and the training part gets none of them; raise the first share");
         const std::size_t end = start(train), valid_end = start(valid);
         const Tokens tokens = file.tokens();
         corpus.files_.push_back({std::move(named.name), std::move(named.file), tokens.first(end),

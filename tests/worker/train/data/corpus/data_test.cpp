@@ -122,9 +122,10 @@ TEST_F(Data, RefusesInOneSentence) {
         return corpus.error().message;
     };
     EXPECT_NE(refused({put("empty", "")}).find("is empty"), std::string::npos);
-    EXPECT_EQ(refused({put("short", "abc")}),
-              "data.train: no file has the 65 tokens that train.seq_length 64 needs; the longest "
-              "has 3 training tokens");
+    EXPECT_EQ(
+        refused({put("short", "abc")}),
+        "data.train: the longest file has 3 training tokens; train.seq_length 64 requires 65; "
+        "give a longer file, or a smaller train.seq_length");
 }
 
 TEST_F(Data, NgramProbabilitiesSumToOne) {
