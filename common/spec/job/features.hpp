@@ -20,10 +20,11 @@ constexpr const char* kTorchDist = "torch_dist";    // for checkpoint.format tor
 constexpr const char* kLongRows = "long_rows";      // for data.truncate and data.packing wrapped
 constexpr const char* kLoraFrom = "lora_from";      // for train.lora.from
 constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and train.lora.exclude
+constexpr const char* kSpikes = "spikes";           // for train.on_spike, unless it is ignore
 
 inline std::vector<std::string> features() {
-    return {kGangs, kScripts, kLogNames,  kSlotsPerRank, kBatch,      kContainer,
-            kFiles, kShell,   kTorchDist, kLongRows,     kLoraLayers, kLoraFrom};
+    return {kGangs, kScripts,   kLogNames, kSlotsPerRank, kBatch,    kContainer, kFiles,
+            kShell, kTorchDist, kLongRows, kLoraLayers,   kLoraFrom, kSpikes};
 }
 
 }  // namespace roll::spec

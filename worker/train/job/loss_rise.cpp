@@ -1,28 +1,14 @@
 #include "worker/train/job/loss_rise.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
+
+#include "worker/train/job/outlier.hpp"
 
 namespace roll::train {
 namespace {
 
-constexpr std::size_t kKept = 1000, kCalm = 50, kCalmLeast = 16, kLevel = 200;
-constexpr double kDeviations = 9, kShare = 0.05;
-
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
-bool is_high(double loss, const std::deque<double>& calm) {
-    if (calm.size() < kCalmLeast) return false;
-    std::vector<double> values(calm.begin(), calm.end());
-    const double level = median(values);
-    for (double& value : values) value = std::abs(value - level);
-    return loss - level > std::max(kDeviations * median(std::move(values)), kShare * level);
-}
+constexpr std::size_t kKept = 1000, kCalm = 50, kLevel = 200;
+constexpr double kDeviations = 6;
 
 }  // namespace
 
@@ -33,14 +19,15 @@ void LossHistory::add(std::int64_t step, double loss) {
 }
 
 std::optional<std::int64_t> LossHistory::rise() const {
-    std::deque<double> calm;
+    std::vector<double> calm;
     std::vector<Step> high;
     const auto add_calm = [&](double loss) {
         calm.push_back(loss);
-        if (calm.size() > kCalm) calm.pop_front();
+        if (calm.size() > kCalm) calm.erase(calm.begin());
     };
     for (const Step& one : steps_) {
-        if (!is_high(one.loss, calm)) {
+        const auto limit = outlier_limit(calm, kDeviations);
+        if (!limit || one.loss <= limit->limit) {
             add_calm(one.loss);
             high.clear();
             continue;

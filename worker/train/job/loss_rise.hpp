@@ -9,10 +9,9 @@
 
 namespace roll::train {
 
-// The losses of the latest steps. A step is "high" if its loss exceeds the median of the last 50
-// calm steps by more than 9 median absolute deviations (6 standard deviations of normal noise), and
-// by more than 1/20 of the median. Other steps are "calm". No step is high until there are 16 calm
-// steps. After 200 high steps in a row, the new level counts as calm.
+// The losses of the latest steps. A step is "high" if its loss is an outlier (outlier.hpp, with 6
+// standard deviations) among the losses of the last 50 calm steps. Other steps are "calm". After
+// 200 high steps in a row, the new level counts as calm.
 class LossHistory {
   public:
     // Adds a step. Steps must be added in ascending order. If `step` was added before, first
