@@ -33,37 +33,77 @@ bool is_default(const Json& value) {
            (value.is_structured() && value.empty());
 }
 
-}  // namespace
+// The jobs of a chain before the current job, in order.
+using EarlierJobs = std::vector<const Json*>;
 
-Result<void> use_adapter_settings(Json& document, const std::string& base,
-                                  std::vector<std::string>& notes) {
-    if (!document.is_object()) return {};
-    if (const auto then = document.find("then"); then != document.end() && then->is_array())
-        for (Json& job : *then) ROLL_TRY_VOID(use_adapter_settings(job, base, notes));
-    const Json::json_pointer at("/train/lora");
-    if (!document.contains(at) || !document[at].is_object()) return {};
-    Json& lora = document[at];
-    const Json from = lora.value("from", Json());
-    if (!from.is_string()) return {};
-    const fs::path directory = fs::path(base) / from.get<std::string>();
-    std::error_code error;
-    if (!fs::is_directory(directory, error)) return {};
+// Returns train.lora of the earlier job whose result `from` stands for, such as "{sft.result}" or
+// "{previous.result}". Returns null if there is no such job.
+Json lora_of_earlier(const EarlierJobs& earlier, const std::string& from) {
+    const Json::json_pointer lora("/train/lora");
+    for (const Json* job : earlier) {
+        const Json name = job->value("name", Json());
+        const bool is_named =
+            name.is_string() && from == "{" + name.get<std::string>() + ".result}";
+        const bool is_previous = job == earlier.back() && from == "{previous.result}";
+        if ((is_named || is_previous) && job->contains(lora)) return job->at(lora);
+    }
+    return {};
+}
+
+// Returns the settings of the adapter in a directory, with the names of train.lora.
+Result<Json> settings_of(const fs::path& directory) {
     const auto config = formats::read_adapter_config(directory);
     if (!config)
         return fail(
             ErrorCode::InvalidArgument,
             fmt::format("train.lora.from: {}: {}", directory.string(), config.error().message),
             "name the directory of a PEFT LoRA adapter");
+    Json settings = Json::object();
+    for (const auto& [key, name] : kSettings) settings[key] = config->value(name, Json());
+    return settings;
+}
+
+// Like use_adapter_settings(), for one job.
+Result<void> use_settings(Json& document, const std::string& base, const EarlierJobs& earlier,
+                          std::vector<std::string>& notes) {
+    const Json::json_pointer at("/train/lora");
+    if (!document.contains(at) || !document[at].is_object()) return {};
+    Json& lora = document[at];
+    if (!lora.contains("from") || !lora["from"].is_string()) return {};
+    const std::string from = lora["from"];
+    Json settings = lora_of_earlier(earlier, from);
+    const fs::path directory = fs::path(base) / from;
+    std::error_code error;
+    if (settings.is_null() && fs::is_directory(directory, error)) {
+        ROLL_TRY(settings, settings_of(directory));
+    }
+    if (!settings.is_object()) return {};
     std::string taken;
     for (const auto& [key, name] : kSettings) {
-        const Json value = config->value(name, Json());
+        const Json value = settings.value(key, Json());
         if (lora.contains(key) || is_default(value)) continue;
         lora[key] = value;
         taken += fmt::format("{}{} {}", taken.empty() ? "" : ", ", key, dump(value));
     }
     if (!taken.empty())
-        notes.push_back(fmt::format("train.lora: {}, as in the adapter {}", taken,
-                                    directory.lexically_normal().string()));
+        notes.push_back(fmt::format("train.lora: {}, as in the adapter {}", taken, from));
+    return {};
+}
+
+}  // namespace
+
+Result<void> use_adapter_settings(Json& document, const std::string& base,
+                                  std::vector<std::string>& notes) {
+    if (!document.is_object()) return {};
+    ROLL_TRY_VOID(use_settings(document, base, {}, notes));
+    const auto then = document.find("then");
+    if (then == document.end() || !then->is_array()) return {};
+    EarlierJobs earlier{&document};
+    for (Json& job : *then) {
+        if (!job.is_object()) return {};
+        ROLL_TRY_VOID(use_settings(job, base, earlier, notes));
+        earlier.push_back(&job);
+    }
     return {};
 }
 

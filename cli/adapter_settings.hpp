@@ -10,9 +10,10 @@
 namespace roll::cli {
 
 // If a job has train.lora.from, sets the keys of train.lora that the job file does not set to the
-// values of this adapter's adapter_config.json, and adds a note. Does nothing if the directory does
-// not exist: the check of the job reports this. Also does this for the jobs below `then`. `base`:
-// directory of relative paths. Fails if adapter_config.json cannot be read.
+// values of this adapter's adapter_config.json, and adds a note. Does the same for the jobs below
+// `then`; if `from` is the result of an earlier job of the chain, takes the values from the
+// train.lora of this job. Does nothing if the directory does not exist: the check of the job
+// reports this. `base`: directory of relative paths. Fails if adapter_config.json cannot be read.
 Result<void> use_adapter_settings(Json& document, const std::string& base,
                                   std::vector<std::string>& notes);
 

@@ -48,10 +48,23 @@ TEST_F(AdapterSettings, AreThoseOfTheAdapterUnlessTheJobSetsThem) {
                                   (top_ / "adapter").string()}));
 }
 
-TEST_F(AdapterSettings, OfJobsInAChainAreSetToo) {
-    Json document = {{"then", {{{"train", {{"lora", {{"from", "adapter"}}}}}}}}};
+TEST_F(AdapterSettings, OfJobsInAChainAreThoseOfTheEarlierJob) {
+    const auto job = [](const char* name, const Json& lora) {
+        return Json{{"name", name}, {"train", {{"lora", lora}}}};
+    };
+    Json document = job("sft", {{"from", "adapter"}, {"r", 8}});
+    document["then"] = {job("first", {{"from", "{previous.result}"}, {"dropout", 0.1}}),
+                        job("second", {{"from", "{sft.result}"}, {"alpha", 1}}),
+                        job("other", {{"from", "{nobody.result}"}})};
     ASSERT_TRUE(use_adapter_settings(document, top_, notes_));
-    EXPECT_EQ(document["then"][0]["train"]["lora"]["r"], 16);
+    const Json &sft = document["train"]["lora"], &then = document["then"];
+    EXPECT_EQ(sft["alpha"], 32);
+    Json first = sft, second = sft;
+    first.update({{"from", "{previous.result}"}, {"dropout", 0.1}});
+    second.update({{"from", "{sft.result}"}, {"alpha", 1}});
+    EXPECT_EQ(then[0]["train"]["lora"], first);
+    EXPECT_EQ(then[1]["train"]["lora"], second);
+    EXPECT_EQ(then[2]["train"]["lora"], Json({{"from", "{nobody.result}"}}));
 }
 
 TEST_F(AdapterSettings, AreLeftAloneWithoutAnAdapter) {
