@@ -424,7 +424,7 @@ int run(int argc, char** argv) {
     app.add_option("--shared", options.shared,
                    "Directory on a volume that all nodes share; pilots read their keys and rolld's "
                    "endpoint there [--dir]");
-    app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue calls")
+    app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue calls [20]")
         ->check(CLI::Range(0.2, 3600.0));
     app.add_option("--log-level", options.log_level,
                    "Least severe messages to log: debug, info, warn or error")

@@ -45,8 +45,8 @@ const char* refusal_of(const TlsStream& stream) {
         case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
         case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
         case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-            return "the server's certificate is signed by no authority that is trusted; a private "
-                   "authority needs `ca_file`";
+            return "no trusted authority has signed the server's certificate; if the authority is "
+                   "private, set `ca_file`";
         default: return ::X509_verify_cert_error_string(code);
     }
 }

@@ -145,8 +145,8 @@ class Notify(RollTest):
         log = os.path.join(self.top, 'notify.log')
         for name, says in (('another-host', "the server's certificate is for another host"),
                            ('expired', "the server's certificate has expired"),
-                           ('unknown', 'signed by no authority that is trusted; a private authority needs `ca_file`'),
-                           ('system', 'signed by no authority that is trusted'), ('plain', 'wrong version number')):
+                           ('unknown', "signed the server's certificate; if the authority is private, set `ca_file`"),
+                           ('system', 'no trusted authority has signed'), ('plain', 'wrong version number')):
             text = wait_until(lambda: self.text_with(log, f'{name}: event'), name)
             line = next(line for line in text.splitlines() if f'{name}: event' in line)
             self.assertIn('was not delivered', line)

@@ -158,9 +158,9 @@ class FamilyParser {
             (kind.except_every > 0 && kind.in.empty()) ||
             (json.contains("else") && kind.from.empty()))
             note(path,
-                 "must have `from`, or `every`, or `in` with `value`, and at most one of `from`, "
-                 "`every` and `except_every`; `else` requires `from`, `not_in` requires `every`, "
-                 "and `except_every` requires `in`");
+                 "must have `from`, `every` or `in`, and at most one of `from`, `every` and "
+                 "`except_every`; `in` and `value` require each other, `else` requires `from`, "
+                 "`not_in` requires `every`, and `except_every` requires `in`");
         return kind;
     }
 
@@ -288,8 +288,8 @@ class FamilyParser {
             rule.stage = *known;
         else
             note(path + ".stage",
-                 "must be first or last for a tensor without {layer}, and mtp for a tensor with "
-                 "{mtp}");
+                 "must be layer for a tensor with {layer}, mtp for a tensor with {mtp}, and first "
+                 "or last for any other tensor");
         if (rule.split == Split::Row && (rule.shapes[0].size() < 2 || rule.hf.size() != 1))
             note(path + ".split",
                  "can be row only if the tensor has two or more dimensions and `hf` has one name");

@@ -56,8 +56,9 @@ void check_form(const JobSpec& spec, std::vector<Problem>& problems) {
         problems.push_back(
             {"array.limit", fmt::format("is {}; allowed: 0 or more", spec.array->limit)});
     if (spec.array && spec.array->index != -1)
-        problems.push_back({"array.index", fmt::format("is {}; only rolld sets the index of a task",
-                                                       spec.array->index)});
+        problems.push_back(
+            {"array.index", fmt::format("is {}; remove it: only rolld sets the index of a task",
+                                        spec.array->index)});
     if (spec.open && (spec.into || !plain || !spec.cron.empty()))
         problems.push_back({"",
                             "a job group (`rollctl open`) cannot have `into`, `after`, `array`, "

@@ -85,7 +85,8 @@ Result<RunDirectory> RunDirectory::watch(const std::filesystem::path& path) {
     directory.read_walls();
     if (directory.walls_.empty())
         return fail(ErrorCode::NotFound,
-                    (path / "walls").string() + " names no isolation of attempts (--wall)");
+                    (path / "walls").string() +
+                        " is missing or empty, so it is not known which --wall roll-worker used");
     directory.session_ = directory.walls_.back().session;
     return directory;
 }

@@ -95,7 +95,7 @@ void Terminals::take(protocol::TerminalOrder order, Supervisor& supervisor, Inst
     if (order.close || has_gap || is_too_much) {
         supervisor.close_shell(terminal.attempt, order.terminal);
         if (!order.close) {
-            terminal.trouble = "input for the program was lost on its way";
+            terminal.trouble = "input did not reach the program";
             add_news(order.terminal, terminal).trouble = terminal.trouble;
         }
         terminals_.erase(found);

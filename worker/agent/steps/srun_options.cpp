@@ -71,7 +71,8 @@ constexpr Option kOptions[] = {
     {0, "gres", Form::Value, Use::Refused, kGpus},
     {0, "pty", Form::Flag, Use::Refused, "a batch script has no terminal"},
     {0, "multi-prog", Form::Flag, Use::Refused, "start one srun for each program, with & and wait"},
-    {0, "jobid", Form::Value, Use::Refused, "a step belongs to the job of its script"},
+    {0, "jobid", Form::Value, Use::Refused,
+     "srun starts tasks only in the job of its script; remove --jobid"},
     {0, "het-group", Form::Value, Use::Refused, "Roll has no heterogeneous jobs"},
     {0, "container", Form::Value, Use::Refused, "start the container in the command"},
 };

@@ -208,13 +208,16 @@ class Parser {
                         "in the layout of --tp, --pp and --vpp [fully_reshardable]")
             ->check(CLI::IsMember({kFullyReshardable, kDpReshardable}));
         convert
-            .add_option("--bucket-size,--ddp-bucket-size", request_.bucket_size,
-                        "For dp_reshardable: number of elements of a full bucket, as Megatron with "
-                        "overlap of gradients has it [one bucket]")
+            .add_option(
+                "--bucket-size,--ddp-bucket-size", request_.bucket_size,
+                "For dp_reshardable: number of elements of a full gradient bucket (Megatron's "
+                "ddp_bucket_size with overlap_grad_reduce) [one bucket for each chunk]")
             ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40U))
             ->type_name("N");
-        value(convert, "--grad-dtype", request_.grad_dtype, parse_grad_dtype,
-              "For dp_reshardable: type of the run's gradients, fp32, bf16 or fp16 [fp32]");
+        value(
+            convert, "--grad-dtype", request_.grad_dtype, parse_grad_dtype,
+            "For dp_reshardable: type of the gradients of the run that loads the state: fp32, bf16 "
+            "or fp16 [fp32]");
         CLI::App& merge = command("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST",
                                   [this] { return finish(); });
         merge.add_option("BASE", request_.source, "Model to merge into")->required();
@@ -289,10 +292,13 @@ class Parser {
              "Count the output layer as a layer");
         flag(sub, "--moe-grouped-gemm", request_.grouped_experts,
              "Write experts under the tensor names of Megatron's grouped GEMM");
-        sub.add_option("--transformer-impl", implementation_,
-                       "Megatron implementation whose names the norm tensors get")
+        sub.add_option(
+               "--transformer-impl", implementation_,
+               "Name the norms as Megatron does with (transformer_engine) or without (local) "
+               "TransformerEngine [as in SRC]")
             ->check(CLI::IsMember({"local", "transformer_engine"}));
-        size(sub, "--make-vocab-size-divisible-by", request_.vocab_divisor, "Pad the vocabulary");
+        size(sub, "--make-vocab-size-divisible-by", request_.vocab_divisor,
+             "Pad the vocabulary with zero rows to a multiple of this value times tp");
         sub.add_option(
                "--checkpoint-version", request_.megatron_version,
                "Checkpoint version of a Megatron target; 0 to 2 are older than Megatron Core [3]")

@@ -75,8 +75,8 @@ Result<void> read_kept(Source& source) {
                                        [&](const auto& copy) { return copy.name == name; });
         if (!known)
             return fail(ErrorCode::Corrupt, path.string() + ": " + name +
-                                                " is no tensor that family " + source.family->name +
-                                                " keeps there");
+                                                " is not one of the tensors that family " +
+                                                source.family->name + " stores in this file");
         Stored stored = add_kept(source, name, view.info.shape);
         stored.file = kKeptFile;
         source.tensors.push_back({std::move(stored), view});

@@ -150,7 +150,7 @@ Result<std::vector<std::string>> choices_of(const Source& source, Record& record
     }
     const chat::Value* value = record.find(source.field);
     if (value == nullptr || !value->is(chat::Kind::List))
-        return fail(ErrorCode::InvalidArgument, "its " + source.field + " is not a list");
+        return fail(ErrorCode::InvalidArgument, "its field \"" + source.field + "\" is not a list");
     for (const chat::Value& one : value->list()) choices.emplace_back(chat::str(one, record.arena));
     return choices;
 }
@@ -177,7 +177,7 @@ Result<std::int64_t> answer_of(const Source& source, Record& record,
         const chat::Value* value = record.find(source.field);
         if (value == nullptr || value->is(chat::Kind::List) || value->is(chat::Kind::Dict))
             return fail(ErrorCode::InvalidArgument,
-                        "its " + source.field + " is neither a number nor a text");
+                        "its field \"" + source.field + "\" is neither a number nor a text");
         number = value->is(chat::Kind::Int) || value->is(chat::Kind::Bool)
                      ? value->integer
                      : index_of(choices, chat::str(*value, record.arena));
@@ -189,7 +189,7 @@ Result<std::string> text_of(const Source& source, Record& record) {
     if (source.writing) return source.writing->write(record);
     const chat::Value* value = record.find(source.field);
     if (value == nullptr)
-        return fail(ErrorCode::InvalidArgument, "it has no field " + source.field);
+        return fail(ErrorCode::InvalidArgument, "has no field \"" + source.field + "\"");
     return std::string(chat::str(*value, record.arena));
 }
 
@@ -296,9 +296,8 @@ Result<Question> question_of(const Sources& sources, Record& record, const std::
     question.context += text;
     ROLL_TRY(question.choices, choices_of(sources.choices, record));
     if (question.choices.size() < 2)
-        return fail(
-            ErrorCode::InvalidArgument,
-            "it has " + std::to_string(question.choices.size()) + " choices; needed: 2 or more");
+        return fail(ErrorCode::InvalidArgument, "has " + std::to_string(question.choices.size()) +
+                                                    " choices; allowed: 2 or more");
     ROLL_TRY(question.answer, answer_of(sources.target, record, question.choices));
     return question;
 }
@@ -351,8 +350,8 @@ Result<std::string> example_of(const Sources& sources, const Dataset& dataset, s
     auto question = question_of(sources, record, "");
     if (!question) return dataset.wrong(line, question.error());
     if (question->answer < 0)
-        return dataset.wrong(line,
-                             {ErrorCode::InvalidArgument, "its answer is none of its choices", ""});
+        return dataset.wrong(
+            line, {ErrorCode::InvalidArgument, "its answer is not one of its choices", ""});
     return question->context + between +
            question->choices[static_cast<std::size_t>(question->answer)] + after;
 }

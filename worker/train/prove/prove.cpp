@@ -139,7 +139,9 @@ Record reference_of(LocalJob job, double& clip) {
         clip = least / 4;
     }
     throw RankFailure(
-        1, "on one rank, the gradient of the job with the smallest sizes is 0 or not finite");
+        1,
+        "the gradient of the reduced job on one rank is 0 or not finite, so there is nothing to "
+        "compare; check model.freeze and the learning rate");
 }
 
 std::vector<std::string> parameter_names(const spec::ModelConfig& config) {

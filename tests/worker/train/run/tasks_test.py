@@ -100,7 +100,7 @@ class TasksTest(RankCase):
         self.same_as_transformers(mine, files)
         more = self.eval('--task', self.task, '--num-fewshot', '15')
         self.assertEqual(more.returncode, 2)
-        self.assertIn('words.yaml: num_fewshot is 15, but only 14 records can be used as examples', more.stderr)
+        self.assertIn('words.yaml: num_fewshot is 15, but only 14 records can be examples', more.stderr)
 
     def test_a_job_measures_at_every_layout(self):
         found = []
@@ -130,12 +130,12 @@ class TasksTest(RankCase):
                                (('doc_to_target: 0', 'process_docs: f\ndoc_to_target: 0'),
                                 'process_docs is not supported'),
                                (('doc_to_target: 0', 'doc_to_target: !function a.b'), '!function needs Python'),
-                               (('[right] + wrong', '[right]'), 'words.jsonl:1: it has 1 choices; needed: 2 or more'),
+                               (('[right] + wrong', '[right]'), 'words.jsonl:1: has 1 choices; allowed: 2 or more'),
                                (('{metric: acc}', '{metric: f1}'), 'metric_list has "f1"; allowed: acc, acc_norm'),
                                (('doc_to_target: 0', 'doc_to_target: 0\nnum_fewshot: -1'),
                                 'num_fewshot is -1; allowed: an integer from 0 to 1000'),
                                (('doc_to_target: 0', 'doc_to_target: 9\nnum_fewshot: 1'),
-                                'its answer is none of its choices'),
+                                'its answer is not one of its choices'),
                                (('doc_to_target: 0', 'doc_to_target: 0\nfewshot_config: {samples: []}'),
                                 'fewshot_config.samples is not supported')):
             done = self.eval('--task', self.written('bad.yaml', TASK.replace(*change)))
