@@ -9,8 +9,11 @@
 // A member is a bool, a number, a string, a list of these, an optional or a Json value.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -25,6 +28,13 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 
+// Limits the values of a field more than its type does. roll-web refuses other values. rolld itself
+// limits numbers and ignores unknown names, because a newer client may send them.
+struct Allowed {
+    std::optional<std::int64_t> minimum{}, maximum{};
+    std::span<const std::string_view> items{};  // values that the elements of a list may have
+};
+
 // A visitor that reads each field. If an optional field is missing or null, its member keeps its
 // value.
 class FieldReader {
@@ -38,7 +48,7 @@ class FieldReader {
             value = reader_.get<T>(name);
     }
     template <class T>
-    void operator()(const char* name, T& value, const char*) {
+    void operator()(const char* name, T& value, const char*, const Allowed& = {}) {
         if constexpr (std::is_same_v<T, Json>) {
             value = reader_.raw(name);
         } else if constexpr (is_optional<T>) {
@@ -65,7 +75,7 @@ class FieldWriter {
         json[name] = value;
     }
     template <class T>
-    void operator()(const char* name, T& value, const char*) {
+    void operator()(const char* name, T& value, const char*, const Allowed& = {}) {
         if constexpr (is_optional<T>) {
             if (value) json[name] = *value;
         } else if (!brief_ || value != T{}) {
@@ -76,45 +86,6 @@ class FieldWriter {
 
   private:
     bool brief_;
-};
-
-// Describes one field, for the documentation.
-struct FieldInfo {
-    std::string name;
-    Json type;  // type of the argument as JSON Schema, such as {"type": "integer"}; {}: any value
-    bool required = false;
-    std::string help;
-};
-
-template <class T>
-Json schema_of_type() {
-    if constexpr (is_optional<T>)
-        return schema_of_type<typename T::value_type>();
-    else if constexpr (std::is_same_v<T, Json>)
-        return Json::object();
-    else if constexpr (std::is_same_v<T, bool>)
-        return {{"type", "boolean"}};
-    else if constexpr (std::is_unsigned_v<T>)
-        return {{"type", "integer"}, {"minimum", 0}};
-    else if constexpr (std::is_integral_v<T>)
-        return {{"type", "integer"}};
-    else if constexpr (std::is_same_v<T, std::string>)
-        return {{"type", "string"}};
-    else
-        return {{"type", "array"}, {"items", schema_of_type<typename T::value_type>()}};
-}
-
-class FieldLister {
-  public:
-    template <class T>
-    void needs(const char* name, T&, const char* help) {
-        list.push_back({name, schema_of_type<T>(), true, help});
-    }
-    template <class T>
-    void operator()(const char* name, T&, const char* help) {
-        list.push_back({name, schema_of_type<T>(), false, help});
-    }
-    std::vector<FieldInfo> list{};
 };
 
 // Parses the arguments of an operation. Ignores unknown fields unless `strict`, because a newer

@@ -97,7 +97,7 @@ struct TellReply {
 template <class V> void selection_fields(V& v, Selection& a) {
     v.needs("selector", a.selector, "jobs: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, or a name with wildcards (* and ?)");
     v("me", a.me, "the user that @me stands for");
-    v("wait_ms", a.wait_ms, "reply with the progress if the change takes longer than this many ms; default: wait for its end");
+    v("wait_ms", a.wait_ms, "reply with the progress after this many ms; default: wait for the end of the change", {.minimum = 0});
 }
 template <class V> void fields(V& v, CancelArgs& a) { selection_fields(v, a); v("reason", a.reason, "reason, shown with the job"); }
 template <class V> void fields(V& v, CloseArgs& a) { selection_fields(v, a); }
@@ -108,7 +108,7 @@ template <class V> void fields(V& v, UpdateArgs& a) {
     selection_fields(v, a);
     v("priority", a.priority, "new priority");
     v("first", a.first, "set a priority above that of all other queued jobs");
-    v("begin", a.begin, "earliest start, in ms since 1970");
+    v("begin", a.begin, "earliest start, in ms since 1970", {.minimum = 0});
 }
 template <class V> void fields(V& v, CancelReply& r) {
     v("cancelled", r.cancelled, "cancelled jobs");
@@ -120,7 +120,7 @@ template <class V> void fields(V& v, ChangedReply& r) {
 }
 template <class V> void fields(V& v, ProgressArgs& a) {
     v.needs("ticket", a.ticket, "`ticket` of the reply that reported the progress");
-    v("wait_ms", a.wait_ms, "reply with the progress if the change takes longer than this many ms");
+    v("wait_ms", a.wait_ms, "reply with the progress if the change takes longer than this many ms", {.minimum = 0});
 }
 template <class V> void fields(V& v, ProgressReply& r) {
     v("ticket", r.ticket, "id of the change"); v("done", r.done, "jobs changed so far"); v("jobs", r.jobs, "all jobs");

@@ -18,14 +18,6 @@ struct JsonReply {};  // stands for a reply that has no struct
 template <class V>
 void fields(V&, JsonReply&) {}
 
-template <class T>
-std::vector<FieldInfo> fields_of() {
-    T value;
-    FieldLister lister;
-    fields(lister, value);
-    return std::move(lister.list);
-}
-
 template <class Args, class Reply = JsonReply>
 constexpr OperationInfo info() {
     return {&Args::kOperation, fields_of<Args>, fields_of<Reply>, [](const Json& json) {

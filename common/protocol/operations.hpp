@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/protocol/arguments.hpp"
+#include "common/protocol/field_info.hpp"
 
 namespace roll::protocol {
 

@@ -2,9 +2,11 @@
 // built as JSON (daemon/query), because clients choose their fields.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/protocol/arguments.hpp"
@@ -87,8 +89,14 @@ struct ShutdownArgs {
 struct ShutdownReply {
     std::int64_t pid = 0;
 };
+inline constexpr int kRowsMax = 10'000;  // largest `limit` of jobs and events
 
 // clang-format off
+// The names of the fields of a job in the reply to `jobs`, in the order in which rolld computes them.
+inline constexpr std::array<std::string_view, 29> kJobFields = {
+    "id", "name", "kind", "user", "state", "held", "cancelling", "priority", "submitted_at", "started_at", "ended_at", "exit_code",
+    "reason", "halved", "labels", "waiting", "output", "attempt", "nodes", "source_job", "export_job", "into", "after", "resources",
+    "times", "array", "usage", "progress", "ettr"};
 template <class V> void fields(V& v, JobsArgs& a) {
     v("selector", a.selector, "jobs: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, or a name with wildcards (* and ?)");
     v("me", a.me, "the user that @me stands for");
@@ -97,9 +105,9 @@ template <class V> void fields(V& v, JobsArgs& a) {
     v("user", a.user, "list only this user's jobs");
     v("kind", a.kind, "list only jobs of this kind, for example `train`, or `open` for job groups");
     v("from", a.from, "list jobs from this number on");
-    v("limit", a.limit, "largest number of jobs in the reply, at most 10000");
-    v("fields", a.fields, "fields to return for each job; default: all fields");
-    v("since", a.since, "leave out jobs that ended before this time, in ms since 1970");
+    v("limit", a.limit, "largest number of jobs in the reply", {.minimum = 1, .maximum = kRowsMax});
+    v("fields", a.fields, "fields to return for each job; default: all fields", {.items = kJobFields});
+    v("since", a.since, "leave out jobs that ended before this time, in ms since 1970", {.minimum = 0});
     v("fold", a.fold, "list the tasks of an array as one row");
     v("reverse", a.reverse, "list the newest job first");
 }
@@ -108,18 +116,18 @@ template <class V> void fields(V& v, ShowArgs& a) {
     v("me", a.me, "the user that @me stands for");
 }
 template <class V> void fields(V& v, EventsArgs& a) {
-    v("since", a.since, "list events after the event with this number");
+    v("since", a.since, "list events after the event with this number", {.minimum = 0});
     v("id", a.id, "list only events of this job");
-    v("limit", a.limit, "largest number of events in the reply, at most 10000");
-    v("wait_ms", a.wait_ms, "longest wait for an event, in ms, at most 60000");
-    v("newest", a.newest, "list only events that are among this many newest events of the ledger");
+    v("limit", a.limit, "largest number of events in the reply", {.minimum = 1, .maximum = kRowsMax});
+    v("wait_ms", a.wait_ms, "longest wait for an event, in ms", {.minimum = 0, .maximum = 60'000});
+    v("newest", a.newest, "list only events that are among this many newest events of the ledger", {.minimum = 0});
 }
 template <class V> void fields(V& v, NodesArgs& a) { v("limit", a.limit, "largest number of nodes in the reply"); }
 template <class V> void fields(V&, TotalsArgs&) {}
 template <class V> void fields(V& v, UsageArgs& a) { v("user", a.user, "name of the user"); }
 template <class V> void fields(V& v, ReportArgs& a) {
     v("by", a.by, "user, account, kind or week");
-    v("since", a.since, "count only usage after this time, in ms since 1970");
+    v("since", a.since, "count only usage after this time, in ms since 1970", {.minimum = 0});
     v("from", a.from, "count only jobs from this number on");
 }
 template <class V> void fields(V&, VersionArgs&) {}

@@ -28,7 +28,7 @@ std::string event_of(std::size_t i, const std::string& body) {
 
 Reply answer_to_watcher(Site& site, const Request& request) {
     try {
-        return site.answer(request);
+        return site.answer_watched(request);
     } catch (const std::exception& e) {
         spdlog::error("internal error in the answer to {} for a stream: {}", request.target,
                       e.what());

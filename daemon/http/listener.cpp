@@ -39,14 +39,15 @@ std::string header(const Parser::value_type& message, beast::http::field name) {
     return std::string(message[name]);
 }
 
-Request request_of(const Parser::value_type& message) {
+Request request_of(const Parser::value_type& message, const std::string& address) {
     return {.method = std::string(message.method_string()),
             .target = std::string(message.target()),
             .host = header(message, beast::http::field::host),
             .origin = header(message, beast::http::field::origin),
             .authorization = header(message, beast::http::field::authorization),
             .action = std::string(message["X-Roll-Action"]),
-            .body = message.body()};
+            .body = message.body(),
+            .address = address};
 }
 
 // Returns the reply to a request that could not be parsed; nullopt if the peer is gone.
@@ -95,6 +96,8 @@ Message response_of(const Reply& reply, bool keep_alive) {
     message.set("Content-Security-Policy", kPolicy);
     message.set("X-Content-Type-Options", "nosniff");
     message.set("Referrer-Policy", "no-referrer");
+    if (reply.retry_after_s > 0)
+        message.set(beast::http::field::retry_after, std::to_string(reply.retry_after_s));
     if (reply.status == 401) message.set(beast::http::field::www_authenticate, "Bearer");
     message.body() = boost::span<const char>(reply.body->data(), reply.body->size());
     message.keep_alive(keep_alive);
@@ -202,6 +205,9 @@ io::Task<void> Listener::serve(Stream& stream) {
     const auto token = asio::as_tuple(asio::use_awaitable);
     beast::tcp_stream& lowest = beast::get_lowest_layer(stream);
     beast::flat_buffer buffer(kHeaderBytesMax + kBodyBytesMax);
+    beast::error_code unknown;
+    const auto peer = lowest.socket().remote_endpoint(unknown);
+    const std::string address = unknown ? "" : peer.address().to_string();
     for (bool open = true; open;) {
         Parser parser;
         parser.header_limit(kHeaderBytesMax);
@@ -215,7 +221,7 @@ io::Task<void> Listener::serve(Stream& stream) {
             reply = reply_to_garbage(error);
             open = false;
         } else {
-            request = request_of(parser.get());
+            request = request_of(parser.get(), address);
             head = request.method == "HEAD";
             open = parser.get().keep_alive();
             Reply answered = co_await answer(request);

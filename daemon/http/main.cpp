@@ -117,7 +117,7 @@ Result<int> serve(const Options& options) {
     ROLL_TRY_VOID(directory.read_endpoint());
     ROLL_TRY(const std::string token, read_token(directory));
     boost::asio::io_context io;
-    SiteOptions site_options{token, {}, http.read_only, tls};
+    SiteOptions site_options{token, {}, http.read_only, tls, http.requests_per_second};
     const auto files = [state = directory.root()](const std::string& op, const Json& args) {
         return read_job_file(op, args, state);
     };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/protocol/scope.hpp"
+#include "daemon/http/routes.hpp"
 
 namespace roll::http {
 namespace {
@@ -44,40 +45,84 @@ Json parameters_of(const std::vector<protocol::FieldInfo>& fields) {
     return parameters;
 }
 
-Json responses_of(const protocol::OperationInfo& info) {
-    Json reply = schema_of_fields(info.reply());
-    reply["properties"]["schema"] = {{"const", info.operation->reply}};
-    reply["required"] = {"schema"};
-    if (info.operation->answering == protocol::Answering::Later &&
-        info.operation->access != protocol::Access::Read)
-        reply = {{"anyOf", {reply, {{"$ref", "#/components/schemas/Progress"}}}}};
-    Json responses = {{"200", {{"description", "done"}, {"content", content(reply)}}}};
+// Returns the responses of a request: `reply` is the content of the response 200.
+Json responses_of(Json reply) {
+    Json responses = {{"200", {{"description", "done"}, {"content", std::move(reply)}}}};
     for (const auto& [status, what] :
          {std::pair("400", "the request is not valid"), std::pair("401", "no valid token"),
           std::pair(
               "403",
               "the token's scope, the Host header or the Origin header does not allow the request"),
           std::pair("404", "the named object does not exist"), std::pair("409", "rolld refuses"),
+          std::pair("429", "the client sends too many requests; see Retry-After"),
           std::pair("503", "rolld does not answer")})
         responses[status] = {{"description", what},
                              {"content", content({{"$ref", "#/components/schemas/Error"}})}};
     return responses;
 }
 
-Json method_of(const protocol::OperationInfo& info, bool posts) {
-    const protocol::Operation& operation = *info.operation;
-    const auto fields = info.arguments();
-    Json method = {{"operationId", posts ? operation.name : fmt::format("get_{}", operation.name)},
-                   {"summary", operation.summary},
-                   {"description", fmt::format("Needs a token of scope {} or more.",
-                                               protocol::scope_of_access(operation.access))},
-                   {"responses", responses_of(info)}};
+// Describes a reply whose field "schema" has the value `schema`.
+Json schema_of_reply(const std::vector<protocol::FieldInfo>& fields, const char* schema) {
+    Json reply = schema_of_fields(fields);
+    reply["properties"]["schema"] = {{"const", schema}};
+    reply["required"] = {"schema"};
+    return reply;
+}
+
+Json reply_of(const protocol::OperationInfo& info) {
+    Json reply = schema_of_reply(info.reply(), info.operation->reply);
+    if (info.operation->answering == protocol::Answering::Later &&
+        info.operation->access != protocol::Access::Read)
+        reply = {{"anyOf", {reply, {{"$ref", "#/components/schemas/Progress"}}}}};
+    return content(reply);
+}
+
+Json reply_of(const Route& route) {
+    const std::string type = route.type;
+    if (type != "application/json")
+        return {{type.substr(0, type.find(';')), {{"schema", {{"type", "string"}}}}}};
+    if (*route.schema == '\0') return content({{"type", "object"}});
+    return content(schema_of_reply({}, route.schema));
+}
+
+std::string needed_scope(protocol::Access access) {
+    return fmt::format("Needs a token of scope {} or more.", protocol::scope_of_access(access));
+}
+
+// Adds the fields of a request: as a body if the request is a POST, else as parameters.
+void add_fields(Json& method, const std::vector<protocol::FieldInfo>& fields, bool posts) {
+    Json parameters = method.value("parameters", Json::array());
     if (posts) {
         method["requestBody"] = {{"content", content(schema_of_fields(fields))}};
-        method["parameters"] = {{{"$ref", "#/components/parameters/Action"}}};
-    } else if (!fields.empty()) {
-        method["parameters"] = parameters_of(fields);
+        parameters.push_back({{"$ref", "#/components/parameters/Action"}});
+    } else {
+        for (Json& one : parameters_of(fields)) parameters.push_back(std::move(one));
     }
+    if (!parameters.empty()) method["parameters"] = std::move(parameters);
+}
+
+Json method_of(const Route& route) {
+    Json method = {{"operationId", route.name},
+                   {"summary", route.summary},
+                   {"description", needed_scope(route.access)},
+                   {"responses", responses_of(reply_of(route))}};
+    if (std::string_view(route.path).find("{id}") != std::string_view::npos)
+        method["parameters"] = {{{"name", "id"},
+                                 {"in", "path"},
+                                 {"required", true},
+                                 {"description", "number of the job"},
+                                 {"schema", {{"type", "integer"}, {"minimum", 0}}}}};
+    add_fields(method, route.fields(), route.posts);
+    return method;
+}
+
+Json method_of(const protocol::OperationInfo& info, bool posts) {
+    const protocol::Operation& operation = *info.operation;
+    Json method = {{"operationId", posts ? operation.name : fmt::format("get_{}", operation.name)},
+                   {"summary", operation.summary},
+                   {"description", needed_scope(operation.access)},
+                   {"responses", responses_of(reply_of(info))}};
+    add_fields(method, info.arguments(), posts);
     return method;
 }
 
@@ -115,6 +160,8 @@ Json openapi() {
         path["post"] = method_of(info, true);
         if (info.operation->access == protocol::Access::Read) path["get"] = method_of(info, false);
     }
+    for (const Route& route : routes())
+        paths[route.path][route.posts ? "post" : "get"] = method_of(route);
     return {{"openapi", "3.1.0"},
             {"info", {{"title", "Roll"}, {"version", ROLL_VERSION}}},
             {"security", {{{"token", Json::array()}}}},

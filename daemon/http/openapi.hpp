@@ -1,4 +1,5 @@
-// Describes the HTTP interface as OpenAPI 3.1, from the table of operations.
+// Describes the HTTP interface as OpenAPI 3.1, from the table of operations and the table of
+// routes.
 #pragma once
 
 #include "common/json.hpp"

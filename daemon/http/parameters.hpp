@@ -1,12 +1,8 @@
 // Reads the parameters of a request from its target or from its JSON body. The functions are pure.
 #pragma once
 
-#include <charconv>
-#include <optional>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "common/error.hpp"
 #include "common/json.hpp"
@@ -15,26 +11,28 @@
 
 namespace roll::http {
 
-// Returns the number in a parameter; nullopt if there is no such parameter.
-template <class T>
-Result<std::optional<T>> number(const Target& target, const std::string& key) {
-    const auto found = target.query.find(key);
-    if (found == target.query.end()) return std::optional<T>();
-    T value{};
-    const char* end = found->second.data() + found->second.size();
-    const auto parsed = std::from_chars(found->second.data(), end, value);
-    if (parsed.ec != std::errc() || parsed.ptr != end)
-        return fail(ErrorCode::InvalidArgument, fmt::format("{} is {}; allowed: a whole number",
-                                                            key, found->second.substr(0, 60)));
-    return std::optional(value);
+// Returns the parameters of the target as JSON. The elements of a list are separated by commas. A
+// boolean is 1, 0, true or false. Fails with InvalidArgument if a parameter is not in `fields`, has
+// the wrong type, or has a value that is not allowed.
+Result<Json> read_query(const Target& target, const std::vector<protocol::FieldInfo>& fields);
+
+// Returns the object in a request's body; an empty body is an empty object. Fails with
+// InvalidArgument as read_query() does.
+Result<Json> read_body(const std::string& body, const std::vector<protocol::FieldInfo>& fields);
+
+// Returns the parameters of a target as a struct; see read_query().
+template <class Args>
+Result<Args> read_query_as(const Target& target) {
+    ROLL_TRY(const Json json, read_query(target, protocol::fields_of<Args>()));
+    Args args;
+    protocol::FieldReader reader(json, "the address");
+    fields(reader, args);
+    ROLL_TRY_VOID(reader.finish(true));
+    return args;
 }
 
-// Fails if the target has a parameter that is not in `allowed`.
-Result<void> only(const Target& target, const std::vector<std::string>& allowed);
-
-// Returns the arguments of an operation from the parameters of a GET request. The elements of a
-// list are separated by commas. A boolean is 1 or 0. A list of jobs or events has at most 100 rows
-// unless `limit` says otherwise.
+// Returns the arguments of an operation from the parameters of a GET request. A list of jobs or
+// events has at most 100 rows unless `limit` says otherwise.
 Result<Json> arguments_of_query(const Target& target, const protocol::OperationInfo& info);
 
 // Returns the arguments of an operation from the body of a POST request. An empty body has no

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -10,12 +11,12 @@
 #include <fmt/format.h>
 
 #include "common/protocol/client.hpp"
+#include "common/protocol/cluster_operations.hpp"
 #include "common/protocol/job_operations.hpp"
 #include "common/protocol/scope.hpp"
 #include "common/protocol/token_operations.hpp"
 #include "common/protocol/view_operations.hpp"
 #include "daemon/http/exposition.hpp"
-#include "daemon/http/job_files.hpp"
 #include "daemon/http/openapi.hpp"
 #include "daemon/http/page.hpp"
 #include "daemon/http/parameters.hpp"
@@ -91,24 +92,20 @@ Result<std::uint64_t> job_id(const std::string& text) {
     return id;
 }
 
-// Returns the field `reason` of a request's body; empty if the body is empty.
-Result<std::string> reason_of(const std::string& body) {
-    if (body.empty()) return std::string();
-    ROLL_TRY(const Json json, parse_json(body, 4));
-    JsonReader r(json, "the request's body");
-    auto reason = r.get_or<std::string>("reason", "");
-    ROLL_TRY_VOID(r.finish());
-    return reason;
+// Returns the field `reason` of a request's body.
+Result<std::string> read_reason(const Json& body) {
+    const Json reason = body.value("reason", Json(""));
+    if (reason.is_string()) return reason.get<std::string>();
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("reason is {}; allowed: a text", dump(reason).substr(0, 60)));
 }
 
 // Returns the reply that streams the answers to the targets in the parameter `watch`, such as
 // "jobs?limit=5 totals". The targets are separated by spaces and relative to /api/v1/.
 Result<Reply> stream_reply(const Target& target) {
-    ROLL_TRY_VOID(only(target, {"watch"}));
-    const auto watch = target.query.find("watch");
-    const std::string targets = watch == target.query.end() ? "" : watch->second;
+    ROLL_TRY(const StreamArgs args, read_query_as<StreamArgs>(target));
     Reply reply{200, "text/event-stream", std::make_shared<const std::string>()};
-    for (std::string_view rest = targets; !rest.empty();) {
+    for (std::string_view rest = args.watch; !rest.empty();) {
         const std::size_t end = rest.find(' ');
         const std::string_view one = rest.substr(0, end);
         if (one.starts_with("stream"))
@@ -167,7 +164,7 @@ Reply error_reply(const Error& error) {
                       dump(protocol::error_json(error)) + "\n");
 }
 
-Reply Site::answer(const Request& request) {
+Reply Site::answer(const Request& request, bool counts) {
     if (std::ranges::find(options_.hosts, request.host) == options_.hosts.end())
         return refusal(
             403, fmt::format("this server does not serve the host {}", request.host.substr(0, 100)),
@@ -183,25 +180,50 @@ Reply Site::answer(const Request& request) {
     // Programs that pass on an address may add a query to it, which the page ignores.
     const std::string_view path =
         std::string_view(request.target).substr(0, request.target.find('?'));
-    for (const PageFile& file : kPageFiles)
-        if (reads && path == file.path)
-            return text_reply(200, file.type, std::string(page_file(file.name)));
-    return guarded(request);
+    for (const PageFile& file : kPageFiles) {
+        if (!reads || path != file.path) continue;
+        if (auto refused = take_address(request)) return *std::move(refused);
+        return text_reply(200, file.type, std::string(page_file(file.name)));
+    }
+    return guarded(request, counts);
 }
 
-// Answers a request that must present a token.
-Reply Site::guarded(const Request& request) {
+// Counts a request of the client. Returns a refusal if the client has sent too many requests.
+std::optional<Reply> Site::take(const std::string& client) {
+    const auto wait = rate_.take(client, std::chrono::steady_clock::now());
+    if (!wait) return std::nullopt;
+    Reply reply = error_reply(
+        {ErrorCode::Refused,
+         fmt::format("this client sends more than {} requests a second", rate_.per_second()),
+         "send fewer requests, watch answers with /api/v1/stream, or raise "
+         "http.requests_per_second in rolld.yaml"});
+    reply.status = 429;
+    reply.retry_after_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(*wait).count());
+    return reply;
+}
+
+// Counts a request that has no valid token for the client's address.
+std::optional<Reply> Site::take_address(const Request& request) {
+    return take("address " + client_of_address(request.address));
+}
+
+// Answers a request that must present a token. Counts the request for its token if the token is
+// valid, else for its address. rolld checks a token that was not valid a short time ago only if the
+// address may still send requests: made-up tokens therefore cannot keep rolld busy.
+Reply Site::guarded(const Request& request, bool counts) {
+    const std::string client = "token " + request.authorization;
+    const bool known = !counts || rate_.knows(client);
+    if (auto refused = known ? std::nullopt : take_address(request)) return *std::move(refused);
     auto visitor = visitor_of(request.authorization);
     if (!visitor && visitor.error().code == ErrorCode::Unavailable)
         return error_reply(visitor.error());
     if (!visitor) return refusal(401, visitor.error().message, visitor.error().hint);
+    if (auto refused = counts ? take(client) : std::nullopt) return *std::move(refused);
     if (request.method == "POST" && request.action.empty())
         return refusal(403, "a POST request needs the header X-Roll-Action",
                        "curl -H 'X-Roll-Action: 1' -X POST ...");
     const auto target = parse_target(request.target);
     if (!target) return error_reply(target.error());
-    if (target->path == std::vector<std::string>{"metrics"} && request.method != "POST")
-        return metrics(*visitor);
     auto reply = api(*visitor, request, *target);
     return reply ? *std::move(reply) : error_reply(reply.error());
 }
@@ -264,44 +286,64 @@ Result<Reply> Site::serve(const Visitor& visitor, const protocol::Operation& ope
     return json_reply(answer);
 }
 
+// Answers a request whose address is in the table of routes, or names an operation of rolld.
 Result<Reply> Site::api(const Visitor& visitor, const Request& request, const Target& target) {
     const std::vector<std::string>& path = target.path;
-    if (path.size() < 3 || path[0] != "api" || path[1] != "v1") return nothing_there();
-    if (path[2] == "jobs" && path.size() > 3) return job(visitor, request, target);
-    if (path.size() > 3) return nothing_there();
     const bool posts = request.method == "POST";
-    if (path[2] == "session" && !posts) return session(visitor);
-    if (path[2] == "stream" && !posts) return stream_reply(target);
-    if (path[2] == "openapi.json" && !posts)
-        return text_reply(200, "application/json", openapi().dump(2) + "\n");
-    const std::string name = path[2] == "allocations" ? "alloc_list" : path[2];
-    const protocol::OperationInfo* info = protocol::find_operation(name);
+    if (const auto match = find_route(path, posts)) {
+        if (match->route == nullptr)
+            return refusal(405, posts ? "this address changes nothing; send it with GET"
+                                      : "this address changes something; send it with POST");
+        return routed(visitor, request, target, *match);
+    }
+    if (path.size() != 3 || path[0] != "api" || path[1] != "v1") return nothing_there();
+    const protocol::OperationInfo* info = protocol::find_operation(path[2]);
     if (info == nullptr || !is_served(*info->operation)) return nothing_there();
     if (!posts && info->operation->access != protocol::Access::Read)
-        return refusal(405, fmt::format("{} changes something; send it with POST", name));
-    if (posts) ROLL_TRY_VOID(only(target, {}));
+        return refusal(405, fmt::format("{} changes something; send it with POST", path[2]));
+    if (posts) ROLL_TRY_VOID(read_query(target, {}));
     ROLL_TRY(const Json args,
              posts ? arguments_of_body(request.body, *info) : arguments_of_query(target, *info));
     return serve(visitor, *info->operation, args);
 }
 
-Result<Reply> Site::job(const Visitor& visitor, const Request& request, const Target& target) {
-    ROLL_TRY(const std::uint64_t id, job_id(target.path[3]));
-    const std::size_t size = target.path.size();
-    if (request.method == "POST") {
-        if (size != 5) return nothing_there();
-        ROLL_TRY_VOID(only(target, {}));
-        return change_job(visitor, request, id, target.path[4]);
+Result<Reply> Site::routed(const Visitor& visitor, const Request& request, const Target& target,
+                           const RouteMatch& match) {
+    const Route& route = *match.route;
+    const auto fields = route.fields();
+    ROLL_TRY_VOID(read_query(target, route.posts ? protocol::fields_of<NoArgs>() : fields));
+    Json body;
+    if (route.posts) {
+        ROLL_TRY(body, read_body(request.body, fields));
     }
-    if (size == 5 && (target.path[4] == "log" || target.path[4] == "metrics"))
-        return job_file(visitor, target, target.path[4]);
-    const std::string part = size == 5 ? target.path[4] : "";
-    if (size != 4 && part != "sweep" && part != "pipeline") return nothing_there();
-    ROLL_TRY_VOID(only(target, {}));
-    if (part == "sweep") return sweep(visitor, id);
-    if (part == "pipeline") return pipeline(visitor, id);
-    return serve(visitor, protocol::ShowArgs::kOperation,
-                 protocol::arguments_json(protocol::ShowArgs{.id = id}));
+    std::uint64_t id = 0;
+    if (!match.id.empty()) {
+        ROLL_TRY(id, job_id(match.id));
+    }
+    const auto send_change = [&](const auto& args) {
+        return serve(visitor, args.kOperation, protocol::arguments_json(args));
+    };
+    const protocol::Selection selection{.selector = std::to_string(id)};
+    switch (route.page) {
+        case Page::Session: return session(visitor);
+        case Page::Stream: return stream_reply(target);
+        case Page::OpenApi: return text_reply(200, route.type, openapi().dump(2) + "\n");
+        case Page::Metrics: return metrics(visitor, route.type);
+        case Page::Allocations: return send_change(protocol::AllocListArgs{});
+        case Page::Job: return send_change(protocol::ShowArgs{.id = id});
+        case Page::JobLog: return job_log(visitor, target, id);
+        case Page::JobMetrics: return job_metrics(visitor, target, id);
+        case Page::JobSweep: return sweep(visitor, id);
+        case Page::JobPipeline: return pipeline(visitor, id);
+        case Page::JobCancel: {
+            ROLL_TRY(std::string reason, read_reason(body));
+            return send_change(protocol::CancelArgs{selection, std::move(reason)});
+        }
+        case Page::JobHold: return send_change(protocol::HoldArgs{selection});
+        case Page::JobRelease: return send_change(protocol::ReleaseArgs{selection});
+        case Page::JobCheckpoint: return send_change(protocol::CheckpointArgs{.id = id});
+    }
+    return nothing_there();
 }
 
 // Returns roll.session/1: the rights of the request's token.
@@ -357,65 +399,47 @@ Result<Reply> Site::sweep(const Visitor& visitor, std::uint64_t id) {
     return text_reply(200, "application/json", dump(sweep) + "\n");
 }
 
-// Changes one job. The body is empty, or an object with `reason`.
-Result<Reply> Site::change_job(const Visitor& visitor, const Request& request, std::uint64_t id,
-                               const std::string& op) {
-    auto reason = reason_of(request.body);
-    if (!reason) return fail(ErrorCode::InvalidArgument, reason.error().message);
-    const auto send_change = [&](const auto& args) {
-        return serve(visitor, args.kOperation, protocol::arguments_json(args));
-    };
-    const protocol::Selection selection{.selector = std::to_string(id)};
-    if (op == "cancel") return send_change(protocol::CancelArgs{selection, *std::move(reason)});
-    if (op == "hold") return send_change(protocol::HoldArgs{selection});
-    if (op == "release") return send_change(protocol::ReleaseArgs{selection});
-    if (op == "checkpoint") return send_change(protocol::CheckpointArgs{.id = id});
-    return nothing_there();
-}
-
-// Returns a part of a job's log or of its metrics. roll-web reads files with its own rights, so it
-// shows the bearer of a user's token only the files of that user's jobs.
-Result<Reply> Site::job_file(const Visitor& visitor, const Target& target,
-                             const std::string& kind) {
-    ROLL_TRY(const std::uint64_t id, job_id(target.path[3]));
+// Returns a part of a job's log. roll-web reads files with its own rights, so it shows the bearer
+// of a user's token only the files of that user's jobs.
+Result<Reply> Site::job_log(const Visitor& visitor, const Target& target, std::uint64_t id) {
+    ROLL_TRY(const LogArgs asked, read_query_as<LogArgs>(target));
     ROLL_TRY(const auto shown, own_job(visitor, id));
     if (!shown) return another_users(id);
     const Json& job = shown->json.at("job");
-    Json args = {{"output", job.value("output", "")}};
-    if (kind == "metrics") {
-        ROLL_TRY_VOID(only(target, {"points", "keys"}));
-        ROLL_TRY(const auto points, number<int>(target, "points"));
-        args["points"] = points.value_or(kPointsMax);
-    } else {
-        ROLL_TRY_VOID(only(target, {"rank", "attempt", "from"}));
-        ROLL_TRY(const auto rank, number<std::uint32_t>(target, "rank"));
-        ROLL_TRY(const auto attempt, number<std::uint32_t>(target, "attempt"));
-        ROLL_TRY(const auto from, number<std::uint64_t>(target, "from"));
-        const Json document = job.value("spec", Json());
-        for (const char* key : {"stdout", "workdir", "name", "sbatch"})
-            if (document.is_object() && document.contains(key)) args[key] = document[key];
-        args["attempt"] = attempt.value_or(job.value("attempt", std::uint32_t{1}));
-        args["rank"] = rank.value_or(0);
-        if (from) args["from"] = *from;
-    }
-    ROLL_TRY(const auto answer, files_.look(kind, args));
-    const auto keys = target.query.find("keys");
-    if (keys == target.query.end()) return json_reply(answer);
+    Json args = {{"output", job.value("output", "")},
+                 {"attempt", asked.attempt.value_or(job.value("attempt", std::uint32_t{1}))},
+                 {"rank", asked.rank}};
+    const Json document = job.value("spec", Json());
+    for (const char* key : {"stdout", "workdir", "name", "sbatch"})
+        if (document.is_object() && document.contains(key)) args[key] = document[key];
+    if (asked.from) args["from"] = *asked.from;
+    ROLL_TRY(const auto answer, files_.look("log", args));
+    return json_reply(answer);
+}
+
+// Returns rows of a job's metrics, with the same restriction as job_log().
+Result<Reply> Site::job_metrics(const Visitor& visitor, const Target& target, std::uint64_t id) {
+    ROLL_TRY(const MetricsArgs asked, read_query_as<MetricsArgs>(target));
+    ROLL_TRY(const auto shown, own_job(visitor, id));
+    if (!shown) return another_users(id);
+    const Json args = {{"output", shown->json.at("job").value("output", "")},
+                       {"points", asked.points}};
+    ROLL_TRY(const auto answer, files_.look("metrics", args));
+    if (asked.keys.empty()) return json_reply(answer);
     Json reply = answer->json;
-    reply["rows"] = rows_with(answer->json.at("rows"), keys->second);
+    reply["rows"] = rows_with(answer->json.at("rows"), asked.keys);
     return text_reply(200, "application/json", dump(reply) + "\n");
 }
 
-Reply Site::metrics(const Visitor& visitor) {
-    constexpr const char* kType = "text/plain; version=0.0.4; charset=utf-8";
+Reply Site::metrics(const Visitor& visitor, const char* type) {
     const auto totals = ask(visitor, protocol::TotalsArgs{});
     const auto version = ask(visitor, protocol::VersionArgs{});
     const auto running =
         ask(visitor, protocol::JobsArgs{.state = "running",
                                         .limit = kRunningMax,
                                         .fields = {"id", "name", "user", "progress", "ettr"}});
-    if (!totals || !version || !running) return text_reply(200, kType, exposition_of_silence());
-    return text_reply(200, kType, exposition((*totals)->json, (*version)->json, (*running)->json));
+    if (!totals || !version || !running) return text_reply(200, type, exposition_of_silence());
+    return text_reply(200, type, exposition((*totals)->json, (*version)->json, (*running)->json));
 }
 
 }  // namespace roll::http

@@ -4,13 +4,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/protocol/operation.hpp"
+#include "common/spec/job/http.hpp"
 #include "daemon/http/board.hpp"
 #include "daemon/http/pipeline.hpp"
+#include "daemon/http/rate_limit.hpp"
+#include "daemon/http/routes.hpp"
 #include "daemon/http/target.hpp"
 #include "daemon/http/trial_files.hpp"
 
@@ -25,6 +29,7 @@ struct Request {
     // value of the header X-Roll-Action, which pages of other sites cannot send
     std::string action;
     std::string body;
+    std::string address{};  // IP address of the client
 };
 
 struct Reply {
@@ -34,6 +39,7 @@ struct Reply {
     // If not empty, the reply is a stream of server-sent events. It sends the answers to GET
     // requests for these targets, and sends an answer again when it changes.
     std::vector<std::string> watched{};
+    int retry_after_s = 0;  // value of the header Retry-After; 0: none
 };
 
 struct SiteOptions {
@@ -41,6 +47,8 @@ struct SiteOptions {
     std::vector<std::string> hosts;  // accepted values of the header Host, with the port
     bool read_only = false;          // true if requests that change something are refused
     bool tls = false;                // true if the server itself serves TLS
+    // Maximum number of requests a second of a client: of a token, or of an address without one.
+    int requests_per_second = spec::HttpConfig().requests_per_second;
 };
 
 // The class is thread-safe.
@@ -55,12 +63,16 @@ class Site {
         : options_(std::move(options)),
           rolld_(std::move(rolld)),
           files_(std::move(files), kFilesAtOnce),
-          pipelines_(std::move(plan)) {}
+          pipelines_(std::move(plan)),
+          rate_(options_.requests_per_second) {}
 
     // Adds an accepted value of the header Host. Call it before the first request.
     void accept_host(std::string host) { options_.hosts.push_back(std::move(host)); }
 
-    Reply answer(const Request& request);
+    // Answers a request of a client. Answers 429 if the client sends too many requests.
+    Reply answer(const Request& request) { return answer(request, true); }
+    // Computes an answer that a stream watches. It does not count as a request of the client.
+    Reply answer_watched(const Request& request) { return answer(request, false); }
 
   private:
     // The bearer of a request's token.
@@ -73,7 +85,10 @@ class Site {
     };
     using Answered = Result<std::shared_ptr<const Answer>>;
 
-    Reply guarded(const Request& request);
+    Reply answer(const Request& request, bool counts);
+    Reply guarded(const Request& request, bool counts);
+    std::optional<Reply> take(const std::string& client);
+    std::optional<Reply> take_address(const Request& request);
     Result<Visitor> visitor_of(std::string_view authorization);
     Answered send(const Visitor& visitor, const protocol::Operation& operation, const Json& args);
     template <class Args>
@@ -81,21 +96,22 @@ class Site {
     Result<Reply> serve(const Visitor& visitor, const protocol::Operation& operation,
                         const Json& args);
     Result<Reply> api(const Visitor& visitor, const Request& request, const Target& target);
-    Result<Reply> job(const Visitor& visitor, const Request& request, const Target& target);
-    Result<Reply> change_job(const Visitor& visitor, const Request& request, std::uint64_t id,
-                             const std::string& op);
+    Result<Reply> routed(const Visitor& visitor, const Request& request, const Target& target,
+                         const RouteMatch& match);
     Result<std::shared_ptr<const Answer>> own_job(const Visitor& visitor, std::uint64_t id);
-    Result<Reply> job_file(const Visitor& visitor, const Target& target, const std::string& kind);
+    Result<Reply> job_log(const Visitor& visitor, const Target& target, std::uint64_t id);
+    Result<Reply> job_metrics(const Visitor& visitor, const Target& target, std::uint64_t id);
     Result<Reply> session(const Visitor& visitor);
     Result<Reply> pipeline(const Visitor& visitor, std::uint64_t id);
     Result<Reply> sweep(const Visitor& visitor, std::uint64_t id);
-    Reply metrics(const Visitor& visitor);
+    Reply metrics(const Visitor& visitor, const char* type);
 
     SiteOptions options_;
     Board rolld_;
     Board files_;
     TrialFiles trials_;
     Pipelines pipelines_;
+    RateLimit rate_;
 };
 
 // Returns a reply that reports the error as JSON, with the HTTP status of its code.

@@ -19,7 +19,7 @@ namespace roll::query {
 namespace {
 
 // maximum number of jobs per reply, which together make about 9 MB
-constexpr int kPageMax = 10'000;
+constexpr int kPageMax = protocol::kRowsMax;
 // Maximum number of jobs that a page visits if the request folds arrays, reverses the order, or
 // selects jobs by time or kind. Such a page may visit many jobs for each row. If the maximum is
 // reached within an array, the page still visits the rest of this array.

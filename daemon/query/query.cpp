@@ -289,7 +289,7 @@ struct View {
     Time now;
 };
 struct Field {
-    const char* name;
+    std::string_view name;
     Json (*value)(const View&);
 };
 
@@ -327,6 +327,8 @@ constexpr std::array kFields = {
     Field{"progress", [](const View& v) { return progress_of(v.id, v.hearsay).told; }},
     Field{"ettr", [](const View& v) { return ettr(v.job, v.now); }},
 };
+
+static_assert(std::ranges::equal(kFields, protocol::kJobFields, {}, &Field::name));
 
 // Returns the fields with these names, or all fields if `names` is empty. Ignores unknown names,
 // because a newer client may send them.

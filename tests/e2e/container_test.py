@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import RollTest, wait_until
+from harness import RollTest, required, wait_until
 
 CLONE_NEWNS = 0x20000
 HYBRID = '/sys/fs/cgroup/unified'
@@ -40,12 +40,12 @@ class InContainers(RollTest):
         tree = os.path.join(self.top, 'tree')
         for directory in ('bin', 'tmp', 'proc', 'dev', 'sys', 'etc'):
             os.makedirs(os.path.join(tree, directory))
-        shutil.copy('/bin/busybox', os.path.join(tree, 'bin'))
+        shutil.copy(required('busybox', '/bin'), os.path.join(tree, 'bin'))
         for name in APPLETS:
             os.symlink('busybox', os.path.join(tree, 'bin', name))
         self.write('../tree/etc/image', 'made here\n')
         tar = subprocess.run(['tar', '-C', tree, '-c', '.'], check=True, stdout=subprocess.PIPE).stdout
-        subprocess.run(['podman', 'import', '-', 'roll-test'], input=tar, env=self.env, check=True,
+        subprocess.run([required('podman'), 'import', '-', 'roll-test'], input=tar, env=self.env, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         done = subprocess.run(['podman', 'run', '--rm', '--cgroups=disabled', '--network=host', 'roll-test', 'true'],
                               env=self.env, capture_output=True, text=True, check=False)

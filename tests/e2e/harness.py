@@ -17,10 +17,19 @@ import uuid
 
 BIN = os.environ.get('ROLL_BIN') or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..', 'build', 'release', 'bin')
-ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
+# Without the program, the tests that run it fail, and the error names this text.
+ORACLE = os.environ.get('ROLL_ORACLE_PYTHON') or 'Python with transformers: packaging/setup --oracle'
 PATIENCE_S = float(os.environ.get('ROLL_E2E_PATIENCE_S', '120'))
 OVER = ('done', 'failed', 'cancelled')
 TIMES = ('time', 'seconds', 'second', 'mfu', 'eta', 'at', 'ms', 'tflops', 'memory', 'wall', 'phases', 'early')
+
+
+def required(program, path=None):
+    """Returns the path of a program that a test runs. Fails if it is not installed: tests are never left out for it."""
+    found = shutil.which(program, path=path)
+    if not found:
+        raise FileNotFoundError(f'{program} is not installed; packaging/setup --tests installs it')
+    return found
 
 
 def wait_until(condition, what, patience_s=PATIENCE_S):
@@ -274,7 +283,7 @@ class TwoWorkers(RollTest):
 
     def setUp(self):
         super().setUp()
-        if ORACLE:
+        if os.path.exists(ORACLE):
             self.env['PATH'] = f'{os.path.dirname(ORACLE)}:{self.env["PATH"]}'
         self.up(slots=self.SLOTS)
         ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends

@@ -6,9 +6,8 @@ import re
 import subprocess
 import unittest
 
-from harness import RollTest
+from harness import ORACLE, RollTest
 
-ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 
 BITS_PER_BYTE = '''
 import sys, torch
@@ -48,10 +47,9 @@ class MainJob(RollTest):
         self.assertIn('model.safetensors', os.listdir(folder))
         checkpoints = os.listdir(os.path.join(ended['output'], 'checkpoints'))
         self.assertEqual(len(checkpoints), 2, f'keep: 2 left {checkpoints}')
-        if ORACLE:
-            done = subprocess.run([ORACLE, '-c', BITS_PER_BYTE, folder], capture_output=True,
-                                  text=True, env={'PATH': '/usr/bin:/bin', 'HF_HUB_OFFLINE': '1'})
-            self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        done = subprocess.run([ORACLE, '-c', BITS_PER_BYTE, folder], capture_output=True,
+                              text=True, env={'PATH': '/usr/bin:/bin', 'HF_HUB_OFFLINE': '1'})
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         text = self.ctl('generate', folder, 'the ', '--max-tokens', '8', '--seed', '1').stdout
         self.assertTrue(text.strip())
         self.assertEqual(text, self.ctl('generate', folder, 'the ', '--max-tokens', '8', '--seed',

@@ -158,8 +158,8 @@ class Sbatch(TwoWorkers):
             self.assertIn(says, done.stderr)
         self.assertEqual(self.json('jobs', '-a')['jobs'], [])
 
-    @unittest.skipUnless(ORACLE, 'needs torch')
     def test_the_examples_run(self):
+        self.assertTrue(os.path.exists(ORACLE), f'missing: {ORACLE}')  # its torch runs the examples
         shutil.copytree(os.path.join(TOP, 'examples'), os.path.join(self.work, 'examples'))
         train = self.submit('--gpus', 0, 'examples/sbatch/train.sh')
         torchrun = self.submit('--gpus', 0, '--slots', 2, 'examples/sbatch/torchrun.sh')

@@ -6,14 +6,12 @@ import slurm_cluster
 from harness import wait_until
 from slurm_test import SlurmTest
 
-WHY_NOT = slurm_cluster.why_not(accounting=True)
 ACCOUNTS = (('add', 'account', 'lab', 'Description=lab', 'Organization=lab'),
             ('add', 'qos', 'one', 'MaxJobsPerUser=1'),
             ('add', 'qos', 'small', 'MaxTRESPerJob=cpu=2', 'Flags=DenyOnLimit'),
             ('add', 'user', 'root', 'Account=lab', 'QOS=normal,one,small'))
 
 
-@unittest.skipIf(WHY_NOT, WHY_NOT or '')
 class Accounting(SlurmTest):
 
     @classmethod

@@ -36,6 +36,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 GresTypes=gpu
+TopologyPlugin={topology}
 ReturnToService=2
 SlurmdTimeout=30
 KillWait=5
@@ -70,18 +71,16 @@ PidFile={top}/slurmdbd.pid
 '''
 
 
-def why_not(accounting=False):
-    """Returns why this machine cannot run the cluster, or None."""
-    if os.geteuid() != 0:
-        return 'the Slurm test cluster needs root'
+PATH = '/usr/sbin:/usr/bin:/sbin:/bin'
+ONLY_ROOT = 'slurmd and munged of the test cluster run as root, and this user is not root'
+
+
+def require_programs(accounting):
+    """Fails if a program of the cluster is missing."""
     wanted = PROGRAMS + (ACCOUNTANTS if accounting else ())
     missing = [name for name in wanted if not shutil.which(name, path=PATH)]
     if missing:
-        return f'{", ".join(missing)} not installed: packaging/setup --tests'
-    return None
-
-
-PATH = '/usr/sbin:/usr/bin:/sbin:/bin'
+        raise FileNotFoundError(f'not installed: {", ".join(missing)}; packaging/setup --tests installs Slurm')
 
 
 def free_ports(count):
@@ -119,11 +118,14 @@ def name_of(pid):
 
 
 class Cluster:
-    """A cluster from start() to stop(). `env` is what Slurm's commands need to find it. `accounting` lists arguments
-    of `sacctmgr -i`, for a slurmdbd whose limits Slurm enforces."""
+    """A cluster from start() to stop(). `env` is what Slurm's commands need to find it. `accounting` lists
+    arguments of `sacctmgr -i`, for a slurmdbd whose limits Slurm enforces. `switches`: n1 to n4 have a switch,
+    and the other nodes have another one."""
 
-    def __init__(self, accounting=()):
+    def __init__(self, accounting=(), switches=False):
+        require_programs(accounting)
         self.accounting = accounting
+        self.switches = switches
         self.top = tempfile.mkdtemp(prefix='roll-slurm-')
         self.conf = f'{self.top}/slurm.conf'
         self.env = {'PATH': PATH, 'SLURM_CONF': self.conf, 'LC_ALL': 'C.UTF-8'}
@@ -138,7 +140,11 @@ class Cluster:
             os.makedirs(f'{self.top}/{folder}')
         accounting = ACCOUNTING.format(**accounts) if self.accounting else NO_ACCOUNTING
         self._write('slurm.conf', CONF.format(top=self.top, ports=ports, last=ports[-1], nodes=NODES,
-                                              gpus=GPUS, accounting=accounting))
+                                              gpus=GPUS, accounting=accounting,
+                                              topology='topology/tree' if self.switches else 'topology/none'))
+        if self.switches:
+            self._write('topology.conf', 'SwitchName=s1 Nodes=n[1-4]\nSwitchName=s2 Nodes=n[5-8]\n'
+                        'SwitchName=top Switches=s[1-2]\n')
         # 22.05 does not know CgroupPlugin=disabled; later releases need it where there are no cgroups.
         newer = self.version() >= (23, 11)
         self._write('cgroup.conf', 'CgroupPlugin=disabled\n' if newer else 'CgroupAutomount=no\n')

@@ -11,7 +11,7 @@ from harness import RollTest, wait_until
 ALIVE = ('PENDING', 'CONFIGURING', 'RUNNING', 'COMPLETING')
 
 
-@unittest.skipIf(slurm_cluster.why_not(), slurm_cluster.why_not() or '')
+@unittest.skipUnless(os.geteuid() == 0, slurm_cluster.ONLY_ROOT)
 class SlurmTest(RollTest):
     """A test class with one cluster for all tests, and a rolld and a state directory for each test."""
 

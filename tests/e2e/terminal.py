@@ -8,7 +8,7 @@ import struct
 import subprocess
 import termios
 
-from harness import BIN, wait_until
+from harness import BIN, required, wait_until
 
 
 class Terminal:
@@ -71,7 +71,8 @@ class Tmux:
         self.ask('-f', '/dev/null', '-u', 'new-session', '-d', '-x', columns, '-y', rows, command)
 
     def ask(self, *words):
-        return subprocess.run(['tmux', '-S', self.socket, *map(str, words)], env=self.env, cwd=self.cwd, check=True,
+        return subprocess.run([required('tmux'), '-S', self.socket, *map(str, words)], env=self.env, cwd=self.cwd,
+                              check=True,
                               capture_output=True, text=True, timeout=20).stdout
 
     def resize(self, columns, rows):

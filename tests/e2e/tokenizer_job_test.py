@@ -6,13 +6,11 @@ import os
 import subprocess
 import unittest
 
-from harness import RollTest
+from harness import ORACLE, RollTest
 
-ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 HF_TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'oracle', 'hf_text.py')
 
 
-@unittest.skipUnless(ORACLE, 'needs a Python with transformers')
 class TokenizerJob(RollTest):
 
     def hf(self, *commands):

@@ -149,8 +149,7 @@ def main():
     fuzzer, program = pathlib.Path(sys.argv[1]), sys.argv[2]
     seconds = sys.argv[3] if len(sys.argv) > 3 else '10'
     if not fuzzer.exists():
-        print(f'{fuzzer} is not there: cmake --preset fuzz && cmake --build --preset fuzz')
-        sys.exit(77)  # skipped; tests/run builds it
+        sys.exit(f'{fuzzer} is not built; run cmake --preset fuzz && cmake --build --preset fuzz, or tests/run')
     with tempfile.TemporaryDirectory(prefix='roll-fuzz-') as folder:
         top = pathlib.Path(folder)
         (top / 'seeds').mkdir()

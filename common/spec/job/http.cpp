@@ -37,6 +37,7 @@ HttpConfig read_http(const Json& section) {
     config.key = tls.value("key", "");
     config.insecure = section.value("insecure", false);
     config.read_only = section.value("read_only", false);
+    config.requests_per_second = section.value("requests_per_second", config.requests_per_second);
     return config;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/http/openapi.hpp"
+#include "daemon/http/routes.hpp"
 
 namespace roll::http {
 namespace {
@@ -118,7 +119,8 @@ TEST_F(SiteTest, ParametersBecomeArgumentsOfJobs) {
     EXPECT_EQ(asked.front(),
               R"(jobs {"all":true,"fields":["id","name"],"from":7,"limit":5,"state":"running",)"
               R"("user":"ann"})");
-    EXPECT_EQ(message(get("/api/v1/jobs?limit=five")), "limit is five; allowed: a whole number");
+    EXPECT_EQ(message(get("/api/v1/jobs?limit=five")),
+              "limit is five; allowed: a whole number from 1 to 10000");
     EXPECT_EQ(message(get("/api/v1/jobs?stat=x")),
               "unknown parameter stat; allowed: selector, me, all, state, user, kind, from, limit, "
               "fields, since, fold, reverse");
@@ -162,7 +164,7 @@ TEST_F(SiteTest, ChangesAreSentToRolld) {
         EXPECT_GE(site.answer(request("POST", target)).status, 400) << target;
     EXPECT_EQ(asked.size(), 3u);
     EXPECT_EQ(site.answer(request("DELETE", "/api/v1/jobs/3")).status, 405);
-    EXPECT_EQ(get("/api/v1/jobs/3/cancel").status, 404) << "GET changes nothing";
+    EXPECT_EQ(get("/api/v1/jobs/3/cancel").status, 405) << "GET changes nothing";
 }
 
 TEST_F(SiteTest, EachOperationOfTheTableIsServedAndDescribed) {
@@ -186,7 +188,112 @@ TEST_F(SiteTest, EachOperationOfTheTableIsServedAndDescribed) {
         for (const protocol::FieldInfo& field : fields)
             EXPECT_EQ(schema["properties"][field.name]["description"], field.help) << path;
     }
-    EXPECT_EQ(api["paths"].size(), described);
+    EXPECT_EQ(api["paths"].size(), described + routes().size()) << "each route has its own path";
+}
+
+TEST_F(SiteTest, EachRouteOfTheTableIsServedAndDescribed) {
+    const Json api = Json::parse(*get("/api/v1/openapi.json").body);
+    file["rows"] = Json::array();
+    spec = {{"parallel", {{"pp", 2}}}, {"sweep", {{"trials", {{{"lr", 1}}}}, {"metric", "loss"}}}};
+    for (const Route& route : routes()) {
+        std::string path = route.path;
+        const Json& entry = api["paths"][path];
+        const Json& method = entry.at(route.posts ? "post" : "get");
+        EXPECT_EQ(entry.size(), 1u) << path;
+        if (const auto id = path.find("{id}"); id != std::string::npos) path.replace(id, 4, "3");
+        const std::string query = route.page == Page::Stream ? "?watch=totals" : "";
+        const Reply reply = site.answer(request(route.posts ? "POST" : "GET", path + query));
+        EXPECT_EQ(reply.status, 200) << path << *reply.body;
+        EXPECT_EQ(reply.type, route.type) << path;
+        const Json& content = method["responses"]["200"]["content"];
+        EXPECT_TRUE(reply.type.starts_with(content.begin().key())) << path;
+        EXPECT_EQ(site.answer(request(route.posts ? "GET" : "POST", path)).status, 405) << path;
+        const Reply unknown = site.answer(request(route.posts ? "POST" : "GET", path + "?zzz=1"));
+        EXPECT_EQ(unknown.status, 400) << path;
+        EXPECT_TRUE(message(unknown).starts_with("unknown parameter zzz; allowed: ")) << path;
+        std::size_t described = method.value("parameters", Json::array()).size();
+        if (route.posts)
+            described =
+                method["requestBody"]["content"]["application/json"]["schema"]["properties"].size();
+        else if (path != route.path)
+            --described;  // the job's number
+        EXPECT_EQ(described, route.fields().size()) << path;
+    }
+}
+
+TEST_F(SiteTest, AValueThatIsNotAllowedIsRefusedInASentence) {
+    const std::string rows = "a whole number from 1 to 10000",
+                      natural = "a whole number of at least 0";
+    for (const auto& [target, says] : std::vector<std::pair<std::string, std::string>>{
+             {"jobs?limit=-1", "limit is -1; allowed: " + rows},
+             {"jobs?limit=0", "limit is 0; allowed: " + rows},
+             {"jobs?limit=10001", "limit is 10001; allowed: " + rows},
+             {"jobs?limit=", "limit is empty; allowed: " + rows},
+             {"events?limit=0", "limit is 0; allowed: " + rows},
+             {"events?since=-1", "since is -1; allowed: " + natural},
+             {"jobs?since=-1", "since is -1; allowed: " + natural},
+             {"jobs?from=-1", "from is -1; allowed: " + natural},
+             {"jobs?all=2", "all is 2; allowed: 1, true, 0 or false"},
+             {"jobs?fields=id,zzz", "fields has zzz; allowed: id, name, kind, "},
+             {"jobs/3/metrics?points=-5", "points is -5; allowed: a whole number from 2 to 2000"},
+             {"jobs/3/log?attempt=0", "attempt is 0; allowed: a whole number of at least 1"},
+             {"jobs/3/log?rank=-1", "rank is -1; allowed: " + natural},
+             {"show", "the request has no id, which is required"}}) {
+        const Reply reply = get("/api/v1/" + target);
+        EXPECT_EQ(reply.status, 400) << target;
+        EXPECT_TRUE(message(reply).starts_with(says)) << target << ": " << message(reply);
+    }
+    Request hold = request("POST", "/api/v1/hold");
+    const std::string deep = "{\"selector\": " + std::string(40, '[') + std::string(40, ']') + "}";
+    for (const auto& [body, says] : std::vector<std::pair<std::string, std::string>>{
+             {R"({"selector": "3", "colour": 1})", "unknown field colour; allowed: selector, me, "},
+             {deep, "the body of the request cannot be read: JSON nests deeper than 32 levels"},
+             {"[]", "the body is a JSON array; allowed: an object"},
+             {R"({"selector": "3", "wait_ms": -1})", "wait_ms is -1; allowed: " + natural},
+             {R"({"selector": 3})", "hold: field selector has the wrong type: 3"}}) {
+        hold.body = body;
+        const Reply reply = site.answer(hold);
+        EXPECT_EQ(reply.status, 400) << body;
+        EXPECT_TRUE(message(reply).starts_with(says)) << body << ": " << message(reply);
+        EXPECT_EQ(reply.body->find("rollctl version"), std::string::npos) << *reply.body;
+    }
+    EXPECT_TRUE(asked.empty());
+}
+
+TEST_F(SiteTest, AClientThatSendsTooManyRequestsIsToldWhenToSendMore) {
+    Site slow{
+        {.token = "secret-of-the-test", .hosts = {"127.0.0.1:8410"}, .requests_per_second = 1},
+        [this](const std::string& op, const Json& args) { return rolld(op, args); },
+        [](const std::string&, const Json&) -> Result<Json> { return Json(); }};
+    Request made = request("GET", "/api/v1/totals");
+    made.address = "192.0.2.1";
+    const auto with = [&](const std::string& authorization) {
+        made.authorization = authorization;
+        return slow.answer(made);
+    };
+    const auto status = [&](const std::string& authorization) {
+        return with(authorization).status;
+    };
+    EXPECT_EQ(status("Bearer roll_read"), 200);
+    for (int i = 0; i < RateLimit::kBurstSeconds + 5; ++i)
+        with("Bearer roll_none" + std::to_string(i));
+    EXPECT_EQ(status("Bearer roll_none"), 429) << "made-up tokens count for the address";
+    const auto before = asked.size();
+    EXPECT_EQ(status("Bearer roll_another"), 429);
+    EXPECT_EQ(asked.size(), before) << "rolld is not asked about the token";
+    made.target = "/";
+    EXPECT_EQ(status(""), 429) << "the page";
+    made.target = "/api/v1/totals";
+    EXPECT_EQ(status("Bearer roll_read"), 200) << "a valid token behind the same address";
+    for (int i = 0; i < RateLimit::kBurstSeconds + 5; ++i) with("Bearer roll_read");
+    const Reply refused = with("Bearer roll_read");
+    EXPECT_EQ(refused.status, 429);
+    EXPECT_EQ(refused.retry_after_s, 1);
+    EXPECT_EQ(message(refused), "this client sends more than 1 requests a second");
+    EXPECT_EQ(slow.answer_watched(made).status, 200) << "a stream's answers are not counted";
+    made.address = "192.0.2.2";
+    EXPECT_EQ(status("Bearer roll_read"), 429) << "the token counts, from wherever it is used";
+    EXPECT_EQ(status("Bearer roll_submit"), 200);
 }
 
 TEST_F(SiteTest, OperationsTakeTheirArgumentsFromABodyOrParameters) {
@@ -258,7 +365,7 @@ TEST_F(SiteTest, AStreamNamesTheWatchedAnswersAndNeedsAToken) {
     stranger.authorization = "Bearer roll_none";
     EXPECT_EQ(site.answer(stranger).status, 401);
     EXPECT_TRUE(site.answer(stranger).watched.empty());
-    EXPECT_EQ(site.answer(request("POST", "/api/v1/stream?watch=totals")).status, 404);
+    EXPECT_EQ(site.answer(request("POST", "/api/v1/stream?watch=totals")).status, 405);
 }
 
 TEST_F(SiteTest, MetricsHaveOnlyTheAskedKeys) {

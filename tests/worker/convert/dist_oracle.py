@@ -222,7 +222,6 @@ class Metadata(Case):
         run('verify', self.root / 'dcp', code=3)
 
 
-@unittest.skipUnless(megatron_ranks.TransformerConfig, 'megatron-core is not installed')
 class Megatron(Case):
     def through(self, name, sizes, layout, **changes):
         shutil.rmtree(self.root / 'theirs', ignore_errors=True)

@@ -87,7 +87,6 @@ class Written(Case):
         self.same('out')
 
 
-@unittest.skipUnless(megatron_ranks.TransformerConfig, 'megatron-core is not installed')
 class Modules(Case):
     def test_megatron_loads_ours_strictly_and_we_read_what_it_saves(self):
         self.make()

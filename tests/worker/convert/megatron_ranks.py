@@ -36,20 +36,18 @@ def let_optimizers_run():
     torch.cuda.FloatTensor, torch.cuda.IntTensor = torch.FloatTensor, torch.IntTensor
 
 
-try:
-    from megatron.core import dist_checkpointing, parallel_state
-    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
-    from megatron.core.dist_checkpointing.strategies import filesystem_async
-    from megatron.core.models.gpt import GPTModel
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
-    from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
-    from megatron.core.transformer import TransformerConfig
-    CudaRNGStatesTracker.fork = lambda *_: contextlib.nullcontext()
-    # Megatron's own queue spawns a process, which would import this process's main program again.
-    filesystem_async._get_write_results_queue = multiprocessing.get_context('fork').Manager().Queue
-except ImportError:
-    TransformerConfig = None
+from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+from megatron.core.dist_checkpointing.strategies import filesystem_async
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
+from megatron.core.transformer import TransformerConfig
+
+CudaRNGStatesTracker.fork = lambda *_: contextlib.nullcontext()
+# Megatron's own queue spawns a process, which would import this process's main program again.
+filesystem_async._get_write_results_queue = multiprocessing.get_context('fork').Manager().Queue
 
 VOCABULARY, POSITIONS = 96, 64
 

@@ -8,13 +8,12 @@ import subprocess
 import unittest
 import zipfile
 
-from ranks import CONVERT, ORACLE, Attempt, RankCase
+from ranks import CONVERT, Attempt, RankCase
 
 
 
 class Bf16Test(RankCase):
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_gradients_are_as_near_to_the_true_ones_as_those_of_transformers(self):
         start = os.path.join(self.top, 'start')
         self.oracle('hf_start.py', 'make', start, 'bfloat16', 'rope=new', 'tied=0', 'sharded=0')
@@ -66,7 +65,6 @@ class Bf16Test(RankCase):
             words = memoryview(file.read(largest)).cast('H')[::2]
         self.assertGreater(sum(word != 0 for word in words) / len(words), 0.9)
 
-    @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
     def test_what_it_computed_with_is_its_export_in_bf16(self):
         run = self.run_whole(1, 1, self.document(20, dp=1, train__precision='bf16'))
         told = [row['valid_loss'] for row in run.metrics() if 'valid_loss' in row][-1]

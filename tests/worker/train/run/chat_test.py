@@ -7,7 +7,7 @@ import os
 import random
 import unittest
 
-from ranks import ORACLE, RANK, RankCase
+from ranks import RANK, RankCase
 
 WORDS = ('cat', 'dog', 'sun', 'Grüße', '世界', 'rain')
 
@@ -45,7 +45,6 @@ class ChatTest(RankCase):
             tokens.frombytes(file.read())
         return list(tokens)
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_tokens_are_those_of_transformers_and_the_loss_falls(self):
         run = self.run_whole(1, 1, self.chats(40))
         self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer,
@@ -54,7 +53,6 @@ class ChatTest(RankCase):
         losses = [row['loss'] for row in run.metrics()]
         self.assertLess(losses[-1], 0.6 * losses[0])
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_a_template_without_spans_teaches_the_same_turns(self):
         path = os.path.join(self.tokenizer, 'chat_template.jinja')
         with open(path, encoding='utf-8') as file:
@@ -65,7 +63,6 @@ class ChatTest(RankCase):
         self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer,
                                                                     self.path)))
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_a_token_on_the_border_of_a_turn_is_learned(self):
         path = os.path.join(self.tokenizer, 'chat_template.jinja')
         with open(path, encoding='utf-8') as file:
@@ -77,7 +74,6 @@ class ChatTest(RankCase):
         self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer, self.path, path)))
         self.assertNotEqual(made, json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer, self.path)))
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_pairs_are_joined_before_they_are_tokenized_as_by_trl(self):
         pairs = [('what is the wo', 'rd means'), ('what is', ' the word?'), ('what is ', 'the word'), ('', 'the'),
                  ('th', 'at'), ('the word', '\n'), ('Grü', 'ße'), ('what ', ' mean')]
@@ -89,7 +85,6 @@ class ChatTest(RankCase):
         self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'pairs', self.tokenizer, self.path)))
         self.assertLess(sum(i < 0 for i in made), 40)
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_rows_of_a_parquet_are_conversations_if_its_reader_is_installed(self):
         rows = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../parquet/rows.parquet')
         document = self.chats(1, data={'train': [os.path.normpath(rows)], 'valid': 0.0, 'on_bad_line': 'skip'})
@@ -100,7 +95,6 @@ class ChatTest(RankCase):
         self.assertIn('.jsonl: 1 documents', run.log())
         self.assertIn('2 bad lines skipped', run.log())
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_what_cannot_be_trained_on_is_refused_with_its_line(self):
         with open(self.path, 'a', encoding='utf-8') as file:
             file.write('{"messages": [{"role": "user", "content": "x"}]}\n')

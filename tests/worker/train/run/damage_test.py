@@ -109,7 +109,6 @@ class Damage(RankCase):
         os.truncate(index, os.path.getsize(index) // 2)
         self.refused(self.document_of('mca', model=model), 2, index + ': ', output=os.path.join(self.top, 'other'))
 
-    @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_a_conversion_refuses_a_damaged_checkpoint_and_leaves_no_target(self):
         target = os.path.join(self.top, 'target')
 

@@ -5,14 +5,13 @@ import json
 import os
 import unittest
 
-from ranks import CONVERT, RankCase
+from ranks import RankCase
 from sft_test import write_pairs
 
 TEACHER = {'family': 'llama', 'hidden_size': 48, 'intermediate_size': 64, 'num_hidden_layers': 3,
            'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 256, 'max_position_embeddings': 64}
 
 
-@unittest.skipUnless(CONVERT, 'needs roll-convert')
 class DistillTest(RankCase):
 
     def setUp(self):

@@ -33,7 +33,6 @@ class Factory(RankCase):
                        capture_output=True)
         return made.read_model(out)
 
-    @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_the_same_weights_from_every_kind_of_directory(self):
         whole = self.run_whole(1, 1, self.document(2, dp=1, model={'from': self.start}))
         self.assertIn('(HuggingFace)', whole.log())
@@ -48,7 +47,6 @@ class Factory(RankCase):
             self.assertEqual(run.weights(2), whole.weights(2), to)
         self.refused(self.document(2, dp=1, model={'from': self.top}), 2, 'is not a known checkpoint format')
 
-    @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_frozen_weights_keep_every_bit_and_the_others_train(self):
         frozen = {'embedding.word_embeddings.weight': ['model.embed_tokens.weight'],
                   'decoder.layers.0.*': [name for name in self.tensors() if name.startswith('model.layers.0.')],
@@ -75,7 +73,6 @@ class Factory(RankCase):
         model['freeze'] = ['*']
         self.refused(self.document(3, dp=1, model=model), 2, 'there is nothing to train')
 
-    @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_new_rows_of_vocabulary_are_the_mean_and_noise(self):
         changes = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
         run = self.run_whole(1, 1, self.document(1, dp=1, model={'from': self.start, 'vocab_size': 1280}, **changes))

@@ -123,7 +123,6 @@ class InventedFamily(RankCase):
         subprocess.run([CONVERT, 'convert', source, target, *options], check=True, capture_output=True,
                        env={'PATH': '/usr/bin:/bin', **self.env})
 
-    @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_converts_both_ways_bitwise(self):
         native, back = os.path.join(self.top, 'native'), os.path.join(self.top, 'back')
         self.convert(self.invented, native, '--to', 'mca', '--tp', '2', '--pp', '2')

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from ranks import CONVERT, ORACLE, RankCase, tensors_of
+from ranks import CONVERT, RankCase, tensors_of
 
 LORA = {'r': 4, 'alpha': 8}
 VARIANTS = {**LORA, 'dora': True, 'dropout': 0.2, 'lr_ratio': 4, 'modules_to_save': ['lm_head']}
@@ -16,7 +16,6 @@ LAYERED = {**LORA, 'layers': [1], 'exclude': ['1.self_attn.k_proj'], 'rank_patte
 FILES = ('adapter_model.safetensors', 'adapter_config.json')
 
 
-@unittest.skipUnless(CONVERT, 'needs roll-convert')
 class LoraTest(RankCase):
 
     def setUp(self):
@@ -184,7 +183,6 @@ class LoraTest(RankCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn('has no average of the weights', done.stderr)
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with PEFT')
     def test_peft_reads_the_average_of_an_adapter_and_merges_it_alike(self):
         run = self.run_whole(1, 1, self.lora(6, LAYERED, train__ema={'decay': 0.5}))
         checkpoint = run.published[-1][1]
@@ -202,7 +200,6 @@ class LoraTest(RankCase):
                 open(os.path.join(checkpoint, FILES[0]), 'rb') as last:
             self.assertNotEqual(file.read(), last.read())
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with PEFT')
     def test_peft_reads_the_adapter_and_merges_it_alike(self):
         run = self.run_whole(1, 1, self.lora(6, {**VARIANTS, 'targets': ['q_proj', 'v_proj', 'up_proj'],
                                                  'rslora': True, 'rank_pattern': {'up_proj': 2}}))

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from ranks import CONVERT, ORACLE, RankCase
+from ranks import CONVERT, RankCase
 
 LENGTH, ROWS, MICRO_BATCHES = 32, 2, 4
 CONFIG = {'model_type': 'llama', 'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 4,
@@ -19,7 +19,6 @@ OPTIMIZER = {'lr': 3e-3, 'betas': [0.9, 0.95], 'eps': 1e-8, 'weight_decay': 0.1,
 CLOSE = 1e-6  # of losses in fp32, relative
 
 
-@unittest.skipUnless(ORACLE, 'there is no Python oracle')
 class Megatron(RankCase):
 
     def setUp(self):

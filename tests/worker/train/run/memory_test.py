@@ -8,7 +8,7 @@ import os
 import resource
 import unittest
 
-from ranks import CONVERT, Attempt, RankCase
+from ranks import Attempt, RankCase
 
 LARGE = {'model__hidden_size': 512, 'model__intermediate_size': 2048, 'model__num_hidden_layers': 8,
          'model__num_attention_heads': 8, 'model__num_key_value_heads': 8, 'model__vocab_size': 8192,
@@ -84,7 +84,6 @@ class MemoryTest(RankCase):
             with self.subTest(name):
                 self.assertLess(abs(off), 0.05)
 
-    @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_the_plan_of_ranks_that_share_a_frozen_base_is_near_the_peak(self):
         base = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'base')
         shared = {'model': {'from': base}, 'train__lora': {'r': 8, 'alpha': 8}, 'resources__slots_per_node': 2}
@@ -93,7 +92,6 @@ class MemoryTest(RankCase):
                                                         parallel={'dp': 2, 'zero': zero})
             for zero, precision in ((1, 'bf16'), (2, 'fp32'), (3, 'fp32'), (3, 'bf16'))})
 
-    @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_the_plan_counts_a_teacher_that_is_larger_than_its_student(self):
         teacher = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'teacher')
         sizes = {**LARGE, 'model__hidden_size': 64, 'model__intermediate_size': 128}

@@ -72,13 +72,11 @@ class MetricsTest(RankCase):
         keys = {key for row in rows_of(second.output) for key in row}
         for key in ('valid_loss/whole', 'ngram2_bits_per_byte', 'ngram2_bits_per_byte/tail', 'export_valid_loss'):
             self.assertIn(key, keys)
-        if ORACLE:
-            self.check_events(second.output)
+        self.check_events(second.output)
         more = self.run_whole(2, 1, {**document, 'kind': 'resume', 'train': {**document['train'], 'steps': 35}},
                               second.published, kind='resume')
         self.check_csv(more.output)
-        if ORACLE:
-            self.check_events(more.output)
+        self.check_events(more.output)
 
     def test_a_sigkill_loses_one_steps_line_at_most(self):
         whole_lines = lambda path: [line for line in open(path, encoding='utf-8') if line.endswith('\n')]

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from ranks import CONVERT, ORACLE, Attempt, RankCase
+from ranks import ORACLE, Attempt, RankCase
 
 REWARDS = ('rewards/chosen', 'rewards/rejected', 'rewards/margins', 'rewards/accuracies', 'logps/chosen',
            'logps/rejected', 'nll_loss', 'pairs')
@@ -55,7 +55,6 @@ def write_labelled(path, count, seed=4):
     return path
 
 
-@unittest.skipUnless(CONVERT, 'needs roll-convert')
 class PreferenceTest(RankCase):
 
     def setUp(self):
@@ -223,8 +222,7 @@ class PreferenceTest(RankCase):
         self.assertEqual(again.metrics(), rows)
         export = self.exported(one, 'reward')
         self.refused(self.pairs(1, model={'from': export}), 2, 'is a reward model')
-        if ORACLE:
-            self.expect_scores(valid[-1], export)
+        self.expect_scores(valid[-1], export)
 
     def expect_scores(self, row, base, adapter=''):
         told = subprocess.run([ORACLE, '-c', SCORES, base, adapter, self.path, str(row['valid_pairs'])], check=True,
@@ -244,8 +242,7 @@ class PreferenceTest(RankCase):
         self.expect_close(run.metrics(), rows)
         again = self.run_whole(3, 1, document, checkpoints=one.published[:1])
         self.assertEqual(again.metrics(), rows)
-        if ORACLE:
-            self.expect_scores(rows[-1], self.start, one.published[-1][1])
+        self.expect_scores(rows[-1], self.start, one.published[-1][1])
 
     def test_pairs_that_are_cut_or_teach_nothing_are_counted(self):
         with open(self.path, 'a', encoding='utf-8') as file:

@@ -144,7 +144,6 @@ class RankTest(RankCase):
                                   r'first non-finite value: ')
         self.assertTrue(attempt.published)
 
-    @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
     def test_transformers_finds_the_same_bits_per_byte_in_the_export(self):
         run = self.run_whole(1, 1, self.document(30, export={'format': 'hf', 'dtype': 'bf16'}))
         told = [row['valid_bits_per_byte'] for row in run.metrics() if 'valid_loss' in row][-1]
@@ -173,7 +172,6 @@ class RankTest(RankCase):
         rates = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
         return self.document(1, model={'from': start}, **rates, **changes)
 
-    @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
     def test_starts_from_a_directory_with_the_loss_of_transformers_and_gives_the_weights_back(self):
         for job, (options, precision, bound) in enumerate([
                 (('rope=new', 'tied=0', 'sharded=1'), 'fp32', 1e-5),
@@ -194,7 +192,6 @@ class RankTest(RankCase):
                 again = self.run_whole(9, 1, self.started(run.published[-1][1]))
                 self.oracle('hf_start.py', 'same', start, self.exported(again, 'export-again'))
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_a_started_job_goes_on_without_what_it_started_from(self):
         start = os.path.join(self.top, 'start')
         self.oracle('hf_start.py', 'make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
@@ -205,7 +202,6 @@ class RankTest(RankCase):
         self.assertIn('resumed at step 2 ', second.log())
         self.refused(document, 2, start + ' does not exist')
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_a_directory_that_disagrees_with_its_config_is_refused_by_name(self):
         start = os.path.join(self.top, 'start')
         self.oracle('hf_start.py', 'make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')

@@ -15,7 +15,6 @@ LAYOUTS = ({'tp': 2, 'pp': 2, 'parallel__sequence': True}, {'dp': 4}, {'pp': 4, 
            {'tp': 2, 'dp': 2, 'parallel__zero': 2}, {'pp': 2, 'vpp': 2, 'schedule': 'zb-v'})
 
 
-@unittest.skipUnless(CONVERT, 'needs roll-convert')
 class Reshard(RankCase):
 
     def of(self, steps, dp=1, tp=1, pp=1, vpp=1, schedule='auto', **changes):

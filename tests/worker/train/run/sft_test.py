@@ -6,7 +6,7 @@ import random
 import signal
 import unittest
 
-from ranks import ORACLE, Attempt, RankCase
+from ranks import Attempt, RankCase
 
 LENGTH = 32
 # packing, truncation
@@ -36,7 +36,6 @@ class SftTest(RankCase):
     def pairs(self, steps, path, **changes):
         return self.document(steps, **{'objective': 'sft', 'data': {'train': [path], 'valid': 0.0}, **changes})
 
-    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_loss_and_gradients_are_those_of_transformers_with_labels_of_minus_100(self):
         start = os.path.join(self.top, 'start')
         self.oracle('hf_start.py', 'make', start, 'float64', 'rope=new', 'tied=0', 'sharded=0')

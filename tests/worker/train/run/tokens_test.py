@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from ranks import CONVERT, ORACLE, PATIENCE_S, RANK, Attempt, RankCase, write_corpus
+from ranks import ORACLE, PATIENCE_S, RANK, Attempt, RankCase, write_corpus
 
 HF_TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle/hf_text.py')
 
@@ -60,7 +60,6 @@ def hf(*commands):
     return json.loads(done.stdout)
 
 
-@unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
 class TokensTest(RankCase):
 
     @classmethod

@@ -1,0 +1,58 @@
+#include "daemon/http/rate_limit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include <arpa/inet.h>
+
+namespace roll::http {
+
+double RateLimit::requests_of(const Bucket& bucket, Instant now) const {
+    const std::chrono::duration<double> passed = now - bucket.filled;
+    return std::min(burst(), bucket.requests + std::max(0.0, passed.count()) * per_second_);
+}
+
+RateLimit::Bucket& RateLimit::bucket_of(const std::string& client, Instant now) {
+    const auto found = buckets_.find(client);
+    if (found != buckets_.end()) return found->second;
+    if (buckets_.size() >= kClientsMax) {
+        // A full bucket is the same as no bucket, so remove the clients that have a full one.
+        std::erase_if(buckets_,
+                      [&](const auto& one) { return requests_of(one.second, now) >= burst(); });
+    }
+    if (buckets_.size() >= kClientsMax) {
+        if (!shared_) shared_ = Bucket{burst(), now};
+        return *shared_;
+    }
+    return buckets_.emplace(client, Bucket{burst(), now}).first->second;
+}
+
+std::optional<std::chrono::milliseconds> RateLimit::take(const std::string& client, Instant now) {
+    const std::lock_guard lock(mutex_);
+    Bucket& bucket = bucket_of(client, now);
+    bucket = {requests_of(bucket, now), now};
+    if (bucket.requests >= 1) {
+        bucket.requests -= 1;
+        return std::nullopt;
+    }
+    const double seconds = (1 - bucket.requests) / per_second_;
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(1000 * seconds)));
+}
+
+bool RateLimit::knows(const std::string& client) const {
+    const std::lock_guard lock(mutex_);
+    return buckets_.contains(client);
+}
+
+std::string client_of_address(const std::string& address) {
+    std::array<unsigned char, sizeof(in6_addr)> bytes{};
+    if (::inet_pton(AF_INET6, address.c_str(), bytes.data()) != 1) return address;
+    constexpr std::array<unsigned char, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    const std::size_t used = std::ranges::equal(kMapped, std::span(bytes).first<12>()) ? 16 : 8;
+    return std::string(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+}  // namespace roll::http

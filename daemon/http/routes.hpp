@@ -1,0 +1,94 @@
+// The table of the addresses that have a program of their own. roll-web finds the program of a
+// request in it, and the OpenAPI file describes each of its rows. The operations of rolld
+// (/api/v1/NAME) have a table of their own (common/protocol/operations.hpp).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/protocol/arguments.hpp"
+#include "common/protocol/field_info.hpp"
+#include "daemon/http/job_files.hpp"
+
+namespace roll::http {
+
+enum class Page {
+    Session,
+    Stream,
+    OpenApi,
+    Metrics,
+    Allocations,
+    Job,
+    JobLog,
+    JobMetrics,
+    JobSweep,
+    JobPipeline,
+    JobCancel,
+    JobHold,
+    JobRelease,
+    JobCheckpoint,
+};
+
+struct Route {
+    Page page;
+    bool posts = false;  // true if requests use POST, false if they use GET or HEAD
+    const char* path;    // "{id}" stands for a job's number
+    const char* name;    // unique, for the OpenAPI file
+    const char* summary;
+    const char* type = "application/json";  // Content-Type of the reply
+    const char* schema;                     // schema of a JSON reply; empty: none
+    // Returns the fields of the query, or of the body of a POST request.
+    std::vector<protocol::FieldInfo> (*fields)();
+    protocol::Access access = protocol::Access::Read;  // access that the token must give
+};
+
+std::span<const Route> routes();
+
+struct RouteMatch {
+    const Route* route = nullptr;  // null if the address does not accept the method
+    std::string id{};              // the segment at the place of "{id}"
+};
+
+// Returns the route of an address, whose segments are in `path`; nullopt if there is none.
+std::optional<RouteMatch> find_route(const std::vector<std::string>& path, bool posts);
+
+// The fields of the queries and bodies.
+struct NoArgs {};
+struct StreamArgs {
+    std::string watch{};
+};
+struct LogArgs {
+    std::uint32_t rank = 0;
+    std::optional<std::uint32_t> attempt{};
+    std::optional<std::uint64_t> from{};
+};
+struct MetricsArgs {
+    int points = kPointsMax;
+    std::string keys{};
+};
+struct ReasonArgs {
+    std::string reason{};
+};
+
+// clang-format off
+template <class V> void fields(V&, NoArgs&) {}
+template <class V> void fields(V& v, StreamArgs& a) {
+    v.needs("watch", a.watch, "up to 8 GET requests below /api/v1/, separated by spaces");
+}
+template <class V> void fields(V& v, LogArgs& a) {
+    v("rank", a.rank, "number of the rank");
+    v("attempt", a.attempt, "number of the attempt; default: the newest", {.minimum = 1});
+    v("from", a.from, "first byte; default: the end of the log");
+}
+template <class V> void fields(V& v, MetricsArgs& a) {
+    v("points", a.points, "number of rows over the whole run; the reply has at most about twice as many",
+      {.minimum = 2, .maximum = kPointsMax});
+    v("keys", a.keys, "fields of the rows, separated by commas; default: all fields");
+}
+template <class V> void fields(V& v, ReasonArgs& a) { v("reason", a.reason, "reason, shown with the job"); }
+// clang-format on
+
+}  // namespace roll::http
