@@ -148,7 +148,8 @@ class Parser {
 
     void add_submit_options(CLI::App* sub) {
         add_queue_options(*sub, submit_.job);
-        sub->add_option("--key", submit_.key, "Idempotency key: submits one job per key");
+        sub->add_option("--key", submit_.key,
+                        "Idempotency key: a second request with the key queues no second job");
         sub->add_flag("--wait", submit_.wait, "Wait for the job and exit with its exit code");
         sub->add_flag("--follow", submit_.follow, "Like --wait, and show the job's progress");
         sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
@@ -242,7 +243,8 @@ class Parser {
                                  [this] { return run_open(context_, submit_, word_); });
         open->add_option("NAME", word_, "Name of the group")->required();
         open->add_option("--account", submit_.job.account, "Account whose quota the group uses");
-        open->add_option("--key", submit_.key, "Idempotency key: opens one group per key");
+        open->add_option("--key", submit_.key,
+                         "Idempotency key: a second request with the key opens no second group");
         CLI::App* close = command(
             "close", "Close job groups to new jobs; a closed group ends when its last job ends",
             [this] { return run_close(context_, word_); });

@@ -83,7 +83,7 @@ bool never_ran(const Json& job) {
 tl::unexpected<Error> fail_never_ran(const Json& job, const char* what) {
     const std::string id = field_text(job, "id");
     return fail(ErrorCode::NotFound,
-                fmt::format("job {} has no {}, because it ended before it started", id, what),
+                fmt::format("job {} has no {}, because it ended without an attempt", id, what),
                 "rollctl show " + id);
 }
 

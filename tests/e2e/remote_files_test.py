@@ -58,7 +58,7 @@ class RemoteFiles(RollTest):
                             (('metrics', waits), 'metrics')):
             refused = self.ctl(*words, check=False)
             self.assertEqual(refused.returncode, 3, refused.stderr)
-            self.assertIn(f'job {waits} has no {what}, because it ended before it started', refused.stderr)
+            self.assertIn(f'job {waits} has no {what}, because it ended without an attempt', refused.stderr)
 
     def test_a_log_that_grows_is_followed_over_attempts(self):
         self.up()
