@@ -60,6 +60,22 @@ Result<LossScale> decode_scale(const Json& json) {
     return scale;
 }
 
+OrderedJson recent_json(const RecentSteps& recent) {
+    return {{"losses", recent.losses},
+            {"grad_norms", recent.grad_norms},
+            {"batch_size", recent.batch_size},
+            {"skipped", recent.skipped}};
+}
+
+Result<RecentSteps> decode_recent(const Json& json) {
+    JsonReader reader(json, "state.recent");
+    RecentSteps recent{reader.get<std::vector<double>>("losses"),
+                       reader.get<std::vector<double>>("grad_norms"),
+                       reader.get<std::int64_t>("batch_size"), reader.get<int>("skipped")};
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return recent;
+}
+
 Result<Layout> decode_layout(const Json& json) {
     JsonReader reader(json, "state.layout");
     const Layout layout{reader.get<int>("dp"),  reader.get<int>("tp"), reader.get<int>("pp"),
@@ -120,6 +136,7 @@ std::string encode(const State& s) {
                         {"stale_validations", s.stale_validations},
                         {"left_out", s.left_out}};
     if (s.loss_scale) json["loss_scale"] = scale_json(*s.loss_scale);
+    if (s.recent) json["recent"] = recent_json(*s.recent);
     return json.dump(1) + "\n";
 }
 
@@ -148,12 +165,16 @@ Result<State> decode_state(std::string_view text) {
     s.stale_validations = reader.get_or<std::int64_t>("stale_validations", 0);
     s.left_out = reader.get_or("left_out", s.left_out);
     const Json layout = reader.raw("layout"), scale = reader.raw("loss_scale");
+    const Json recent = reader.raw("recent");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kStateSchema)
         return fail(ErrorCode::Corrupt, "state: not a " + std::string(kStateSchema));
     ROLL_TRY(s.layout, decode_layout(layout));
     if (!scale.is_null()) {
         ROLL_TRY(s.loss_scale, decode_scale(scale));
+    }
+    if (!recent.is_null()) {
+        ROLL_TRY(s.recent, decode_recent(recent));
     }
     return s;
 }

@@ -47,6 +47,14 @@ struct LossScale {
     friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
+// The steps with which the next step is compared (train.on_spike).
+struct RecentSteps {
+    std::vector<double> losses, grad_norms;  // of the latest applied steps, oldest first
+    std::int64_t batch_size = 0;             // number of samples of the latest step
+    int skipped = 0;  // number of consecutive steps up to the latest one that were not applied
+    friend bool operator==(const RecentSteps&, const RecentSteps&) = default;
+};
+
 struct State {
     std::int64_t step = 0;  // number of optimizer steps done
     // number of sequences consumed; it is also the index of the sampler's next sequence
@@ -74,6 +82,7 @@ struct State {
     // number of consecutive values of stop.metric that were no improvement
     std::int64_t stale_validations = 0;
     std::optional<LossScale> loss_scale;  // set if `dtype` is "fp16"
+    std::optional<RecentSteps> recent;    // set unless train.on_spike is "ignore"
     std::vector<std::int64_t> left_out;  // indices of the samples excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;
 };

@@ -72,6 +72,8 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
         needs.emplace_back(kLongRows);
     if (!at("/train/lora/layers").is_null() || !at("/train/lora/exclude").is_null())
         needs.emplace_back(kLoraLayers);
+    const Json on_spike = at("/train/on_spike");
+    if (!on_spike.is_null() && on_spike != "ignore") needs.emplace_back(kSpikes);
     return needs;
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/check/bad_step_rules.hpp"
 #include "common/spec/check/batch_rules.hpp"
 #include "common/spec/check/blend.hpp"
 #include "common/spec/check/checkpoint_rules.hpp"
@@ -454,6 +455,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     append(problems, lora_problems(document));
     append(problems, preference_problems(document));
     append(problems, loss_scale_problems(document));
+    append(problems, bad_step_problems(document));
     append(problems, checkpoint_format_problems(document));
     return problems;
 }

@@ -19,10 +19,11 @@ constexpr const char* kShell = "shell";          // for `rollctl shell`; no job 
 constexpr const char* kTorchDist = "torch_dist";    // for checkpoint.format torch_dist
 constexpr const char* kLongRows = "long_rows";      // for data.truncate and data.packing wrapped
 constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and train.lora.exclude
+constexpr const char* kSpikes = "spikes";           // for train.on_spike, unless it is ignore
 
 inline std::vector<std::string> features() {
-    return {kGangs, kScripts, kLogNames,  kSlotsPerRank, kBatch,     kContainer,
-            kFiles, kShell,   kTorchDist, kLongRows,     kLoraLayers};
+    return {kGangs, kScripts, kLogNames,  kSlotsPerRank, kBatch,      kContainer,
+            kFiles, kShell,   kTorchDist, kLongRows,     kLoraLayers, kSpikes};
 }
 
 }  // namespace roll::spec

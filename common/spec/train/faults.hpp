@@ -9,8 +9,9 @@ namespace roll::spec {
 // fault.
 enum class FaultPhase { Forward, Backward, Reduce, Optimizer, Save };
 // Kill: the rank gets SIGKILL. Hang: the rank stops for ever. Nan: a weight becomes NaN. Exit: the
-// process exits with status 1. Flip: a bit of a weight flips.
-enum class FaultKind { Kill, Hang, Nan, Exit, Flip };
+// process exits with status 1. Flip: a bit of a weight flips. Glitch: an element of a gradient is
+// wrong.
+enum class FaultKind { Kill, Hang, Nan, Exit, Flip, Glitch };
 const char* name_of(FaultPhase phase);
 const char* name_of(FaultKind kind);
 struct FaultSpec {

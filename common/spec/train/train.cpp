@@ -36,15 +36,12 @@ constexpr Names<FaultPhase, 5> kFaultPhases{{{"forward", FaultPhase::Forward},
                                              {"reduce", FaultPhase::Reduce},
                                              {"optimizer", FaultPhase::Optimizer},
                                              {"save", FaultPhase::Save}}};
-constexpr Names<FaultKind, 5> kFaultKinds{{{"kill", FaultKind::Kill},
+constexpr Names<FaultKind, 6> kFaultKinds{{{"kill", FaultKind::Kill},
                                            {"hang", FaultKind::Hang},
                                            {"nan", FaultKind::Nan},
                                            {"exit", FaultKind::Exit},
-                                           {"flip", FaultKind::Flip}}};
-constexpr Names<OnNotFinite, 4> kOnNotFinite{{{"stop", OnNotFinite::Stop},
-                                              {"skip", OnNotFinite::Skip},
-                                              {"retry", OnNotFinite::Retry},
-                                              {"rewind", OnNotFinite::Rewind}}};
+                                           {"flip", FaultKind::Flip},
+                                           {"glitch", FaultKind::Glitch}}};
 constexpr Names<LrSchedule, 5> kLrSchedules{{{"constant", LrSchedule::Constant},
                                              {"linear", LrSchedule::Linear},
                                              {"cosine", LrSchedule::Cosine},
@@ -381,7 +378,6 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     const auto precision = reader.get_or<std::string>("precision", "fp32");
     const auto normalize = reader.get_or<std::string>("normalize", "step");
     spec.peak_tflops = reader.get_or("peak_tflops", spec.peak_tflops);
-    const auto on_not_finite = reader.get_or<std::string>("on_not_finite", "stop");
     spec.check_replicas = reader.get_or("check_replicas", spec.check_replicas);
     for (const Json& fault : reader.raw("faults")) {
         ROLL_TRY(FaultSpec read, read_fault(fault));
@@ -400,7 +396,7 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.precision, pick("train.precision", precision, kPrecisions));
     ROLL_TRY(spec.normalize, pick("train.normalize", normalize, kNormalizes));
-    ROLL_TRY(spec.on_not_finite, pick("train.on_not_finite", on_not_finite, kOnNotFinite));
+    ROLL_TRY(spec.bad_steps, bad_step_spec(json));
     return {};
 }
 

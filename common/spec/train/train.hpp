@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/spec/train/bad_steps.hpp"
 #include "common/spec/train/batch_size.hpp"
 #include "common/spec/train/data.hpp"
 #include "common/spec/train/evaluation.hpp"
@@ -27,7 +28,6 @@ enum class Objective { Pretrain, Sft, Preference };
 enum class Precision { Fp32, Fp64, Bf16, Fp16 };  // fp8 is refused
 // The loss is a mean over all tokens of a step, or a mean of the micro-batches' means.
 enum class Normalize { Step, Microbatch };
-enum class OnNotFinite { Stop, Skip, Retry, Rewind };
 enum class CheckpointFormat { Mca, TorchDist };
 enum class ExportFormat { None, Hf };
 enum class ExportDtype { Fp32, Bf16, Fp16 };
@@ -110,7 +110,7 @@ struct TrainSpec {
     MetricSpec best;  // decides which checkpoint is the best one
     EvaluationSpec evaluation;
     double peak_tflops = 0;  // peak TFLOP/s of a rank, for the MFU; 0: the trainer measures it
-    OnNotFinite on_not_finite = OnNotFinite::Stop;
+    BadStepSpec bad_steps;
     std::int64_t check_replicas = 0;  // interval in steps; 0: replicas are not compared
     std::vector<FaultSpec> faults;
     std::int64_t checkpoint_every = 0;  // interval in steps; 0: only at the end

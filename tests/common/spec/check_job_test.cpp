@@ -75,9 +75,10 @@ TEST_F(CheckJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
                        s.sample.max_tokens, s.checkpoint_every, s.checkpoint_keep, s.export_format,
                        s.export_dtype, s.checkpoint_buffer_mib),
             std::tuple(o.init_lr, o.decay_steps, o.wsd_decay_steps, o.wsd_decay, o.weight_decay_end,
-                       o.weight_decay_schedule, s.peak_tflops, s.on_not_finite, s.metrics.csv,
-                       s.metrics.tensorboard, s.early_stop.patience, s.early_stop.min_delta,
-                       s.checkpoint_keep_best, s.checkpoint_keep_every, s.checkpoint_keep_optimizer,
+                       o.weight_decay_schedule, s.peak_tflops, s.bad_steps.on_not_finite,
+                       s.bad_steps.on_spike, s.metrics.csv, s.metrics.tensorboard,
+                       s.early_stop.patience, s.early_stop.min_delta, s.checkpoint_keep_best,
+                       s.checkpoint_keep_every, s.checkpoint_keep_optimizer,
                        s.checkpoint_first_step, s.checkpoint_wait_for_space, s.valid_at_start,
                        s.deterministic, s.metrics.grad_zeros, o.decays));
     };

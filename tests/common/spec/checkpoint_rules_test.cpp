@@ -59,6 +59,8 @@ TEST_F(TrainFeatures, AJobNeedsAWorkerThatKnowsItsValues) {
     EXPECT_EQ(needs("/data/packing", "best_fit"), Needs{});
     EXPECT_EQ(needs("/train/lora", {{"r", 4}, {"layers", 1}}), Needs{kLoraLayers});
     EXPECT_EQ(needs("/train/lora", {{"r", 4}}), Needs{});
+    EXPECT_EQ(needs("/train/on_spike", "skip"), Needs{kSpikes});
+    EXPECT_EQ(needs("/train/on_spike", "ignore"), Needs{});
 }
 
 }  // namespace

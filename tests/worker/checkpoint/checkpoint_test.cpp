@@ -370,6 +370,7 @@ TEST(State, SurvivesItsCodec) {
     state.seed = 1ull << 63;
     state.stale_validations = 2;
     state.loss_scale = LossScale{1024, 7, 1, 12, 3};
+    state.recent = RecentSteps{{0.1, 2}, {1.0 / 3, 4}, 8, 3};
     state.dtype = "fp64";
     state.layout = {.dp = 2, .tp = 1, .pp = 4, .vpp = 2, .cp = 1, .ep = 1};
     state.loss = 0.1;

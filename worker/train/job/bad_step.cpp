@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include <ATen/ATen.h>
 
@@ -138,6 +139,12 @@ std::string ranges_text(std::span<const std::int64_t> ascending) {
         text += (text.empty() ? "" : " and ") + std::to_string(ascending[begin]);
         if (i > begin) text += " to " + std::to_string(ascending[i]);
     }
+    return text;
+}
+
+std::string rounded_text(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
     return text;
 }
 

@@ -47,4 +47,7 @@ BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const 
 // Returns ascending numbers as text, with runs as ranges: "50 to 51 and 64".
 std::string ranges_text(std::span<const std::int64_t> ascending);
 
+// Returns a number as text with this number of significant digits, such as "0.25" or "1e+30".
+std::string rounded_text(double value, int digits = 6);
+
 }  // namespace roll::train

@@ -11,6 +11,8 @@
 namespace roll::train {
 namespace {
 
+constexpr double kGlitch = 1e4;
+
 // Returns one element of a trained weight, which flip() then damages. Takes the last trained
 // parameter that is not split among data-parallel ranks, because every token uses the last
 // parameters of a model.
@@ -20,6 +22,19 @@ at::Tensor an_element(TrainStep& trainer) {
         if (!p.specs[i].frozen && !p.is_split[i] && p.weight[i].numel() > 0)
             return p.weight[i].view(-1).narrow(0, 0, 1);
     return p.flat_weight.narrow(0, 0, 1);
+}
+
+// Makes an element of a gradient far too large, before the sum over the replicas. Takes a gradient
+// that exists: with staged gradients, only those of the bucket that is being reduced do.
+void glitch(TrainStep& trainer) {
+    for (Chunk& chunk : trainer.chunks()) {
+        const Parameters& p = chunk.parameters();
+        for (std::size_t i = p.specs.size(); i-- > 0;) {
+            if (p.specs[i].frozen || !p.grad[i].defined() || p.grad[i].numel() == 0) continue;
+            p.grad[i].view(-1).narrow(0, 0, 1).fill_(kGlitch);
+            return;
+        }
+    }
 }
 
 // Flips a high bit of the element: the highest bit of the mantissa or, in float64, a bit of the
@@ -37,6 +52,7 @@ void make(spec::FaultKind kind, TrainStep& trainer) {
         case spec::FaultKind::Exit: ::_exit(1);
         case spec::FaultKind::Nan: an_element(trainer).fill_(std::nan("")); break;
         case spec::FaultKind::Flip: flip(an_element(trainer)); break;
+        case spec::FaultKind::Glitch: glitch(trainer); break;
     }
 }
 

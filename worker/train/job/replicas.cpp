@@ -16,26 +16,6 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
     return hash ^ (hash >> 29U);
 }
 
-// Returns a hash of a contiguous CPU tensor's bytes. Hashes several lanes in parallel, so that the
-// multiplications overlap.
-std::int64_t hash_of(const at::Tensor& tensor) {
-    constexpr std::size_t kLanes = 8, kBlock = kLanes * sizeof(std::uint64_t);
-    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
-    const std::size_t size = tensor.nbytes();
-    std::array<std::uint64_t, kLanes> lanes{};
-    std::size_t at = 0;
-    for (; at + kBlock <= size; at += kBlock)
-        for (std::size_t lane = 0; lane < kLanes; ++lane) {
-            std::uint64_t word = 0;
-            std::memcpy(&word, bytes + at + lane * sizeof word, sizeof word);
-            lanes[lane] = mixed(lanes[lane], word);
-        }
-    std::uint64_t hash = size;
-    for (const std::uint64_t lane : lanes) hash = mixed(hash, lane);
-    for (; at < size; ++at) hash = mixed(hash, static_cast<std::uint64_t>(bytes[at]));
-    return static_cast<std::int64_t>(hash);
-}
-
 // A tensor and its name for messages. Each replica has a copy of the tensor.
 struct Copy {
     std::string name;
@@ -63,13 +43,6 @@ std::vector<Copy> copies_of(TrainStep& step) {
     return copies;
 }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-    std::string text = ranks.size() > 1 ? "ranks " : "rank ";
-    for (std::size_t i = 0; i < ranks.size(); ++i)
-        text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
-    return text;
-}
-
 // Groups the ranks by the hashes of their copies. The largest group comes first. `hash_R`: the hash
 // of each rank.
 std::vector<std::vector<int>> by_hash(const std::int64_t* hash_R, const std::vector<int>& ranks) {
@@ -85,6 +58,32 @@ std::vector<std::vector<int>> by_hash(const std::int64_t* hash_R, const std::vec
 }
 
 }  // namespace
+
+// Hashes several lanes in parallel, so that the multiplications overlap.
+std::int64_t hash_of(const at::Tensor& tensor) {
+    constexpr std::size_t kLanes = 8, kBlock = kLanes * sizeof(std::uint64_t);
+    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    const std::size_t size = tensor.nbytes();
+    std::array<std::uint64_t, kLanes> lanes{};
+    std::size_t at = 0;
+    for (; at + kBlock <= size; at += kBlock)
+        for (std::size_t lane = 0; lane < kLanes; ++lane) {
+            std::uint64_t word = 0;
+            std::memcpy(&word, bytes + at + lane * sizeof word, sizeof word);
+            lanes[lane] = mixed(lanes[lane], word);
+        }
+    std::uint64_t hash = size;
+    for (const std::uint64_t lane : lanes) hash = mixed(hash, lane);
+    for (; at < size; ++at) hash = mixed(hash, static_cast<std::uint64_t>(bytes[at]));
+    return static_cast<std::int64_t>(hash);
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+    std::string text = ranks.size() > 1 ? "ranks " : "rank ";
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+        text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
+    return text;
+}
 
 std::optional<std::string> replica_difference(TrainStep& step, const std::vector<int>& ranks) {
     const std::vector<Copy> copies = copies_of(step);

@@ -2,6 +2,7 @@
 // equal, so a difference is a sign of damaged memory, a bad processor or a bug.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,12 @@
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
+
+// Returns a hash of the bytes of a contiguous CPU tensor.
+std::int64_t hash_of(const at::Tensor& tensor);
+
+// Returns ranks as text: "rank 2", "ranks 0, 1 and 3". `ranks` must not be empty.
+std::string ranks_text(const std::vector<int>& ranks);
 
 // Compares the weights of all replicas. If each replica has the whole optimizer state, also
 // compares this state. Returns a sentence that names the first tensor whose copies differ, and the

@@ -18,8 +18,6 @@
 #include "worker/train/process/failure.hpp"
 #include "worker/train/report/peak.hpp"
 #include "worker/train/report/step_report.hpp"
-#include "worker/train/save/left_out.hpp"
-#include "worker/train/save/poisoned.hpp"
 
 namespace roll::train {
 namespace {
@@ -31,9 +29,6 @@ using namespace std::chrono_literals;
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kStepsToldEvery = 1s;
 constexpr auto kSpaceLookedForEvery = 500ms;
-// maximum number of consecutive steps that are skipped; if more steps in a row are bad, they are no
-// outliers
-constexpr int kSkippedMax = 10;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -249,12 +244,13 @@ Agreed Trainer::train_step() {
     activity_ = Activity::Step;
     const std::int64_t norms_every = spec_.metrics.norms_every;
     const bool measures = norms_every > 0 && (state_.step + 1) % norms_every == 0;
-    const StepResult result =
-        step_->run(batch, lr, state_.loss_scale ? state_.loss_scale->scale : 1, measures);
-    if (result.updated)
-        skipped_in_a_row_ = 0;
-    else if (result.tokens > 0 && !(state_.loss_scale && std::isfinite(result.loss)))
-        not_finite(result, batch);
+    const StepResult result = step_->run(
+        batch, lr, state_.loss_scale ? state_.loss_scale->scale : 1, measures, guard_.limits());
+    if (const auto failure = guard_.check(*step_, batch, result, place(), *world_)) {
+        finish_part();
+        if (saver_) saver_->finish();
+        throw *failure;
+    }
     if (state_.loss_scale && result.tokens > 0) note_scale(result);
     ++state_.step;
     state_.samples += spec_.global_batch_size;
@@ -349,7 +345,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     const bool logged = state_.step % steering_.log_every == 0 || state_.step == last_step();
     if (logged) metrics_->append(row_of(report));
     if (!result.layers.empty()) metrics_->append(row_of(state_.step, result.layers));
-    if (result.updated) history_.add(state_.step, result.loss);
+    if (result.updated) guard_.note_loss(state_.step, result.loss);
     const auto now = Clock::now();
     const bool last = state_.step == last_step();
     const bool asked = steering_.log_every > 1 && logged;
@@ -387,73 +383,17 @@ void Trainer::check_replicas() {
                              "; memory or a processor of one of these ranks may be damaged");
 }
 
-// Handles a non-finite step. The weights are unchanged after such a step, and the last checkpoint
-// is good. If the run ends, the rank at fault reports the reason. The other ranks exit with the
-// status for a lost peer, so that the message of the rank at fault becomes the attempt's reason.
-void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> batch) {
-    const BadStep bad = find_bad_step(*step_, batch, result, place(), *world_);
-    using Policy = spec::OnNotFinite;
-    if (spec_.on_not_finite == Policy::Skip && ++skipped_in_a_row_ <= kSkippedMax) {
-        if (writes()) std::printf("%s; the step is skipped\n", bad.sentence.c_str());
-        return;
-    }
-    finish_part();
-    if (saver_) saver_->finish();
-    std::string ending;
-    if (spec_.on_not_finite == Policy::Rewind) ending = prepare_rewind(bad);
-    if (bad.rank != rank_)
-        throw RankFailure(protocol::kExitPeerLost,
-                          "rank " + std::to_string(bad.rank) + " found a value that is not finite");
-    const bool again =
-        spec_.on_not_finite == Policy::Retry || spec_.on_not_finite == Policy::Rewind;
-    throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
-}
-
 // Changes the loss scale after a step. Ends the attempt if lower scales have not helped. All ranks
 // have the same result.
 void Trainer::note_scale(const StepResult& result) {
-    note_step(*state_.loss_scale, spec_.loss_scale, !result.updated);
+    note_step(*state_.loss_scale, spec_.loss_scale,
+              !result.updated && result.too_high == TooHigh::None);
     const auto why = too_many_overflows(*state_.loss_scale, spec_.loss_scale);
     if (!why) return;
     finish_part();
     if (saver_) saver_->finish();
     throw RankFailure(writes() ? protocol::kExitDiverged : protocol::kExitPeerLost,
                       "step " + std::to_string(state_.step + 1) + ": " + *why);
-}
-
-// Prepares the return to an earlier checkpoint, and decides which samples training will leave out.
-// Returns the end of the error message, which lists these samples. If the loss was not rising, they
-// are the samples of `bad`. If the loss was rising up to this step, all checkpoints since the start
-// of the rise are poisoned. Training then leaves out all samples of the steps since the start of
-// the rise. It also leaves out the samples of the step before, whose update caused the first high
-// loss.
-std::string Trainer::prepare_rewind(const BadStep& bad) {
-    const at::Tensor begin = at::zeros({}, at::kDouble);
-    if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));
-    broadcast_from(0, *world_, begin, {Site::Agreement});
-    const auto rise = static_cast<std::int64_t>(begin.item<double>());
-    std::vector<std::int64_t> samples = bad.samples;
-    if (rise > 0) {
-        const std::int64_t back =
-            spec::samples_before(spec_.batch_sizes(), state_.step) -
-            spec::samples_before(spec_.batch_sizes(), std::max<std::int64_t>(rise - 2, 0));
-        samples.clear();
-        for (std::int64_t sample = std::max<std::int64_t>(state_.samples - back, 0);
-             sample < state_.samples + spec_.global_batch_size; ++sample)
-            samples.push_back(sample);
-        if (writes())
-            add_poisoned(launch_.output,
-                         {std::max<std::int64_t>(rise - 1, 1), launch_.attempt.token});
-    }
-    join(state_.left_out, samples);
-    if (writes()) write_left_out(launch_.output, state_);
-    barrier(*world_);
-    const std::string ending = "; samples " + ranges_text(samples) + " are left out from now on";
-    if (rise == 0) return ending;
-    return "; the loss rose from step " + std::to_string(rise) +
-           " on, so the job goes back to a "
-           "checkpoint before step " +
-           std::to_string(std::max<std::int64_t>(rise - 1, 1)) + ending;
 }
 
 Moment Trainer::moment() const {

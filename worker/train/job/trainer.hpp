@@ -20,13 +20,12 @@
 #include "worker/train/data/batches.hpp"
 #include "worker/train/data/training_data.hpp"
 #include "worker/train/job/agreed.hpp"
-#include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/hooks.hpp"
 #include "worker/train/job/judge.hpp"
-#include "worker/train/job/loss_rise.hpp"
 #include "worker/train/job/pace.hpp"
 #include "worker/train/job/reference_pass.hpp"
 #include "worker/train/job/steering.hpp"
+#include "worker/train/job/step_guard.hpp"
 #include "worker/train/job/validation.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
@@ -78,9 +77,7 @@ class Trainer {
     void tell_step(double own_seconds);
     void find_peak();
     void check_replicas();
-    void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     void note_scale(const StepResult& result);
-    std::string prepare_rewind(const BadStep& bad);  // returns the text that ends the error message
     bool measurement_ends(bool last);
     std::optional<std::vector<ValidResult>> measure(
         const Moment& moment);   // nullopt: not completed
@@ -138,10 +135,9 @@ class Trainer {
     PhaseClock clock_;
     Pace pace_;
     plan::Untrained untrained_;
-    int skipped_in_a_row_ = 0;
     enum class Activity { Step, Validation, Checkpoint } activity_ = Activity::Step;
     Judge judge_{spec_};
-    LossHistory history_;  // filled only on rank 0
+    StepGuard guard_{spec_, launch_, state_};
     Hooks hooks_;
     Steering steering_;
     std::int64_t said_saved_ = 0;  // step of the newest checkpoint that rolld has recorded

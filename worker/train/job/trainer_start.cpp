@@ -439,7 +439,9 @@ void Trainer::recall_left_out() {
     share(state_.left_out, *world_);
     if (writes() && !state_.left_out.empty())
         std::printf(
-            "left out: samples %s, because the loss or the gradient of their step was not finite\n",
+            "left out: samples %s, because the loss or the gradient of their step was not finite "
+            "or "
+            "too high\n",
             ranges_text(state_.left_out).c_str());
 }
 
@@ -477,7 +479,7 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes,
     metrics_.emplace(MetricsOptions{
         output, earlier, state_.step, metrics_head(spec_, model_.config, corpus_, learned_),
         spec_.metrics, validation_.names(), objective_keys(spec_), tasks});
-    for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
+    for (const auto& [step, loss] : metrics_->losses()) guard_.note_loss(step, loss);
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
     if (!pipeline_.recompute.empty())
         std::printf("recompute: %s\n", plan::recomputed_text(pipeline_.recompute).c_str());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,8 +18,19 @@ struct LayerNorms {
     double grad = 0, weight = 0, update = 0;
 };
 
+// The highest loss and gradient norm with which a step may update the weights. Both are the same on
+// all ranks, so all ranks decide alike.
+struct StepLimits {
+    double loss = std::numeric_limits<double>::infinity();
+    double grad_norm = std::numeric_limits<double>::infinity();
+};
+
+// The value that exceeded its limit in StepLimits; the loss, if both values did.
+enum class TooHigh { None, Loss, GradNorm };
+
 struct StepResult {
     double loss = 0;  // the value to minimize: the mean loss over all micro-batches and replicas
+    double own_loss = 0;     // this replica's part of `loss`, before the sum over the replicas
     double grad_norm = 0;    // global norm of the gradient before clipping
     double lr = 0;           // learning rate of the step
     double loss_scale = 1;   // factor of the loss in backward
@@ -26,9 +38,10 @@ struct StepResult {
     // Number of zeros in the gradient; nullopt if not counted
     std::optional<std::int64_t> grad_zeros = std::nullopt;
     std::int64_t tokens = 0;  // number of targets that count in the loss, over all replicas
-    // false: the loss or the norm is not finite, or no target counts; the weights are then
-    // unchanged
+    // false: the loss or the norm is not finite or too high, or no target counts; the weights are
+    // then unchanged
     bool updated = false;
+    TooHigh too_high = TooHigh::None;  // set only if the loss and the norm are finite
     // sums over all replicas; set only if the job trains with a preference objective (such as DPO)
     std::optional<PairSums> pairs = std::nullopt;
     // mean divergence from the teacher (ops/teacher.hpp), weighted like the loss; set only if the

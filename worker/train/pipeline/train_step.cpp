@@ -253,12 +253,35 @@ void TrainStep::count_reduced(StepResult& result) const {
 }
 
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double loss_scale,
-                          bool measures) {
-    ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
+                          bool measures, const StepLimits& limits) {
     const c10::InferenceMode no_autograd;
-    StepResult result{.lr = lr, .loss_scale = loss_scale};
-    trace_.clear();
     announced_.clear();
+    StepResult result = compute(batch, loss_scale);
+    result.lr = lr;
+    if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) {
+        if (result.loss > limits.loss)
+            result.too_high = TooHigh::Loss;
+        else if (result.grad_norm > limits.grad_norm)
+            result.too_high = TooHigh::GradNorm;
+        result.updated = result.too_high == TooHigh::None;
+    }
+    if (result.updated) update(result, lr, loss_scale, measures);
+    enter(Phase::Other);
+    return result;
+}
+
+StepResult TrainStep::repeat(std::span<const Microbatch> batch, double loss_scale) {
+    const c10::InferenceMode no_autograd;
+    const StepResult result = compute(batch, loss_scale);
+    enter(Phase::Other);
+    return result;
+}
+
+// Computes the loss, the gradient and its norm.
+StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_scale) {
+    ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
+    StepResult result{.loss_scale = loss_scale};
+    trace_.clear();
     std::vector<LossRule> rule = rules(batch, result.tokens);
     for (LossRule& of_one : rule) scale(of_one, loss_scale);
     std::vector<RankChunk> chunks;
@@ -284,14 +307,12 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double l
     sum_over(groups_.pp, loss, {Site::LossSum});
     if (options_.preference)
         loss = at::scalar_tensor(loss_of_pairs(batch, rule, values, result), at::kDouble);
+    result.own_loss = (teaches ? loss[0] : loss).item<double>() / loss_scale;
     sum_over(groups_.dp, loss, {Site::LossSum});
     if (teaches) result.divergence = loss[1].item<double>() / loss_scale;
     if (teaches) loss = loss[0];
     result.loss = result.tokens > 0 ? loss.item<double>() / loss_scale : std::nan("");
     result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true)) / loss_scale;
-    result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-    if (result.updated) update(result, lr, loss_scale, measures);
-    enter(Phase::Other);
     return result;
 }
 

@@ -15,46 +15,14 @@
 #include <vector>
 
 #include "common/spec/train/train.hpp"
-#include "worker/train/comm/phase_clock.hpp"
 #include "worker/train/optim/optimizer.hpp"
 #include "worker/train/pipeline/executor.hpp"
 #include "worker/train/pipeline/grad_buckets.hpp"
+#include "worker/train/pipeline/step_options.hpp"
 #include "worker/train/pipeline/step_result.hpp"
 #include "worker/train/pipeline/whole_model.hpp"
 
 namespace roll::train {
-
-struct Groups {
-    Communicator& pp;
-    Communicator& dp;
-    // group of the first and the last stage, if the output layer is tied to the embedding
-    Communicator* tie = nullptr;
-    // group of the ranks that share the tensors of this rank's chunks; null: none
-    Communicator* tp = nullptr;
-    PhaseClock* clock = nullptr;  // measures the phases of run(); null: no measurement
-    // Called on this rank when run() begins its first forward, its first backward, its first
-    // reduction of gradients, and the update
-    std::function<void(spec::FaultPhase)> at_phase = {};
-};
-
-struct TrainOptions {
-    InitOptions init = {};
-    spec::OptimizerSpec optimizer = {};  // learning rates in this spec are not used
-    double clip_grad = 1.0;              // maximum global norm of the gradient; 0: no clipping
-    bool count_zeros = false;
-    spec::Normalize normalize = spec::Normalize::Step;
-    spec::TokenLossSpec loss = {};  // options of the loss of each token; not used with `preference`
-    // If set, micro-batches hold answers, and the loss is a mean over pairs or labelled answers.
-    std::optional<spec::PreferenceSpec> preference = std::nullopt;
-    StageSplit split = {};  // how the layers are divided; pp and vpp come from the schedule
-    bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
-    // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
-    // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they share
-    // weights, too (ZeRO-3).
-    int zero = 0;
-    plan::Recomputed recompute = {};  // what each layer recomputes in backward; empty: nothing
-    std::int64_t bucket_numel = 0;    // elements per gradient bucket; 0: plan::default_bucket_numel
-};
 
 class TrainStep {
   public:
@@ -66,8 +34,14 @@ class TrainStep {
     // Makes one optimizer step. `batch` is this replica's part of the global batch and must have
     // schedule().microbatches micro-batches. `loss_scale`: factor of the loss in backward only.
     // `measures`: also measure the norms of each layer, which copies this rank's main weights.
+    // Updates the weights only if the loss and the gradient norm are finite and within `limits`.
     StepResult run(std::span<const Microbatch> batch, double lr, double loss_scale = 1,
-                   bool measures = false);
+                   bool measures = false, const StepLimits& limits = {});
+
+    // Computes the loss and the gradient of the latest run() again, from the same arguments, and
+    // does not update the weights. Requires that run() did not update them either. On a CPU, the
+    // result and the gradients are bitwise those of run(). Calls at_phase() for no phase.
+    StepResult repeat(std::span<const Microbatch> batch, double loss_scale = 1);
 
     // Exchanges the weights with their average, on all ranks. A second call restores both.
     void swap_average();
@@ -118,6 +92,7 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     void count_reduced(StepResult& result) const;
+    StepResult compute(std::span<const Microbatch> batch, double loss_scale);
     void update(StepResult& result, double lr, double loss_scale, bool measures);
     void sum_over_model(const at::Tensor& sums, Site site);
     void enter(Phase phase) const;

@@ -43,7 +43,7 @@ Metrics::Metrics(const MetricsOptions& options) {
     for (const OrderedJson& row : kept) {
         lines += line_of(row);
         const auto loss = row.find("loss");
-        if (loss != row.end() && loss->is_number())
+        if (loss != row.end() && loss->is_number() && !row.contains("skipped"))
             losses_.emplace_back(row["step"].get<std::int64_t>(), loss->get<double>());
     }
     lines_.emplace(file, lines);

@@ -46,7 +46,7 @@ class Metrics {
     void append(const OrderedJson& row);
     void sync();
 
-    // Returns the steps and losses of the rows that were kept at the start.
+    // Returns the steps and losses of the rows that were kept at the start, without skipped steps.
     const std::vector<std::pair<std::int64_t, double>>& losses() const { return losses_; }
 
   private:

@@ -41,6 +41,8 @@ OrderedJson row_of(const StepReport& r) {
     if (r.result.divergence) row[kTeacherKeys[0]] = *r.result.divergence;
     if (r.result.grad_zeros) row["grad_zeros"] = *r.result.grad_zeros;
     if (!r.result.updated) row["skipped"] = true;
+    if (r.result.too_high != TooHigh::None)
+        row["spike"] = r.result.too_high == TooHigh::Loss ? "loss" : "grad_norm";
     if (r.loss_scale) {
         row["loss_scale"] = *r.loss_scale;
         row["overflows"] = r.overflows;

@@ -87,7 +87,10 @@ bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
 }
 
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked) {
-    if (!same_data(restored, asked)) restored.left_out.clear();
+    if (!same_data(restored, asked)) {
+        restored.left_out.clear();
+        restored.recent.reset();  // other data may have other losses
+    }
     // If a file is unchanged, and only the checkpoint's state has the hash of the whole file, keep
     // this hash.
     const std::vector<std::string> before = std::exchange(restored.data, asked.data);

@@ -1,5 +1,6 @@
-// The samples that training leaves out because they produced a step with non-finite values. After
-// such a step, training goes back to an earlier checkpoint (train.on_not_finite: rewind).
+// The samples that training leaves out because their step was not finite or a spike. After such a
+// step, training goes back to an earlier checkpoint (rewind in train.on_not_finite,
+// train.on_spike).
 //
 // A checkpoint's state lists these samples. If samples were found after the last checkpoint of an
 // attempt, only OUTPUT/left_out.json lists them. That file also has the seed, the corpus and its

@@ -76,7 +76,8 @@ checkpoint::Choice choose_sound(const std::vector<fs::path>& newest_first,
         choice.damaged.push_back(directory);
         choice.reasons.push_back("the checkpoint " + directory.string() +
                                  " is skipped: it was written after the loss began to rise, and "
-                                 "the loss or gradient of a later step was not finite");
+                                 "the loss or gradient of a later step was not finite or too "
+                                 "high");
     }
     return choice;
 }

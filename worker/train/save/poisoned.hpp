@@ -1,5 +1,6 @@
 // Poisoned checkpoints, from which a job must not continue. They were written after the loss began
-// to rise, and before the non-finite step at the end of the rise (train.on_not_finite: rewind).
+// to rise, and before the non-finite step or spike at the end of the rise (train.on_not_finite and
+// train.on_spike: rewind).
 // OUTPUT/poisoned.json lists them.
 #pragma once
 

@@ -1,7 +1,10 @@
 // Tests the bytes of the metrics files. The tests of whole runs read the files with TensorBoard
 // itself.
+#include <fstream>
+
 #include <gtest/gtest.h>
 
+#include "tests/worker/train/processes.hpp"
 #include "worker/train/report/metrics.hpp"
 #include "worker/train/report/step_report.hpp"
 
@@ -40,6 +43,18 @@ TEST(MetricsFiles, CsvHasACellForEachColumnAndNoneForWhatARowLacks) {
     EXPECT_EQ(table.line({{"schema", "roll.metrics/1"}, {"valid_tokens", 7}}), "") << "the head";
     EXPECT_NE(table.line({{"step", 3}, {"export_valid_loss", 1.25}}).find(",1.25,"),
               std::string::npos);
+}
+
+// The rise of a loss is found from applied steps, in a resumed run as in one that never stopped.
+TEST(MetricsFiles, AResumedRunTakesTheLossesOfItsAppliedSteps) {
+    const TemporaryFolder folder;
+    std::ofstream(folder.path() / "metrics.jsonl")
+        << "{\"schema\": \"roll.metrics/1\"}\n{\"step\": 1, \"loss\": 3.5}\n"
+        << "{\"step\": 2, \"loss\": 9.0, \"skipped\": true, \"spike\": \"loss\"}\n"
+        << "{\"step\": 3, \"loss\": 2.5}\n{\"step\": 4, \"loss\": 2.25}\n";
+    const Metrics metrics(
+        {.output = folder.path(), .earlier = {}, .step = 3, .head = {}, .also = {}});
+    EXPECT_EQ(metrics.losses(), (std::vector<std::pair<std::int64_t, double>>{{1, 3.5}, {3, 2.5}}));
 }
 
 StepReport report() {
@@ -106,6 +121,11 @@ TEST(StepReport, WithoutAPeakThereIsNoMfuAndASkippedStepSaysSo) {
     EXPECT_EQ(line_of(skipped).size(), line_of(report()).size());
     EXPECT_FALSE(row_of(skipped).contains("mfu"));
     EXPECT_EQ(row_of(skipped)["skipped"], true);
+    EXPECT_FALSE(row_of(skipped).contains("spike"));
+    skipped.result.too_high = TooHigh::GradNorm;
+    EXPECT_EQ(row_of(skipped)["spike"], "grad_norm");
+    skipped.result.too_high = TooHigh::Loss;
+    EXPECT_EQ(row_of(skipped)["spike"], "loss");
 }
 
 }  // namespace

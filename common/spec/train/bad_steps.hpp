@@ -1,0 +1,26 @@
+// train.on_not_finite, train.on_spike and train.spike: steps whose update must not be applied.
+#pragma once
+
+#include <cstdint>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace roll::spec {
+
+// What the job does after such a step. Only spikes may be ignored.
+enum class OnBadStep { Ignore, Stop, Skip, Retry, Rewind };
+
+// A step is a spike if its loss or gradient norm is too far above those of earlier steps.
+// worker/train/job/outlier.hpp has the rule.
+struct BadStepSpec {
+    OnBadStep on_not_finite = OnBadStep::Stop;
+    OnBadStep on_spike = OnBadStep::Ignore;
+    double deviations = 6;  // limit of a spike, in standard deviations of normal noise
+    int window = 128;       // number of latest applied steps with which a step is compared
+};
+
+// Reads these keys of `train`, whose types the schema's checker has accepted.
+Result<BadStepSpec> bad_step_spec(const Json& train);
+
+}  // namespace roll::spec
