@@ -12,8 +12,6 @@
 namespace roll::api {
 namespace {
 
-constexpr int kEventsMax = 10'000;
-
 // Returns the arguments with the user that `@me` stands for.
 template <class Args>
 Args with_caller(Args args, const Caller& who) {
@@ -37,7 +35,7 @@ Result<Plan> show(const Context& context, const Caller& who, const protocol::Sho
 
 Result<Plan> events(const Context& context, const Caller&, const protocol::EventsArgs& args) {
     AwaitEvents plan{.since = args.since,
-                     .limit = std::clamp(args.limit.value_or(1000), 1, kEventsMax),
+                     .limit = std::clamp(args.limit.value_or(1000), 1, protocol::kRowsMax),
                      .wait_ms = args.wait_ms};
     if (args.newest > 0) plan.since = std::max(plan.since, context.ledger.newest() - args.newest);
     if (args.id.value_or(0) == 0) return plan;
@@ -56,9 +54,16 @@ Result<Plan> totals(const Context& context, const Caller&, const protocol::Total
     return ReplyNow{query::totals(context.state, context.now)};
 }
 
-// Without a name, shows the use of the caller.
+// Without a name, shows the use of the caller. Refuses a name that is most likely misspelled: a
+// reply without use and jobs would look as if this user had no jobs now.
 Result<Plan> usage(const Context& context, const Caller& who, const protocol::UsageArgs& args) {
     const std::string& user = args.user.empty() ? who.user : args.user;
+    if (user != who.user && !query::knows_user(context.state, user) &&
+        context.role_of(user) == Role::None)
+        return fail(ErrorCode::NotFound,
+                    "there is no user " + user.substr(0, 60) +
+                        ": no job and no key belongs to this user, and rolld.yaml does not name it",
+                    "rollctl jobs -a shows the users of all jobs");
     return ReplyNow{query::usage(context.state, {.user = user}, context.now)};
 }
 

@@ -82,9 +82,9 @@ Json nodes(const core::State& state, const Hearsay& hearsay,
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 // Returns counts of jobs, users, workers and allocations for monitoring. Visits each job once.
 Json totals(const core::State& state, Time now);
-// Returns the resource use and the limits of `user` and of the user's accounts, and the user's
-// waiting jobs.
+// Returns the use and the limits of a user and the user's accounts, and the user's waiting jobs.
 Json usage(const core::State& state, const protocol::UsageArgs& args, Time now);
+bool knows_user(const core::State& state, const std::string& user);  // by a job or by rolld.yaml
 // Returns a page of the report about the resources that jobs held, and that were wasted.
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now);
 // Returns a training job's effective training time ratio (docs/reference.md); null if none.

@@ -9,6 +9,7 @@
 #include "daemon/core/placement/limits.hpp"
 #include "daemon/core/placement/queue.hpp"
 #include "daemon/core/rules/place.hpp"
+#include "daemon/core/rules/predicted_starts.hpp"
 #include "daemon/core/state/use.hpp"
 #include "daemon/query/query.hpp"
 
@@ -81,6 +82,17 @@ Json rows_of(const core::State& state, const std::string& user, Time now) {
     return rows;
 }
 
+// Returns the predicted starts of the jobs at the head of the queue. The first job that must wait
+// has its reserved time, which later jobs cannot delay.
+std::map<JobId, Time> starts_of(const core::State& state, Time now) {
+    std::map<JobId, Time> starts;
+    for (const core::PredictedStart& start : core::predicted_starts(state, now))
+        if (start.at) starts.emplace(start.job, *start.at);
+    const auto promise = core::promised(state, now);
+    if (promise && promise->at) starts[promise->job] = *promise->at;
+    return starts;
+}
+
 // Lists waiting jobs. An array is one row, which shows the first job and the number of waiting
 // tasks.
 class WaitingList {
@@ -88,7 +100,7 @@ class WaitingList {
     WaitingList(const core::State& state, Time now)
         : state_(state),
           now_(now),
-          promise_(core::promised(state, now)) {}
+          starts_(starts_of(state, now)) {}
 
     bool is_full() const { return list_.size() >= kWaitingMax; }
     void add(JobId id, const core::Job& job, const Json& position) {
@@ -99,12 +111,13 @@ class WaitingList {
             tasks = tasks.get<int>() + 1;
             return;
         }
-        const bool known = promise_ && promise_->job == id && promise_->at;
+        const auto start = starts_.find(id);
+        const bool known = start != starts_.end();
         list_.push_back({{"id", id.value},
                          {"name", job.spec.name},
                          {"tasks", 1},
                          {"position", position},
-                         {"starts_at", known ? Json(to_iso8601(*promise_->at)) : Json(nullptr)},
+                         {"starts_at", known ? Json(to_iso8601(start->second)) : Json(nullptr)},
                          {"waiting", waiting(state_, id, now_)}});
     }
     Json take() { return std::move(list_); }
@@ -112,7 +125,7 @@ class WaitingList {
   private:
     const core::State& state_;
     Time now_;
-    std::optional<core::Promise> promise_;
+    std::map<JobId, Time> starts_;  // predicted starts
     Json list_ = Json::array();
     // maps a job, or the first job of an array, to its index in list_
     std::map<JobId, std::size_t> rows_{};
@@ -156,6 +169,15 @@ Json usage(const core::State& state, const protocol::UsageArgs& args, Time now) 
                 {"queued", open - running},
                 {"usage", rows_of(state, user, now)},
                 {"waiting", waiting_of(state, user, now)}};
+}
+
+bool knows_user(const core::State& state, const std::string& user) {
+    const spec::Policy& policy = state.policy;
+    if (policy.users.contains(user)) return true;
+    for (const auto& [name, account] : policy.accounts)
+        if (std::ranges::find(account.users, user) != account.users.end()) return true;
+    return std::ranges::any_of(state.jobs,
+                               [&](const auto& one) { return one.second.user == user; });
 }
 
 }  // namespace roll::query

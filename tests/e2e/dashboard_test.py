@@ -49,7 +49,7 @@ class Dashboard(RollTest):
     def setUp(self):
         super().setUp()
         self.browser, self.webs = None, []
-        self.up(slots=4)
+        self.ctl('up', '--slots', 4, '--endpoint', 'tcp://127.0.0.1:*')  # allocation queues need an endpoint
         self.serve()
 
     def tearDown(self):
@@ -200,12 +200,77 @@ class Dashboard(RollTest):
         wait_until(lambda: self.show(held)['state'] == 'running', 'the released job')
         self.assertEqual([error for error in page.errors if 'status of 400' not in error], [])
 
+    def test_the_operator_drains_nodes_and_removes_allocation_queues(self):
+        self.ctl('alloc', 'add', 'night', '--time', '30m')
+        page = self.open('#/nodes')
+        page.wait_text('ready')
+        node = self.json('nodes')['nodes'][0]['node']
+        page.click('Drain')
+        page.wait_text(f'Drain node {node}?')
+        page.click('Keep it')
+        page.wait('!document.querySelector("dialog")')
+        time.sleep(1)  # a request that was sent after all would have arrived
+        self.assertFalse(self.json('nodes')['nodes'][0]['draining'], 'declined')
+        page.click('Drain')
+        page.run('document.querySelector("dialog input").value = "new disk"')
+        page.click('Drain the node')
+        page.wait_text('draining')
+        self.assertTrue(self.json('nodes')['nodes'][0]['draining'])
+        self.assertIn('new disk', self.ctl('events').stdout)
+        page.click('Undrain')
+        page.click('Undrain the node')
+        page.wait_text('ready')
+        self.assertFalse(self.json('nodes')['nodes'][0]['draining'])
+        self.go(page, '#/allocations')
+        page.wait_text('night')
+        for title, state in (('Pause', 'paused'), ('Resume', 'open')):
+            page.click(title)
+            page.click(f'{title} the queue')
+            wait_until(lambda state=state: self.json('alloc', 'list')['queues'][0]['state'] == state, state)
+            page.wait_text(state)
+        page.click('Remove')
+        page.click('Remove the queue')
+        page.wait_text('There is no allocation queue')
+        self.assertEqual(self.json('alloc', 'list')['queues'], [])
+        self.assertEqual(page.errors, [])
+
+    def test_the_history_of_a_job_shows_its_checkpoints_and_its_export(self):
+        job = self.submit('--name', 'trained', '--hold', '--', 'true')
+        page = self.open()
+
+        def answers(url):
+            """Answers as rolld does after a training: the job has checkpoints and an export."""
+            path = url.split('/api/v1/')[1]
+            if not path.startswith('stream'):
+                return None
+            reply = self.api(f'jobs/{job}')
+            reply['job'].update(kind='train', exported='/runs/a/export/hf', export_job=77, checkpoints=[
+                {'step': 10, 'directory': '/runs/a/checkpoints/step-10'},
+                {'step': 20, 'directory': '/runs/a/checkpoints/step-20'}])
+            return 'text/event-stream', f'event: 0\ndata: {json.dumps(reply)}\n\n'
+
+        page.answer(answers)
+        self.go(page, f'#/job/{job}/history')
+        page.wait_text('Made by')
+        rows = page.run('[...document.querySelectorAll("section")].filter(one => one.querySelector("h2")?.textContent'
+                        ' === "Checkpoints").flatMap(one => [...one.querySelectorAll("tbody tr")].map(row => '
+                        '[...row.children].map(cell => cell.textContent)))')
+        self.assertEqual(rows, [['20', '/runs/a/checkpoints/step-20'], ['10', '/runs/a/checkpoints/step-10']])
+        self.assertIn('/runs/a/export/hf', page.run('document.body.innerText'))
+        self.assertEqual(page.run('[...document.querySelectorAll("dd a")].find(one => one.hash === "#/job/77")'
+                                  '.textContent'), 'job 77')
+
     def test_buttons_are_left_out_where_the_token_may_not_use_them(self):
         job = self.submit('--name', 'victim', '--', 'sleep', '600')
         reader = self.json('token', 'create', '--scope', 'read', '--expires', '1h', '--note', 'ci')['token']
         page = self.open(f'#/job/{job}', token=reader)
         page.wait_text('Job 1: victim')
         self.assertEqual(page.run('document.querySelectorAll("main button").length'), 0)
+        self.ctl('alloc', 'add', 'night', '--time', '30m')
+        for address, words in (('#/nodes', 'ready'), ('#/allocations', 'night')):
+            self.go(page, address)
+            page.wait_text(words)
+            self.assertEqual(page.run('document.querySelectorAll("main button").length'), 0, address)
         self.go(page, f'#/job/{job}/log')
         page.wait_text('Follow')
         self.assertEqual([error for error in page.errors if 'Failed to load' not in error], [])

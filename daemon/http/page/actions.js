@@ -1,4 +1,4 @@
-// The changes of jobs that a person can make, each with a confirmation. rolld decides whether they
+// The changes of jobs, nodes and allocation queues that a person can make, each with a confirmation. rolld decides whether they
 // are allowed; buttons are left out if the token's rights do not suffice in any case.
 import {ask, get, make, post, tell} from './base.js';
 
@@ -62,19 +62,73 @@ const ACTIONS = [
       job => post(`jobs/${job.id}/cancel`, {reason: 'cancelled from the dashboard'}))},
 ];
 
+// Makes the button of an action on `thing`. `key` tells it from the other buttons of the page.
+function buttonOf(action, thing, key) {
+  const button = make('button', {type: 'button', textContent: action.title, className: action.danger ? 'danger' : ''});
+  button.dataset.key = key;
+  button.addEventListener('click', async () => {
+    try {
+      await action.run(thing);
+    } catch (error) {
+      await tell(error.message);
+    }
+  });
+  return button;
+}
+
 // Returns the buttons of the changes that are possible for the job.
 export function buttons(job, session) {
   const allowed = action => action.submits ? maySubmit(session) : mayChange(session, job.user);
-  return ACTIONS.filter(action => action.when(job) && allowed(action)).map(action => {
-    const button = make('button', {type: 'button', textContent: action.title, className: action.danger ? 'danger' : ''});
-    button.dataset.key = action.title;
-    button.addEventListener('click', async () => {
-      try {
-        await action.run(job);
-      } catch (error) {
-        await tell(error.message);
-      }
-    });
-    return button;
-  });
+  return ACTIONS.filter(action => action.when(job) && allowed(action))
+    .map(action => buttonOf(action, job, action.title));
+}
+
+// ---- nodes and allocation queues, which only the operator may change ----
+
+export function mayOperate(session) {
+  return !session.read_only && session.operator && session.scope === 'operate';
+}
+
+async function drain(node) {
+  const message = await ask(`Drain node ${node.node}?`, {agree: 'Drain the node', decline: 'Keep it',
+    detail: 'Its jobs run on, and no further job starts there.', input: {label: 'Reason', value: ''}});
+  if (message !== null) await post('drain', {node: node.node, message});
+}
+
+async function confirm(question, options, path, args) {
+  if (await ask(question, options)) await post(path, args);
+}
+
+const NODE_ACTIONS = [
+  {title: 'Drain', when: node => !node.draining, run: drain},
+  {title: 'Undrain', when: node => node.draining || node.excluded,
+    run: node => confirm(`Undrain node ${node.node}?`, {agree: 'Undrain the node', detail: 'Jobs start there again.'},
+      'undrain', {node: node.node})},
+];
+const QUEUE_ACTIONS = [
+  {title: 'Pause', when: queue => queue.state !== 'paused',
+    run: queue => confirm(`Pause the queue ${queue.name}?`, {agree: 'Pause the queue',
+      detail: 'rolld requests no further allocation. Present allocations go on.'}, 'alloc_pause', {queue: queue.name})},
+  {title: 'Resume', when: queue => queue.state === 'paused',
+    run: queue => confirm(`Resume the queue ${queue.name}?`, {agree: 'Resume the queue',
+      detail: 'rolld requests allocations again.'}, 'alloc_resume', {queue: queue.name})},
+  {title: 'Remove', danger: true, when: () => true,
+    run: queue => confirm(`Remove the queue ${queue.name}?`, {agree: 'Remove the queue', decline: 'Keep it', danger: true,
+      detail: 'rolld cancels all its allocations, and the jobs that run there stop and wait again.'},
+    'alloc_remove', {queue: queue.name})},
+];
+
+// Returns a column with the buttons of each row, for table(); no column if the session may not use them.
+function actionsColumn(actions, nameOf, session) {
+  if (!mayOperate(session)) return [];
+  return [{title: 'Actions', value: row => make('div', {className: 'actions'}, ...actions
+    .filter(action => action.when(row)).map(action => buttonOf(action, row, `${action.title} ${nameOf(row)}`)))}];
+}
+
+export function nodeActions(session) {
+  return actionsColumn(NODE_ACTIONS, node => node.node, session);
+}
+
+export function queueActions(session) {
+  return actionsColumn(QUEUE_ACTIONS, queue => queue.name, session);
 }

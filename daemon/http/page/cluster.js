@@ -1,4 +1,5 @@
 // The pages of nodes and of Slurm allocations.
+import {nodeActions, queueActions} from './actions.js';
 import {bytes, fill, link, make, number, section, table, when} from './base.js';
 
 function stateOf(node) {
@@ -38,7 +39,7 @@ export function nodesPage(context) {
     answer(_, reply) {
       if (reply.error) throw new Error(reply.error.message);
       notes.textContent = reply.stopped ? 'No job is started: ' + reply.stopped : '';
-      fill(list, table(NODE_COLUMNS, reply.nodes, 'No node is connected.'),
+      fill(list, table([...NODE_COLUMNS, ...nodeActions(context.session)], reply.nodes, 'No node is connected.'),
         reply.excluded.length > 0 && section('Excluded machines', table([
           {title: 'Machine', value: one => one.machine}, {title: 'Until', value: one => when(one.until)},
           {title: 'Reason', kind: 'wide quiet', value: one => one.reason}], reply.excluded)));
@@ -78,7 +79,8 @@ export function allocationsPage(context) {
       if (reply.error) throw new Error(reply.error.message);
       notes.textContent = reply.slurm_trouble;
       fill(list,
-        section('Queues', table(QUEUE_COLUMNS, reply.queues, 'There is no allocation queue; rollctl alloc add makes one.')),
+        section('Queues', table([...QUEUE_COLUMNS, ...queueActions(context.session)], reply.queues,
+          'There is no allocation queue; rollctl alloc add makes one.')),
         section('Allocations', table(ALLOCATION_COLUMNS, reply.allocations, 'rolld has requested no allocation.')));
     },
   };

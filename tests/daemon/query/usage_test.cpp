@@ -37,10 +37,48 @@ TEST(Usage, ShowsLimitsAndTheQueueOfAUser) {
     EXPECT_EQ(all["waiting"][0]["position"], 1);
     EXPECT_EQ(all["waiting"][0]["starts_at"], to_iso8601(desk.now + 10min));
     EXPECT_EQ(all["waiting"][1]["position"], 2);
-    EXPECT_EQ(all["waiting"][1]["starts_at"], nullptr);
+    EXPECT_EQ(all["waiting"][1]["starts_at"], nullptr) << "its account's quota blocks it";
     EXPECT_EQ(all["waiting"][2]["id"], 4) << "a held job has no position";
     EXPECT_EQ(all["waiting"][2]["position"], nullptr);
     EXPECT_EQ(usage(desk.state, {.user = "bob"}, desk.now)["waiting"].size(), 0u);
+}
+
+TEST(Usage, EachWaitingJobHasAPredictedStartUntilATimeIsUnknown) {
+    core::Desk desk;
+    desk.join("n1", 4);
+    const auto submit = [&](int slots, std::chrono::minutes time) {
+        spec::JobSpec job = core::wants(1, slots);
+        job.resources.time = time;
+        return desk.submit(job);
+    };
+    submit(2, 10min);
+    submit(2, 30min);
+    submit(2, 60min);  // starts after the first job
+    submit(4, 5min);   // starts after the second and the third job
+    submit(9, 5min);   // no worker can hold it
+    submit(1, 0min);   // has no time limit
+    submit(4, 5min);   // waits for the job before it
+    submit(1, 5min);
+    const Json waiting = usage(desk.state, {.user = "ann"}, desk.now)["waiting"];
+    Json starts = Json::array();
+    for (const Json& job : waiting) starts.push_back(job["starts_at"]);
+    const auto after = [&](auto time) { return Json(to_iso8601(desk.now + time)); };
+    EXPECT_EQ(starts, (Json{after(10min), after(70min), nullptr, after(75min), nullptr, nullptr}))
+        << waiting.dump(1);
+}
+
+TEST(Usage, AUserIsKnownByAJobOrByThePolicy) {
+    core::Desk desk;
+    spec::Policy policy;
+    policy.accounts["lab"].users = {"ann"};
+    policy.users["*"].share = 2;
+    policy.users["eve"].share = 3;
+    desk.tell(core::SetPolicy{policy});
+    const JobId id = desk.submit(core::wants(1, 2));
+    EXPECT_TRUE(knows_user(desk.state, desk.state.jobs.at(id).user));
+    EXPECT_TRUE(knows_user(desk.state, "ann"));
+    EXPECT_TRUE(knows_user(desk.state, "eve"));
+    EXPECT_FALSE(knows_user(desk.state, "nobody"));
 }
 
 TEST(Report, AttemptsCountByCauseOfWaste) {
