@@ -190,16 +190,22 @@ void Translation::read_sizes() {
 void Translation::read_memory() {
     const std::int64_t slots = resources()["slots_per_node"];
     const std::int64_t gpus = resources().value("gpus_per_node", 0);
-    for (const auto& [name, count] : {std::pair<const char*, std::int64_t>{"mem", 1},
-                                      {"mem-per-cpu", slots},
-                                      {"mem-per-gpu", gpus}}) {
+    struct Kind {
+        const char* option;
+        const char* key;     // of the section `sbatch`, for Slurm's variable of the same name
+        std::int64_t count;  // the option's value is this many times in a node's memory
+    };
+    for (const auto& [name, key, count] : {Kind{"mem", "mem_per_node", 1},
+                                           {"mem-per-cpu", "mem_per_cpu", slots},
+                                           {"mem-per-gpu", "mem_per_gpu", gpus}}) {
         const SbatchOption* const option = find(name);
         if (option == nullptr) continue;
         const auto size = slurm_mebibytes(option->value);
         if (!size)
             refuse(*option, "a whole number with a suffix K, M, G or T, such as 16G");
-        else if (*size * count > 0)
-            resources()["memory"] = fmt::format("{}MiB", *size * count);
+        else if (*size > 0)
+            slurm()[key] = *size;
+        if (size && *size * count > 0) resources()["memory"] = fmt::format("{}MiB", *size * count);
         return;
     }
 }

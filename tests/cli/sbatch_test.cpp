@@ -266,6 +266,13 @@ TEST(SbatchRules, MemoryIsThatOfANode) {
     EXPECT_EQ(memory({"--mem-per-cpu=4G", "--mem=0"}), "") << "--mem comes first";
     EXPECT_EQ(memory({"-n4", "-c2", "--mem-per-cpu=100"}), "800MiB");
     EXPECT_EQ(memory({"--gres=gpu:2", "--mem-per-gpu=10G"}), "20480MiB");
+    const auto given = [](const Texts& words) {
+        return translate(words).document.value("sbatch", Json::object());
+    };
+    EXPECT_EQ(given({"--mem=2G"})["mem_per_node"], 2048);
+    EXPECT_EQ(given({"-n4", "--mem-per-cpu=100"})["mem_per_cpu"], 100);
+    EXPECT_EQ(given({"--gres=gpu:2", "--mem-per-gpu=1G"})["mem_per_gpu"], 1024);
+    EXPECT_FALSE(given({"--mem=0"}).contains("mem_per_node"));
     EXPECT_EQ(
         translate({"--mem=much"}).problems,
         (Texts{"--mem is \"much\"; allowed: a whole number with a suffix K, M, G or T, such as "

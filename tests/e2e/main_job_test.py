@@ -6,7 +6,8 @@ import re
 import subprocess
 import unittest
 
-from harness import ORACLE, RollTest
+import notify_test
+from harness import ORACLE, RollTest, wait_until
 
 
 BITS_PER_BYTE = '''
@@ -127,6 +128,37 @@ class MainJob(RollTest):
 
     def final_step(self, job):
         return self.metrics(job)[-1]['step']
+
+
+class Webhook(RollTest):
+    serve, start_notify = notify_test.Notify.serve, notify_test.Notify.start_notify
+
+    def setUp(self):
+        super().setUp()
+        self.started = []
+
+    def tearDown(self):
+        for started in self.started:
+            started.kill()
+            started.wait()
+        super().tearDown()
+
+    def test_each_recorded_checkpoint_reaches_a_server(self):
+        self.up()
+        server = self.serve()
+        with open(os.path.join(self.state, 'notify.yaml'), 'w', encoding='utf-8') as file:
+            json.dump({'targets': [{'name': 'web', 'url': f'http://127.0.0.1:{server.server_port}/hook',
+                                    'on': ['checkpointed'], 'kinds': ['train']}]}, file)
+        self.start_notify()
+        wait_until(lambda: os.path.exists(os.path.join(self.state, 'notify', 'web.position')), 'a position')
+        self.corpus()
+        job = int(self.submit(self.train_job(steps=30, export='none', checkpoint={'every': 10, 'keep': 9})))
+        self.wait_done(job)
+        steps = [one['step'] for one in self.show(job)['checkpoints']]
+        self.assertEqual(sorted(steps), [10, 20, 30])
+        wait_until(lambda: len(server.seen) >= 3, 'the notifications')
+        self.assertEqual([(body['event'], body['job']['id'], body['data']['step']) for _, body in server.seen],
+                         [('checkpointed', job, step) for step in (10, 20, 30)])
 
 
 if __name__ == '__main__':

@@ -121,6 +121,25 @@ class Notify(RollTest):
         self.assertEqual(text.count('roll.notification/1'), 1)
         self.assertIn('"name":"bad"', text)
 
+    def test_a_requeue_reaches_a_server(self):
+        self.up()
+        with open(os.path.join(self.state, 'notify.yaml'), 'w', encoding='utf-8') as file:
+            json.dump({'targets': [{'name': 'web', 'url': f'http://127.0.0.1:{self.server.server_port}/hook',
+                                    'on': ['requeued']}]}, file)
+        self.start_notify()
+        wait_until(lambda: os.path.exists(os.path.join(self.state, 'notify', 'web.position')), 'a position')
+        runs = os.path.join(self.top, 'runs')
+        job = self.submit('--name', 'again', '--', 'sh', '-c',
+                          f'echo x >> {runs}; [ $(wc -l < {runs}) -gt 1 ] || exec sleep 600')
+        wait_until(lambda: self.show(job)['state'] == 'running' and os.path.exists(runs), 'the first run')
+        self.ctl('requeue', job)
+        self.wait_done(job)
+        wait_until(lambda: self.server.seen, 'the notification')
+        bodies = [body for _, body in self.server.seen]
+        self.assertEqual([(body['event'], body['job']['id'], body['job']['name']) for body in bodies],
+                         [('requeued', int(job), 'again')])
+        self.assertEqual((bodies[0]['schema'], bodies[0]['data']['job']), ('roll.notification/1', int(job)))
+
     def test_an_https_server_must_show_a_certificate_that_is_trusted(self):
         self.up()
         authority = Authority(os.path.join(self.top, 'ca'))

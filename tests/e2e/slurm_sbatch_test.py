@@ -7,6 +7,7 @@ import socket
 import subprocess
 import unittest
 
+import slurm_cluster
 from harness import wait_until
 from slurm_test import SlurmTest
 
@@ -36,13 +37,21 @@ CASES = {
     'cpus-per-task': ['-c3'],
     'error': ['--error=err-%x-%5j.txt'],
     'export': ['--export=EXTRA=1,COLOUR'],
-    'export none': ['--export=ALL,EXTRA=a b'],
+    'export all': ['--export=ALL,EXTRA=a b'],
+    'export none': ['--export=NONE'],
+    'export nil': ['--export=NIL'],
     'export-file': ['--export-file=variables'],
     'gpus': ['--gpus=4'],  # on several nodes, Slurm may give them different numbers of GPUs
     'gpus-per-node': ['-N2', '--gpus-per-node=h200:3'],
     'gpus-per-task': ['-n2', '--gpus-per-task=1'],
     'gres': ['--gres=gpu:2'],
     'input': ['--input=text'],
+    'deadline': ['--deadline=now+1hour', '--time=5'],
+    'mem': ['--mem=200M'],
+    'mem-per-cpu': ['-c2', '--mem-per-cpu=120M'],
+    'mem-per-gpu': ['--gpus=2', '--mem-per-gpu=130M'],
+    'priority': ['--priority=1000'],
+    'switches': ['-N2', '--switches=1'],
     'job-name': ['-J', 'a b/c'],
     'mincpus': ['--mincpus=2'],
     'nice': ['--nice=5'],
@@ -61,10 +70,10 @@ CASES = {
     'wrap': ['--wrap=env | grep ^SLURM; echo wrapped'],
     'variables': [],
 }
-# Options that a comparison of what jobs see does not show. Those of memory and switches, of which the pilots of this
-# test offer none, are tested in tests/cli/sbatch_test.cpp, the others below.
-ELSEWHERE = {'mem', 'mem-per-cpu', 'mem-per-gpu', 'switches', 'begin', 'deadline', 'dependency', 'hold', 'priority',
-             'wait', 'parsable', 'quiet', 'test-only', 'help',
+# Variables of OTHER that are compared in one case: without an option, Slurm sets them from its partition's defaults.
+KEPT = {'mem-per-cpu': 'SLURM_MEM_PER_CPU'}
+# Options that a comparison of what jobs see does not show. They are tested below.
+ELSEWHERE = {'begin', 'dependency', 'hold', 'wait', 'parsable', 'quiet', 'test-only', 'help',
              'usage', 'version', 'use-min-nodes'}
 
 
@@ -75,7 +84,7 @@ INPUTS = {'show.sh': SHOW, 'text': 'typed', 'kept': 'before\n', 'variables': 'EX
 IDS = ('SLURM_JOB_ID', 'SLURM_JOBID', 'SLURM_ARRAY_JOB_ID')
 
 
-def compared(text, side, numbers):
+def compared(text, side, case, numbers):
     """Returns the lines of a job's output without what must differ: its numbers, its folder, and variables of the
     cluster."""
     lines = []
@@ -83,17 +92,23 @@ def compared(text, side, numbers):
         name, _, value = line.partition('=')
         if name in IDS and value in numbers:
             line = f'{name}=ID'
-        if name not in OTHER:
+        if name not in OTHER or name == KEPT.get(case):
             lines.append(line.replace(f'/work/{side}/', '/work/SIDE/'))
     return sorted(lines)
 
 
 class SbatchTest(SlurmTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = slurm_cluster.Cluster(switches=True)
+        cls.addClassCleanup(cls.cluster.stop)
+        cls.cluster.start()
+
     def setUp(self):
         super().setUp()
         del self.env['SLURM_JOB_ID']
         self.env['COLOUR'] = 'red'
-        self.queue('--nodes', '2', '--gpus', '4', '--slots', '8', '--max-jobs', '4')
+        self.queue('--nodes', '2', '--gpus', '4', '--slots', '8', '--max-jobs', '4', '--memory', '4GiB')
         self.tools = os.path.join(self.top, 'tools')
         self.ctl('compat', self.tools)
 
@@ -135,7 +150,7 @@ class SbatchTest(SlurmTest):
                 host = re.escape(socket.gethostname().split('.')[0])
                 label = re.sub(rf'(n\d+\.a\d+|{host})(?=\.out)', 'NODE', label)
                 numbers = {job, number[1] if number else job}
-                found[label] = compared(text, side, numbers)
+                found[label] = compared(text, side, case, numbers)
         return found
 
     def test_jobs_see_the_same(self):

@@ -76,6 +76,9 @@ void add_given(const BatchScript& batch, int nodes, Environment& result) {
     add("SLURM_NTASKS_PER_NODE", batch.tasks_per_node);
     add("SLURM_CPUS_PER_TASK", batch.cpus_per_task);
     add("SLURM_CPUS_PER_GPU", batch.cpus_per_gpu);
+    add("SLURM_MEM_PER_NODE", batch.mem_per_node);
+    add("SLURM_MEM_PER_CPU", batch.mem_per_cpu);
+    add("SLURM_MEM_PER_GPU", batch.mem_per_gpu);
     if (batch.append) result["SLURM_OPEN_MODE"] = "a";
     if (!batch.export_names.empty()) result["SLURM_EXPORT_ENV"] = batch.export_names;
     if (!batch.dependency.empty()) result["SLURM_JOB_DEPENDENCY"] = batch.dependency;

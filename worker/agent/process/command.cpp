@@ -45,6 +45,9 @@ Result<BatchScript> read_batch(const Json& json) {
     batch.tasks_per_node = r.get_or("ntasks_per_node", 0);
     batch.cpus_per_task = r.get_or("cpus_per_task", 0);
     batch.cpus_per_gpu = r.get_or("cpus_per_gpu", 0);
+    batch.mem_per_node = r.get_or("mem_per_node", 0);
+    batch.mem_per_cpu = r.get_or("mem_per_cpu", 0);
+    batch.mem_per_gpu = r.get_or("mem_per_gpu", 0);
     batch.submit_directory = r.get_or("submit_dir", std::string{});
     batch.submit_host = r.get_or("submit_host", std::string{});
     batch.input = r.get_or("input", std::string{});

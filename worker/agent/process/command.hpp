@@ -26,6 +26,8 @@ struct BatchScript {
     int tasks_per_node = 0;
     int cpus_per_task = 0;
     int cpus_per_gpu = 0;
+    // memory in MiB as given to sbatch; 0: not given
+    int mem_per_node = 0, mem_per_cpu = 0, mem_per_gpu = 0;
     std::string submit_directory;
     std::string submit_host;
     std::string input;  // file for the standard input; empty: /dev/null

@@ -80,11 +80,10 @@ TEST(PlanLaunch, ABatchScriptRunsOnTheFirstNodeWithSlurmsVariables) {
     batch.hosts = {"n1.a3", "n2.a3"};
     batch.gpus = {0, 1};
     batch.time_limit_seconds = 600;
-    batch.document = R"({"command": ["a.sh", "x"], "name": "a", "workdir": "/w",
-        "script": "#!/bin/sh", "stdout": "slurm-%A_%a.out", "array": "3-7:2%1",
-        "secrets": ["TOKEN"], "env": {"ROLL_ARRAY_INDEX": "5"},
-        "sbatch": {"ntasks": 3, "cpus_per_task": 2, "submit_dir": "/w", "name": "a b",
-                   "signal": {"number": 10, "before": 60, "script": true}}})";
+    batch.document = R"({"command": ["a.sh", "x"], "name": "a", "workdir": "/w", "array": "3-7:2%1",
+        "script": "#!/bin/sh", "stdout": "slurm-%A_%a.out", "env": {"ROLL_ARRAY_INDEX": "5"},
+        "secrets": ["TOKEN"], "sbatch": {"ntasks": 3, "cpus_per_task": 2, "mem_per_cpu": 100,
+     "name": "a b", "submit_dir": "/w", "signal": {"number": 10, "before": 60, "script": true}}})";
     LaunchSite pilot = site();
     pilot.node = "n1.a3";
     pilot.environment = {"SLURMD_NODENAME=n1", "SLURM_JOB_ID=99", "SLURM_STEP_ID=0", "USER=me"};
@@ -98,6 +97,7 @@ TEST(PlanLaunch, ABatchScriptRunsOnTheFirstNodeWithSlurmsVariables) {
                             "SLURM_NTASKS=3",
                             "SLURM_TASKS_PER_NODE=2,1",
                             "SLURM_CPUS_PER_TASK=2",
+                            "SLURM_MEM_PER_CPU=100",
                             "SLURM_CPUS_ON_NODE=2",
                             "SLURM_JOB_CPUS_PER_NODE=2(x2)",
                             "SLURM_JOB_GPUS=0,1",
