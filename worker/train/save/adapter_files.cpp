@@ -141,10 +141,6 @@ Json sorted(Json value) {
     return value;
 }
 
-tensor::DType dtype_of(const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
-}
-
 // Returns torch's name of a floating-point type; nullopt for other types.
 std::optional<at::ScalarType> float_type(tensor::DType dtype) {
     switch (dtype) {
