@@ -29,6 +29,11 @@ std::string model_of(const ReferencePass& pass) {
     return given.empty() ? pass.spec.model.from : given;
 }
 
+// Returns true if the adapter from which training starts is part of the reference model.
+bool has_adapter(const spec::TrainSpec& spec) {
+    return spec.preference.reference.empty() && !spec.lora.from.empty();
+}
+
 // Returns a text that identifies the weights that pass.load(model) loads. The text depends on the
 // files of the model, on the adapters that are merged into model.from, on the adapter from which
 // training starts, and on the packed format of the frozen weights.
@@ -39,8 +44,7 @@ std::string identity_of(const ReferencePass& pass, const std::string& model) {
     if (model == spec.model.from)
         for (const std::string& adapter : spec.model.adapters)
             changes.push_back(need(model_identity(adapter)));
-    if (spec.preference.reference.empty() && !spec.lora.from.empty())
-        changes.push_back({{"adapter", need(model_identity(spec.lora.from))}});
+    if (has_adapter(spec)) changes.push_back({{"adapter", need(model_identity(spec.lora.from))}});
     if (spec.lora.is_set() && spec.lora.base != spec::LoraBase::Full)
         changes.push_back({name_of(spec.lora.base), spec.lora.double_quantization});
     if (changes.empty()) return identity;
@@ -146,13 +150,14 @@ void compute(const ReferencePass& pass, std::span<const data::Window> windows,
 }
 
 // Loads the weights of the reference model. The model must not have changed since the job's first
-// start. The adapter of a LoRA job has no effect at this time, because its factors B are 0.
+// start. The new adapter of a LoRA job has no effect at this time, because its factors B are 0.
 void load_reference(const ReferencePass& pass, const ReferenceRecord& record) {
     if (writes(pass) && identity_of(pass, record.model) != record.identity)
         throw RankFailure(2, "the reference model " + record.model +
                                  " has changed since the job started; restore its files, or start "
                                  "a new job");
     pass.load(record.model);
+    if (has_adapter(pass.spec)) return;
     for (Chunk& chunk : pass.step.chunks()) {
         const Parameters& p = chunk.parameters();
         for (std::size_t i = 0; i < p.specs.size(); ++i)
