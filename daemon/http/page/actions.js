@@ -89,18 +89,14 @@ export function mayOperate(session) {
   return !session.read_only && session.operator && session.scope === 'operate';
 }
 
-async function drain(node) {
-  const message = await ask(`Drain node ${node.node}?`, {agree: 'Drain the node', decline: 'Keep it',
-    detail: 'Its jobs run on, and no further job starts there.', input: {label: 'Reason', value: ''}});
-  if (message !== null) await post('drain', {node: node.node, message});
-}
-
 async function confirm(question, options, path, args) {
   if (await ask(question, options)) await post(path, args);
 }
 
 const NODE_ACTIONS = [
-  {title: 'Drain', when: node => !node.draining, run: drain},
+  {title: 'Drain', when: node => !node.draining,
+    run: node => confirm(`Drain node ${node.node}?`, {agree: 'Drain the node', decline: 'Keep it',
+      detail: 'Its jobs run on, and no further job starts there.'}, 'drain', {node: node.node})},
   {title: 'Undrain', when: node => node.draining || node.excluded,
     run: node => confirm(`Undrain node ${node.node}?`, {agree: 'Undrain the node', detail: 'Jobs start there again.'},
       'undrain', {node: node.node})},
