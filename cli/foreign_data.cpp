@@ -166,9 +166,8 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
                                            name));
             continue;
         }
-        const std::string folder = config.text("dataset_dir").value_or("data");
-        const std::string path =
-            config.absolute(folder + "/" + set["file_name"].get<std::string>());
+        const fs::path folder = config.text("dataset_dir").value_or("data");
+        const std::string path = config.absolute(folder / set["file_name"].get<std::string>());
         if (const std::string problem = unreadable(path); !problem.empty()) {
             config.refuse(key, fmt::format("names {}, but {}", name, problem));
             continue;

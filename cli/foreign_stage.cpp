@@ -264,8 +264,9 @@ void set_lora(const Config& config, const std::string& key, double rank) {
 // Returns the directories of the adapters in LLaMA-Factory's adapter_name_or_path.
 std::vector<std::string> adapters_of(const Config& config) {
     std::vector<std::string> adapters = config.names("adapter_name_or_path");
-    const std::string folder = config.text("adapter_folder").value_or("");
-    for (std::string& adapter : adapters) adapter = config.absolute(adapter + "/" + folder);
+    const auto folder = config.text("adapter_folder");
+    for (std::string& adapter : adapters)
+        adapter = config.absolute(folder ? adapter + "/" + *folder : adapter);
     return adapters;
 }
 

@@ -315,8 +315,8 @@ TEST_F(ForeignFile, AdaptersAreMergedOrTrainedFurther) {
     changed["lora_rank"] = 4;
     Json got = job(changed);
     EXPECT_EQ(problems(changed), "");
-    EXPECT_EQ(got["model"]["adapters"], Json({base + "/a/"}));
-    EXPECT_EQ(got["train"]["lora"], Json({{"from", base + "/b/"}}));  // with the adapter's settings
+    EXPECT_EQ(got["model"]["adapters"], Json({base + "/a"}));
+    EXPECT_EQ(got["train"]["lora"], Json({{"from", base + "/b"}}));  // with the adapter's settings
     changed["create_new_adapter"] = true;
     changed["adapter_folder"] = "last";
     got = job(changed);
@@ -326,6 +326,12 @@ TEST_F(ForeignFile, AdaptersAreMergedOrTrainedFurther) {
     changed.update(Json::parse(R"({"stage": "dpo", "dataset": "pairs", "finetuning_type": "lora",
                                    "adapter_name_or_path": "a"})"));
     EXPECT_EQ(job(changed)["objective"]["reference"], base + "/model");
+}
+
+TEST_F(ForeignFile, TheFileOfADataSetMayHaveAnAbsolutePath) {
+    std::ofstream(base + "/data/dataset_info.json")
+        << R"({"wiki": {"file_name": "/sets/wiki.jsonl", "columns": {"prompt": "text"}}})";
+    EXPECT_EQ(job(config())["data"]["train"], Json({"/sets/wiki.jsonl"}));
 }
 
 TEST_F(ForeignFile, InterleavedDataSetsHaveWeights) {
