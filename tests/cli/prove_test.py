@@ -152,7 +152,7 @@ class ProveTest(unittest.TestCase):
     def test_a_directory_for_temporary_files_that_does_not_exist_is_one_sentence(self):
         done = run('prove', 'kjv.yaml', TMPDIR=WORK + '/nowhere')
         self.assertEqual((done.returncode, done.stdout), (1, ''))
-        self.assertRegex(done.stderr, r'the directory \S*/nowhere/roll-prove-XXXXXX cannot be made: No such file or '
+        self.assertRegex(done.stderr, r'the directory \S*/nowhere/roll-prove-\w+ cannot be made: No such file or '
                                       r'directory; set TMPDIR to another directory\n$')
 
     def test_a_layout_that_is_not_legal_is_refused_as_by_plan(self):
