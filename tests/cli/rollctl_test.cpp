@@ -248,7 +248,9 @@ TEST_F(Rollctl, TellsHowItReadsTheOptionsOfABatchScript) {
     EXPECT_EQ(ended.status, 0);
     EXPECT_NE(ended.output.find("  --gpus=4: resources.gpus_per_node 4\n"), std::string::npos)
         << ended.output;
-    EXPECT_NE(ended.output.find("  --mem=1G: resources.memory \"1024MiB\"\n"), std::string::npos)
+    EXPECT_NE(
+        ended.output.find("  --mem=1G: resources.memory \"1024MiB\", sbatch.mem_per_node 1024\n"),
+        std::string::npos)
         << ended.output;
     const Json shown = Json::parse(ended.output.substr(ended.output.find("\n{\n") + 1));
     EXPECT_EQ(shown["notes"].size(), 3u);
