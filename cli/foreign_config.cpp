@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/files.hpp"
+
 namespace roll::cli {
 
 std::vector<std::string> Config::names(const std::string& key) const {
@@ -22,6 +24,19 @@ std::vector<std::string> Config::names(const std::string& key) const {
         from = end + 1;
     }
     return found;
+}
+
+std::optional<Json> Config::object_in(const std::string& path, const std::string& key) const {
+    const auto text = read_file(path);
+    if (!text) {
+        refuse(key, text.error().message);
+        return std::nullopt;
+    }
+    auto json = parse_json(*text);
+    if (json && json->is_object()) return *json;
+    refuse(key,
+           fmt::format("{} is not a JSON object{}", path, json ? "" : ": " + json.error().message));
+    return std::nullopt;
 }
 
 void set_path(Json& document, const std::string& path, Json value) {

@@ -80,6 +80,9 @@ struct Config {
             refuse(key, fmt::format("is {}; allowed: true or false", dump(keys[key])));
         return keys[key] == true;
     }
+    // Returns the JSON object in the file at `path`, which `key` names. If the file has none, adds
+    // a problem and returns nullopt.
+    std::optional<Json> object_in(const std::string& path, const std::string& key) const;
     // Returns the names in a list, or in a text in which commas separate names.
     std::vector<std::string> names(const std::string& key) const;
     std::string absolute(const std::string& path) const {

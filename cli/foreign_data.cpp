@@ -24,18 +24,8 @@ std::string unreadable(const std::string& path) {
 
 // Returns the content of LLaMA-Factory's dataset_info.json, which describes the data sets.
 std::optional<Json> dataset_info(const Config& config) {
-    const std::string path =
-        config.absolute(config.text("dataset_dir").value_or("data")) + "/dataset_info.json";
-    const auto text = read_file(path);
-    if (!text) {
-        config.refuse("dataset_dir", text.error().message);
-        return std::nullopt;
-    }
-    auto json = parse_json(*text);
-    if (json && json->is_object()) return *json;
-    config.refuse("dataset_dir", fmt::format("{} is not a JSON object{}", path,
-                                             json ? "" : ": " + json.error().message));
-    return std::nullopt;
+    const std::string folder = config.text("dataset_dir").value_or("data");
+    return config.object_in(config.absolute(folder + "/dataset_info.json"), "dataset_dir");
 }
 
 // Returns true if the model's chat template renders prompts and answers. The template `empty` of

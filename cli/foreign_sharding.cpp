@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "common/files.hpp"
-
 namespace roll::cli {
 namespace {
 
@@ -17,17 +15,7 @@ std::optional<Json> deepspeed_config(const Config& config) {
     if (config.keys["deepspeed"].is_object()) return config.keys["deepspeed"];
     const auto name = config.text("deepspeed");
     if (!name) return std::nullopt;
-    const std::string path = config.absolute(*name);
-    const auto text = read_file(path);
-    if (!text) {
-        config.refuse("deepspeed", text.error().message);
-        return std::nullopt;
-    }
-    auto json = parse_json(*text);
-    if (json && json->is_object()) return *json;
-    config.refuse("deepspeed", fmt::format("{} is not a JSON object{}", path,
-                                           json ? "" : ": " + json.error().message));
-    return std::nullopt;
+    return config.object_in(config.absolute(*name), "deepspeed");
 }
 
 // Refuses a number of DeepSpeed's configuration that differs from `own`, the value of `key`.
@@ -40,10 +28,11 @@ void check_number(const Config& config, const Json& deepspeed, const char* name,
 }
 
 // Refuses a precision that DeepSpeed's configuration enables and the configuration does not.
+// Requires that train.precision is set.
 void check_precision(const Config& config, const Json& deepspeed, const char* name) {
     const Json section = deepspeed.value(name, Json());
     if (!section.is_object() || section.value("enabled", Json()) != true) return;
-    if (!config.flag(name) && !(name == std::string("bf16") && config.flag("pure_bf16")))
+    if (config.document[Json::json_pointer("/train/precision")] != name)
         config.refuse("deepspeed", fmt::format("enables {0}; set {0}: true as well", name));
 }
 

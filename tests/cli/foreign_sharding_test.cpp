@@ -57,6 +57,11 @@ TEST_F(ForeignSharding, SettingsOfDeepSpeedThatDifferAreRefused) {
               "2; write \"auto\" for train_micro_batch_size_per_gpu\n");
     EXPECT_EQ(refusal(R"({"bf16": {"enabled": true}})"),
               "deepspeed enables bf16; set bf16: true as well\n");
+    Json trl = config();  // the default precision of TRL is bf16
+    for (const char* const key : {"stage", "finetuning_type", "dataset"}) trl.erase(key);
+    trl.update({{"dataset_name", "p.jsonl"}, {"beta", 0.3}});
+    trl["deepspeed"] = {{"bf16", {{"enabled", true}}}};
+    EXPECT_EQ(problems(trl), "");
     EXPECT_EQ(refusal(R"({"optimizer": {"type": "AdamW"}})"),
               "deepspeed has optimizer; remove optimizer and set optim in this file\n");
     EXPECT_EQ(refusal(R"({"zero_optimization": {"stage": 4}})"),
