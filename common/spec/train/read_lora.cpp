@@ -92,7 +92,7 @@ LoraSpec lora_spec(const Json& json) {
     lora.modules_to_save = names_in(json.value("modules_to_save", Json()));
     for (const auto& [name, base] : kLoraBases)
         if (json.value("base", Json()) == name) lora.base = base;
-    lora.from = json.value("from", std::string());
+    if (const Json from = json.value("from", Json()); from.is_string()) lora.from = from;
     lora.double_quantization = json.value("double_quantization", Json()) == true;
     const std::vector<std::string> targets = targets_of(json);
     const Json ranks = object_of(json, "rank_pattern"), alphas = object_of(json, "alpha_pattern");
