@@ -24,7 +24,7 @@ std::vector<at::Tensor> own_gradients(TrainStep& step) {
 
 using Values = std::tuple<double, double, TooHigh>;
 
-// What all ranks of a run saw: the values of each run(), and the state of all ranks at the end.
+// The results of all ranks: the values of each run(), and the state of all ranks at the end.
 struct Seen {
     std::map<std::string, std::vector<Values>> of_step;
     Record state;
