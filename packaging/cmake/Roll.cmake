@@ -8,6 +8,9 @@ target_include_directories(roll_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOU
                                                 "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>")
 target_compile_options(roll_flags INTERFACE
   "$<BUILD_INTERFACE:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wnon-virtual-dtor;-Woverloaded-virtual>")
+# __FILE__ is a path from the root of the tree, so that objects do not depend on the folder of the clone: failed checks
+# print the same text everywhere, and ccache serves other clones.
+target_compile_options(roll_flags INTERFACE "$<BUILD_INTERFACE:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 # In a unity build (roll_unity), g++ treats an included source as a header and warns of local types in its classes.
 target_compile_options(roll_flags INTERFACE "$<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>>")
 target_compile_definitions(roll_flags INTERFACE "$<BUILD_INTERFACE:ROLL_VERSION=\"${PROJECT_VERSION}\">")

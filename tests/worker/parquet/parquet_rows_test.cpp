@@ -7,10 +7,7 @@
 namespace roll::parquet_rows {
 namespace {
 
-std::string folder() {
-    const std::string file = __FILE__;
-    return file.substr(0, file.rfind('/') + 1);
-}
+const std::string kFolder = TEST_FOLDER "/";
 
 // Returns the lines that are written for a file, or the error.
 std::string lines_of(const std::string& path) {
@@ -25,7 +22,7 @@ std::string lines_of(const std::string& path) {
 
 TEST(ParquetRows, AreLinesOfJson) {
     EXPECT_EQ(
-        lines_of(folder() + "rows.parquet"),
+        lines_of(kFolder + "rows.parquet"),
         R"({"messages":[{"role":"user","content":"Grüße \"you\""},)"
         R"({"role":"assistant","content":"世界\n"}],)"
         R"("label":true,"score":0.5,"count":3,"day":"2026-11-27","kind":"a","none":null})"
@@ -39,12 +36,12 @@ TEST(ParquetRows, AreLinesOfJson) {
 }
 
 TEST(ParquetRows, WhatHasNoFormInJsonIsRefused) {
-    EXPECT_NE(lines_of(folder() + "bytes.parquet")
+    EXPECT_NE(lines_of(kFolder + "bytes.parquet")
                   .find("bytes.parquet: column image: a value of type binary has no form in JSON"),
               std::string::npos)
-        << lines_of(folder() + "bytes.parquet");
-    EXPECT_NE(lines_of(__FILE__).find("parquet_rows_test.cpp: "), std::string::npos);
-    EXPECT_NE(lines_of(folder() + "none.parquet").find("none.parquet: "), std::string::npos);
+        << lines_of(kFolder + "bytes.parquet");
+    EXPECT_NE(lines_of(kFolder + "parquet_rows_test.cpp").find("parquet_rows_test.cpp: "), std::string::npos);
+    EXPECT_NE(lines_of(kFolder + "none.parquet").find("none.parquet: "), std::string::npos);
 }
 
 }  // namespace

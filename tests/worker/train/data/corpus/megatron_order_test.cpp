@@ -66,7 +66,7 @@ std::array<double, 3> split_of(const std::string& text) {
 }
 
 Json table() {
-    const fs::path path = fs::path(__FILE__).parent_path() / "megatron_order.json";
+    const fs::path path = fs::path(TEST_FOLDER) / "megatron_order.json";
     return parse_json(read_file(path).value()).value();
 }
 
