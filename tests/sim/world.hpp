@@ -134,7 +134,7 @@ class World {
     };
     struct Request {
         core::Input input;
-        std::function<void(const Result<core::Events>&)> reply{};
+        std::function<void(const Result<bool>&)> reply{};
     };
     // A turn whose events are being committed or were committed, and of which nothing was sent yet.
     struct Pending {
