@@ -61,6 +61,7 @@ spec::Policy some_policy() {
     policy.accounts["lab"].quota.borrow_gpus = 2;
     policy.accounts["team"].parent = "lab";
     policy.users["*"].quota.jobs = 100;
+    policy.gang_slurm_variables = true;
     return policy;
 }
 
