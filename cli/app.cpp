@@ -362,16 +362,11 @@ class Parser {
             *sub("add", "Add a queue; rolld requests allocations for it when jobs need nodes",
                  [this] { return run_alloc_add(context_, alloc_); }),
             alloc_);
-        for (const auto& [verb, what] :
-             {std::pair{"pause", "Stop requesting allocations for a queue"},
-              {"resume", "Request allocations for a queue again; clear its failure count"},
-              {"remove", "Cancel a queue's allocations and delete the queue"},
-              {"dry-run", "Print the sbatch command and script for a queue's next allocation"}}) {
-            sub(verb, what,
-                [this, name = std::string(verb)] { return run_alloc_steer(context_, name, word_); })
-                ->add_option("QUEUE", word_)
+        for (const AllocVerb& verb : alloc_verbs())
+            sub(verb.name, verb.what,
+                [this, name = verb.name] { return run_alloc_steer(context_, name, word_); })
+                ->add_option(verb.argument, word_)
                 ->required();
-        }
     }
 
     // Adds the commands that run another installed program, roll-convert or roll-rank. rollctl

@@ -262,7 +262,7 @@ const Fields& job_fields() {
                           "attempt",    "nodes",      "source_job",  "export_job", "after",
                           "resources",  "labels",     "progress",    "time",       "info",
                           "usage",      "cpu_time",   "memory_peak", "gpu_time",   "disk",
-                          "halved"}};
+                          "halved",     "starts_at"}};
     return kFields;
 }
 
@@ -362,6 +362,7 @@ std::string job_text(const Json& job, const Look& look) {
     for (const auto& [key, title] :
          std::vector<std::pair<std::string, std::string>>{{"user", "user"},
                                                           {"submitted_at", "submitted"},
+                                                          {"starts_at", "starts by"},
                                                           {"started_at", "started"},
                                                           {"ended_at", "ended"},
                                                           {"exit_code", "exit code"},
@@ -387,6 +388,10 @@ std::string job_text(const Json& job, const Look& look) {
     if (memory.is_number_integer())
         text += fmt::format("  {:<16}{} in use\n", "memory",
                             spec::size_text(memory.get<std::int64_t>()));
+    const Json cpu = progress.is_object() ? progress.value("cpu_seconds", Json()) : Json();
+    if (cpu.is_number())
+        text += fmt::format("  {:<16}{} of processor time in this attempt\n", "CPU",
+                            duration_text(cpu.get<double>()));
     if (const Json ettr = job.value("ettr", Json()); ettr.is_number())
         text += fmt::format("  {:<16}{:.1f} % of the time since the first start\n",
                             "trained (ETTR)", 100 * ettr.get<double>());

@@ -7,15 +7,22 @@ namespace roll {
 // Appends the value as a JSON string. Writes printable ASCII itself, with backslashes as the only
 // escapes. Leaves all other text to the library.
 void JsonText::append(std::string_view value) {
-    if (!std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; })) {
-        values_ += dump(Json(value));
-        return;
-    }
+    const std::size_t start = values_.size();
+    std::size_t written = 0;  // number of characters of `value` that are written
     values_ += '"';
-    for (const char c : value) {
-        if (c == '"' || c == '\\') values_ += '\\';
-        values_ += c;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+        const char c = value[i];
+        if (c < ' ' || c > '~') {
+            values_.resize(start);
+            values_ += dump(Json(value));
+            return;
+        }
+        if (c != '"' && c != '\\') continue;
+        values_.append(value.substr(written, i - written));
+        values_ += '\\';
+        written = i;
     }
+    values_.append(value.substr(written));
     values_ += '"';
 }
 

@@ -1,7 +1,9 @@
 // `rollctl alloc`: manages allocation queues, from which rolld requests Slurm allocations.
 #include "cli/commands/alloc.hpp"
 
+#include <array>
 #include <cmath>
+#include <cstdint>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -9,7 +11,8 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
-#include "common/protocol/cluster_operations.hpp"
+#include "common/number.hpp"
+#include "common/protocol/allocation_operations.hpp"
 #include "common/spec/job/pilot_queue.hpp"
 #include "common/spec/schema/units.hpp"
 
@@ -202,11 +205,34 @@ Result<int> run_alloc_list(const Context& context, const std::string& shown) {
     return 0;
 }
 
+std::span<const AllocVerb> alloc_verbs() {
+    static constexpr std::array kVerbs = {
+        AllocVerb{"pause", "QUEUE", "Stop requesting allocations for a queue"},
+        AllocVerb{"resume", "QUEUE",
+                  "Request allocations for a queue again; clear its failure count"},
+        AllocVerb{"remove", "QUEUE", "Cancel a queue's allocations and delete the queue"},
+        AllocVerb{"dry-run", "QUEUE",
+                  "Print the sbatch command and script for a queue's next allocation"},
+        AllocVerb{"close", "ALLOCATION",
+                  "Start no more jobs in an allocation; cancel it when its jobs have ended"},
+        AllocVerb{"cancel", "ALLOCATION", "Cancel an allocation; its jobs stop and wait again"}};
+    return kVerbs;
+}
+
 static Result<Json> steer(const Context& context, const std::string& verb,
                           const std::string& name) {
     if (verb == "pause") return change(context, protocol::AllocPauseArgs{name});
     if (verb == "resume") return change(context, protocol::AllocResumeArgs{name});
     if (verb == "remove") return change(context, protocol::AllocRemoveArgs{name});
+    if (verb == "close" || verb == "cancel") {
+        const auto id = parse_number<std::uint64_t>(name);
+        if (!id)
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("the allocation is {}; allowed: a number", name),
+                        "rollctl alloc list");
+        if (verb == "close") return change(context, protocol::AllocCloseArgs{*id});
+        return change(context, protocol::AllocCancelArgs{*id});
+    }
     return change(context, protocol::AllocDryRunArgs{.queue = name});
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,14 @@ struct AllocOptions {
 };
 Result<int> run_alloc_add(const Context& context, const AllocOptions& options);
 Result<int> run_alloc_list(const Context& context, const std::string& format);
-// Applies `verb` to the queue `name`. `verb` is pause, resume, remove or dry-run.
+// A command that changes or describes one allocation queue or one allocation.
+struct AllocVerb {
+    const char* name;
+    const char* argument;  // "QUEUE" or "ALLOCATION"
+    const char* what;      // help text
+};
+std::span<const AllocVerb> alloc_verbs();
+// Applies the verb to the queue `name`, or to the allocation with this number.
 Result<int> run_alloc_steer(const Context& context, const std::string& verb,
                             const std::string& name);
 void add_alloc_options(CLI::App& sub, AllocOptions& options);

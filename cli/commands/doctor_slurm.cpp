@@ -10,7 +10,7 @@
 #include "common/io/compat.hpp"
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
-#include "common/protocol/cluster_operations.hpp"
+#include "common/protocol/allocation_operations.hpp"
 #include "daemon/slurm/parse.hpp"
 #include "daemon/slurm/run.hpp"
 

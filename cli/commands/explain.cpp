@@ -2,6 +2,7 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
+#include "cli/look.hpp"
 #include "cli/render.hpp"
 
 namespace roll::cli {
@@ -17,10 +18,14 @@ Result<int> run_explain(const Context& context, const std::string& selector) {
                     {"job", id},
                     {"state", state},
                     {"why", why},
+                    {"starts_at", job.value("starts_at", Json())},
                     {"holds", job.value("holds", Json::array())}});
         return 0;
     }
     print(fmt::format("job {} {}{}{}\n", id, state, why.empty() ? "" : ": ", why));
+    if (const std::string start = time_field_text(job, "starts_at", look_of(context).local);
+        !start.empty())
+        print(fmt::format("  predicted start: by {}\n", start));
     for (const Json& hold : job.value("holds", Json::array())) {
         print(fmt::format("  {}: {}\n    {}\n", field_text(hold, "rule"), field_text(hold, "why"),
                           field_text(hold, "remedy")));

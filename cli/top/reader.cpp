@@ -9,7 +9,7 @@
 #include "cli/log_lines.hpp"
 #include "cli/text_width.hpp"
 #include "cli/top/rows.hpp"
-#include "common/protocol/cluster_operations.hpp"
+#include "common/protocol/allocation_operations.hpp"
 #include "common/protocol/job_operations.hpp"
 
 namespace roll::cli::top {

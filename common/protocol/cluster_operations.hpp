@@ -1,4 +1,4 @@
-// The operations on nodes, allocation queues and secrets: their arguments and replies.
+// The operations on nodes and secrets: their arguments and replies.
 #pragma once
 
 #include <optional>
@@ -22,45 +22,6 @@ struct UndrainArgs {
 struct NodeReply {
     std::string node{};
     bool draining = false;
-};
-
-struct AllocListArgs {
-    static constexpr Operation kOperation{"alloc_list", Access::Read, Answering::AtOnce,
-                                          "roll.allocations/1",
-                                          "Lists allocation queues and allocations."};
-};
-struct AllocAddArgs {
-    static constexpr Operation kOperation{"alloc_add", Access::Operate, Answering::AfterTurn,
-                                          "roll.queue/1", "Adds an allocation queue."};
-    Json queue{};
-};
-struct AllocPauseArgs {
-    static constexpr Operation kOperation{"alloc_pause", Access::Operate, Answering::AfterTurn,
-                                          "roll.queue/1",
-                                          "Stops requesting allocations for a queue."};
-    std::string queue{};
-};
-struct AllocResumeArgs {
-    static constexpr Operation kOperation{"alloc_resume", Access::Operate, Answering::AfterTurn,
-                                          "roll.queue/1",
-                                          "Requests allocations for a queue again."};
-    std::string queue{};
-};
-struct AllocRemoveArgs {
-    static constexpr Operation kOperation{"alloc_remove", Access::Operate, Answering::AfterTurn,
-                                          "roll.queue/1", "Removes an allocation queue."};
-    std::string queue{};
-};
-struct QueueReply {
-    std::string queue{};
-    bool changed = false;
-};
-struct AllocDryRunArgs {
-    static constexpr Operation kOperation{"alloc_dry_run", Access::Read, Answering::AtOnce,
-                                          "roll.alloc_dry_run/1",
-                                          "Shows the command that would request an allocation."};
-    std::optional<std::string> queue{};
-    Json spec{};
 };
 
 struct SecretSetArgs {
@@ -96,19 +57,6 @@ template <class V> void fields(V& v, UndrainArgs& a) { v("node", a.node, "name o
 template <class V> void fields(V& v, NodeReply& r) {
     v("node", r.node, "name of the node");
     v("draining", r.draining, "true: no new jobs are started");
-}
-template <class V> void fields(V&, AllocListArgs&) {}
-template <class V> void fields(V& v, AllocAddArgs& a) { v.needs("queue", a.queue, "the queue's settings, as `alloc_list` shows them"); }
-template <class V> void fields(V& v, AllocPauseArgs& a) { v.needs("queue", a.queue, "name of the queue"); }
-template <class V> void fields(V& v, AllocResumeArgs& a) { v.needs("queue", a.queue, "name of the queue"); }
-template <class V> void fields(V& v, AllocRemoveArgs& a) { v.needs("queue", a.queue, "name of the queue"); }
-template <class V> void fields(V& v, QueueReply& r) {
-    v("queue", r.queue, "name of the queue");
-    v("changed", r.changed, "whether the queue was changed");
-}
-template <class V> void fields(V& v, AllocDryRunArgs& a) {
-    v("queue", a.queue, "name of the queue");
-    v("spec", a.spec, "instead of `queue`: the settings of a queue");
 }
 template <class V> void fields(V& v, SecretSetArgs& a) {
     v.needs("name", a.name, "name of the secret");

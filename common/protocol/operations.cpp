@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/protocol/allocation_operations.hpp"
 #include "common/protocol/cluster_operations.hpp"
 #include "common/protocol/file_operations.hpp"
 #include "common/protocol/job_operations.hpp"
@@ -56,6 +57,8 @@ constexpr std::array kOperations = {
     info<AllocPauseArgs, QueueReply>(),
     info<AllocResumeArgs, QueueReply>(),
     info<AllocRemoveArgs, QueueReply>(),
+    info<AllocCloseArgs, AllocationReply>(),
+    info<AllocCancelArgs, AllocationReply>(),
     info<AllocDryRunArgs>(),
     info<SecretSetArgs, SecretReply>(),
     info<SecretRemoveArgs, SecretReply>(),

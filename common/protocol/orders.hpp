@@ -40,6 +40,7 @@ struct StartOrder {
     // Processes on each node if the job is a gang (docs/gangs.md); 0: the job is not a gang.
     int tasks_per_node = 0;
     std::vector<std::string> hosts{};  // names of the nodes of a gang, by node rank
+    bool slurm_variables = false;      // the processes of the gang get Slurm's variables
     std::int64_t stop_step = 0;        // step at which a request ends the training; 0: no request
     bool files = false;  // the document names files, which the worker must fetch before the start
     std::string refused{};  // reason why the worker must fail the attempt at once; empty: none

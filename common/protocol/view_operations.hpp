@@ -93,10 +93,10 @@ inline constexpr int kRowsMax = 10'000;  // largest `limit` of jobs and events
 
 // clang-format off
 // The names of the fields of a job in the reply to `jobs`, in the order in which rolld computes them.
-inline constexpr std::array<std::string_view, 29> kJobFields = {
+inline constexpr std::array<std::string_view, 30> kJobFields = {
     "id", "name", "kind", "user", "state", "held", "cancelling", "priority", "submitted_at", "started_at", "ended_at", "exit_code",
     "reason", "halved", "labels", "waiting", "output", "attempt", "nodes", "source_job", "export_job", "into", "after", "resources",
-    "times", "array", "usage", "progress", "ettr"};
+    "times", "array", "usage", "progress", "ettr", "starts_at"};
 template <class V> void fields(V& v, JobsArgs& a) {
     v("selector", a.selector, "jobs: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, or a name with wildcards (* and ?)");
     v("me", a.me, "the user that @me stands for");

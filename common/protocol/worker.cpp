@@ -138,6 +138,7 @@ static JsonText text_of(const StartOrder& order) {
     if (order.cpus > 0) text.add("cpus", order.cpus);
     if (order.tasks_per_node > 0) text.add("tasks_per_node", order.tasks_per_node);
     if (!order.hosts.empty()) text.add("hosts", order.hosts);
+    if (order.slurm_variables) text.add("slurm_variables", true);
     if (order.stop_step > 0) text.add("stop_step", order.stop_step);
     if (order.files) text.add("files", true);
     if (!order.refused.empty()) text.add("refused", order.refused);
@@ -178,6 +179,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.cpus = r.get_or("cpus", 0);
     order.tasks_per_node = r.get_or("tasks_per_node", 0);
     order.hosts = r.get_or("hosts", std::vector<std::string>{});
+    order.slurm_variables = r.get_or("slurm_variables", false);
     order.stop_step = r.get_or<std::int64_t>("stop_step", 0);
     order.files = r.get_or("files", false);
     order.refused = r.get_or("refused", std::string{});

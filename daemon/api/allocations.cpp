@@ -51,6 +51,27 @@ Result<Plan> remove(const Context&, const Caller& who, const protocol::AllocRemo
                         protocol::AllocRemoveArgs::kOperation.reply);
 }
 
+Plan change_allocation(core::Input input, std::uint64_t allocation, const char* schema) {
+    RunTurn plan;
+    plan.inputs.push_back(std::move(input));
+    plan.reply = [allocation, schema](const core::State&, bool changed) {
+        return protocol::reply_json(protocol::AllocationReply{allocation, changed}, schema);
+    };
+    return plan;
+}
+
+Result<Plan> close_allocation(const Context&, const Caller& who,
+                              const protocol::AllocCloseArgs& args) {
+    return change_allocation(core::CloseAllocation{AllocationId{args.allocation}, who.user},
+                             args.allocation, protocol::AllocCloseArgs::kOperation.reply);
+}
+
+Result<Plan> cancel_allocation(const Context&, const Caller& who,
+                               const protocol::AllocCancelArgs& args) {
+    return change_allocation(core::CancelAllocation{AllocationId{args.allocation}, who.user},
+                             args.allocation, protocol::AllocCancelArgs::kOperation.reply);
+}
+
 Result<Plan> show_order(const Context& context, const Caller&,
                         const protocol::AllocDryRunArgs& args) {
     ROLL_TRY(Json order, dry_run(context, args));
@@ -87,6 +108,8 @@ std::span<const ServedOperation> allocation_operations() {
         served<protocol::AllocPauseArgs, pause>(),
         served<protocol::AllocResumeArgs, resume>(),
         served<protocol::AllocRemoveArgs, remove>(),
+        served<protocol::AllocCloseArgs, close_allocation>(),
+        served<protocol::AllocCancelArgs, cancel_allocation>(),
         served<protocol::AllocDryRunArgs, show_order>(),
     };
     return kOperations;

@@ -1,7 +1,7 @@
 // The operations of `rollctl alloc`.
 #pragma once
 
-#include "common/protocol/cluster_operations.hpp"
+#include "common/protocol/allocation_operations.hpp"
 #include "daemon/api/context.hpp"
 
 namespace roll::api {

@@ -67,7 +67,10 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     order.memory = place->memory;
     order.cpus = place->cpus;
     order.tasks_per_node = job.resources().tasks_per_node;
-    if (order.tasks_per_node > 0) order.hosts = hosts_of(state, job);
+    if (order.tasks_per_node > 0) {
+        order.hosts = hosts_of(state, job);
+        order.slurm_variables = state.policy.gang_slurm_variables;
+    }
     order.stop_step = job.stop_step;
     order.files = spec::has_files(job.spec);
     order.gpu_percent = place->gpu_percent;

@@ -1,18 +1,21 @@
 #include "daemon/engine/engine.hpp"
 
+#include <utility>
+
 namespace roll::engine {
 
 core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& turn) {
     core::Events batch;
-    const auto take = [&](const core::Events& events) {
-        for (const core::Event& event : events) {
+    const auto take = [&](core::Events&& events) {
+        for (core::Event& event : events) {
             core::apply(state_, event);
-            batch.push_back(event);
+            batch.push_back(std::move(event));
         }
     };
     for (const core::Input& input : inputs) {
-        turn.replies.push_back(core::decide(state_, input, now));
-        if (turn.replies.back()) take(*turn.replies.back());
+        Result<core::Events> decided = core::decide(state_, input, now);
+        turn.replies.push_back(decided.map([](const auto& events) { return !events.empty(); }));
+        if (decided) take(*std::move(decided));
     }
     // A later rule may enable an earlier one, for example by releasing an allocation. Repeat the
     // rules until none returns events.
@@ -36,8 +39,9 @@ Result<void> Engine::undo(std::span<const core::Input> inputs, Time now, const E
     }
     state_ = *durable_;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-        turn.replies[i] = core::decide(state_, inputs[i], now);
-        if (turn.replies[i] && !turn.replies[i]->empty()) turn.replies[i] = tl::unexpected(error);
+        turn.replies[i] = core::decide(state_, inputs[i], now).and_then([&](const auto& events) {
+            return events.empty() ? Result<bool>(false) : tl::unexpected(error);
+        });
     }
     return {};
 }

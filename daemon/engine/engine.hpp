@@ -25,7 +25,8 @@ struct Ledger {
 };
 
 struct Turn {
-    std::vector<Result<core::Events>> replies;  // result of each input, in the order of the inputs
+    // For each input, in the order of the inputs: whether it changed State, or why it was refused
+    std::vector<Result<bool>> replies;
     std::vector<core::Action> owed;
     std::size_t committed = 0;  // number of committed events
     // True if the ledger's volume is full. Nothing was committed; call step() again soon.

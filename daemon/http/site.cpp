@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "common/protocol/allocation_operations.hpp"
 #include "common/protocol/client.hpp"
-#include "common/protocol/cluster_operations.hpp"
 #include "common/protocol/job_operations.hpp"
 #include "common/protocol/scope.hpp"
 #include "common/protocol/token_operations.hpp"

@@ -105,6 +105,7 @@ template <class V> void fields(V& v, core::AllocationOrdered& e) {
 template <class V> void fields(V& v, core::AllocationAccepted& e) { v("allocation", e.allocation); v("slurm_job", e.slurm_job); }
 template <class V> void fields(V& v, core::AllocationGranted& e) { v("allocation", e.allocation); v("at", e.at); v("ends_at", e.ends_at); }
 template <class V> void fields(V& v, core::AllocationReturned& e) { v("allocation", e.allocation); }
+template <class V> void fields(V& v, core::AllocationClosed& e) { v("allocation", e.allocation); v("by", e.by); }
 template <class V> void fields(V& v, core::AllocationReleasing& e) {
     v("allocation", e.allocation); v("failed", e.failed); v("reason", e.reason);
 }

@@ -59,6 +59,7 @@ constexpr std::array kKinds = {
     "clock_stepped",
     "training_asked",
     "training_answered",
+    "allocation_closed",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

@@ -14,6 +14,7 @@ namespace {
 
 const char* state_of(const core::Allocation& a) {
     if (a.releasing) return "releasing";
+    if (a.closed) return "closed";
     switch (a.phase) {
         case core::AllocationPhase::Ordered: return "ordered";
         case core::AllocationPhase::Pending: return "pending";
@@ -171,7 +172,7 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int
 
 std::string on_order(const core::State& state, const spec::Resources& wanted) {
     for (const auto& [id, a] : state.allocations) {
-        if (a.phase == core::AllocationPhase::Granted || a.releasing) continue;
+        if (a.phase == core::AllocationPhase::Granted || a.releasing || a.closed) continue;
         const core::AllocationQueue& queue = state.queues.at(a.queue);
         if (core::offers(queue.spec, wanted) && !too_wide(state, a.queue, queue, wanted))
             return fmt::format("allocation {} of queue {}", id.value, a.queue);
@@ -184,7 +185,7 @@ namespace {
 // Like on_order(), but for an allocation that is granted and whose workers have not all joined yet.
 std::string to_come(const core::State& state, const spec::Resources& wanted, Time now) {
     for (const auto& [id, a] : state.allocations) {
-        if (a.phase != core::AllocationPhase::Granted || a.releasing) continue;
+        if (a.phase != core::AllocationPhase::Granted || a.releasing || a.closed) continue;
         const core::AllocationQueue& queue = state.queues.at(a.queue);
         if (a.joined >= queue.spec.nodes || a.granted_at + core::kJoinGrace <= now) continue;
         if (core::offers(queue.spec, wanted) && !too_wide(state, a.queue, queue, wanted))

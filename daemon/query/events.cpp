@@ -83,6 +83,8 @@ std::string describe_allocation(const std::string& kind, const Json& body) {
         return allocation + " is Slurm's job " + text_of(body, "slurm_job");
     if (kind == "allocation_granted") return allocation + " granted";
     if (kind == "allocation_returned") return allocation + " was queued again by Slurm";
+    if (kind == "allocation_closed")
+        return allocation + " closed" + by_whom(body) + ": no more jobs start in it";
     if (kind == "allocation_releasing") return with_reason(allocation + " is being released", body);
     if (kind == "allocation_ended") return with_reason(allocation + " ended", body);
     if (kind == "pilot_joined") return "worker connected from " + allocation;

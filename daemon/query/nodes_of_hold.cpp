@@ -18,7 +18,10 @@ std::string closed(const core::State& state, const core::Worker& worker) {
     if (worker.draining) return "is drained";
     if (core::is_excluded(state, worker))
         return "is excluded: " + state.machines.at(core::machine_of(worker.node)).reason;
-    if (!core::takes_work(state, worker)) return "the node's allocation is being released";
+    if (!core::takes_work(state, worker))
+        return state.allocations.at(worker.allocation).releasing
+                   ? "the node's allocation is being released"
+                   : "the node's allocation is closed";
     return worker.quiet ? "is silent" : "";
 }
 

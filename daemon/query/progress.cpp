@@ -8,6 +8,9 @@
 namespace roll::query {
 namespace {
 
+// A thousand processors for a hundred years: sums over nodes cannot overflow.
+constexpr std::int64_t kCpuMsMax = std::int64_t{1000} * 100 * 366 * 86'400'000;
+
 // Returns the row of a node's memory; null if the report has no memory or an invalid one.
 Json memory_row(const Json& bytes, const Json& curve, const std::string& node) {
     constexpr std::size_t kValuesMax = 256;
@@ -41,6 +44,8 @@ Progress read_progress(const std::string& text, const std::string& node) {
     const Json bytes = take("memory");
     Json memory = memory_row(bytes, take("memory_curve"), node);
     if (!memory.is_null()) progress.memory.push_back(std::move(memory));
+    const Json cpu = take("cpu_ms");
+    if (cpu.is_number_integer() && cpu >= 0 && cpu <= kCpuMsMax) progress.cpu_ms = cpu;
     progress.told = *std::move(read);
     if (!ranks.is_array()) return progress;
     for (const Json& one : ranks) {
@@ -53,6 +58,19 @@ Progress read_progress(const std::string& text, const std::string& node) {
                 {{"rank", rank}, {"node", node}, {"step", step}, {"own_ms", own_ms}});
     }
     return progress;
+}
+
+Json with_scores(Json ranks) {
+    double fastest = 0;
+    for (const Json& rank : ranks) {
+        const double own = rank.value("own_ms", 0.0);
+        if (own > 0 && (fastest == 0 || own < fastest)) fastest = own;
+    }
+    for (Json& rank : ranks) {
+        const double own = rank.value("own_ms", 0.0);
+        rank["score"] = own > 0 ? Json(fastest / own) : Json(nullptr);
+    }
+    return ranks;
 }
 
 }  // namespace roll::query

@@ -10,6 +10,7 @@
 #include "daemon/core/facts/machines.hpp"
 #include "daemon/core/facts/save_margin.hpp"
 #include "daemon/query/progress.hpp"
+#include "daemon/query/starts.hpp"
 
 namespace roll::query {
 namespace {
@@ -167,20 +168,6 @@ Json excluded_json(const core::State& state, const std::string& node) {
             {"reason", machine->second.reason}};
 }
 
-// Adds a score to each rank: the shortest `own_ms` of all ranks divided by the rank's `own_ms`.
-Json with_scores(Json ranks) {
-    double fastest = 0;
-    for (const Json& rank : ranks) {
-        const double own = rank.value("own_ms", 0.0);
-        if (own > 0 && (fastest == 0 || own < fastest)) fastest = own;
-    }
-    for (Json& rank : ranks) {
-        const double own = rank.value("own_ms", 0.0);
-        rank["score"] = own > 0 ? Json(fastest / own) : Json(nullptr);
-    }
-    return ranks;
-}
-
 // The resources of a worker that running attempts hold, and the jobs of these attempts.
 struct Taken {
     int slots = 0;
@@ -231,18 +218,20 @@ Json after_json(const core::Job& job) {
 }
 
 // Returns the progress that the members of the job's attempt reported, merged into one report. Its
-// `memory` is the sum over all nodes.
+// `memory` and `cpu_seconds` are sums over all nodes.
 Progress progress_of(JobId id, const Hearsay& hearsay) {
     Progress all{nullptr};
     for (const Told& told : hearsay.told ? hearsay.told(id) : std::vector<Told>()) {
         Progress one = read_progress(told.progress, told.node);
         for (Json& rank : one.ranks) all.ranks.push_back(std::move(rank));
         for (Json& node : one.memory) all.memory.push_back(std::move(node));
+        all.cpu_ms += one.cpu_ms;
         if (!one.told.empty()) all.told = std::move(one.told);
     }
     std::int64_t memory = 0;
     for (const Json& node : all.memory) memory += node["bytes"].get<std::int64_t>();
     if (!all.memory.empty()) all.told["memory"] = memory;
+    if (all.cpu_ms > 0) all.told["cpu_seconds"] = seconds_of(all.cpu_ms);
     return all;
 }
 
@@ -286,6 +275,7 @@ struct View {
     const core::Job& job;
     const Hearsay& hearsay;
     Waits& waits;
+    Starts& starts;
     Time now;
 };
 struct Field {
@@ -326,6 +316,7 @@ constexpr std::array kFields = {
     Field{"usage", [](const View& v) { return usage_json(v.job); }},
     Field{"progress", [](const View& v) { return progress_of(v.id, v.hearsay).told; }},
     Field{"ettr", [](const View& v) { return ettr(v.job, v.now); }},
+    Field{"starts_at", [](const View& v) { return optional_time(v.starts.of(v.id, v.job)); }},
 };
 
 static_assert(std::ranges::equal(kFields, protocol::kJobFields, {}, &Field::name));
@@ -351,26 +342,30 @@ Json summary(const View& view, std::span<const Field> fields) {
 
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now) {
     Waits waits(state, now);
-    return summary({state, id, state.jobs.at(id), hearsay, waits, now}, kFields);
+    Starts starts(state, now);
+    return summary({state, id, state.jobs.at(id), hearsay, waits, starts, now}, kFields);
 }
 
 struct Rows::Parts {
     const core::State& state;
     const Hearsay& hearsay;
     Waits waits;
+    Starts starts;
     std::vector<Field> fields;
     Time now;
 };
 
 Rows::Rows(const core::State& state, const Hearsay& hearsay, Time now,
            const std::vector<std::string>& fields)
-    : parts_(new Parts{state, hearsay, Waits(state, now), fields_of(fields), now}) {}
+    : parts_(new Parts{state, hearsay, Waits(state, now), Starts(state, now), fields_of(fields),
+                       now}) {}
 
 Rows::~Rows() = default;
 
 Json Rows::row(JobId id, const core::Job& job) {
-    return summary({parts_->state, id, job, parts_->hearsay, parts_->waits, parts_->now},
-                   parts_->fields);
+    return summary(
+        {parts_->state, id, job, parts_->hearsay, parts_->waits, parts_->starts, parts_->now},
+        parts_->fields);
 }
 
 Result<Json> show(const core::State& state, const protocol::ShowArgs& args, const Hearsay& hearsay,

@@ -8,10 +8,9 @@
 
 #include "daemon/core/placement/limits.hpp"
 #include "daemon/core/placement/queue.hpp"
-#include "daemon/core/rules/place.hpp"
-#include "daemon/core/rules/predicted_starts.hpp"
 #include "daemon/core/state/use.hpp"
 #include "daemon/query/query.hpp"
+#include "daemon/query/starts.hpp"
 
 namespace roll::query {
 namespace {
@@ -82,17 +81,6 @@ Json rows_of(const core::State& state, const std::string& user, Time now) {
     return rows;
 }
 
-// Returns the predicted starts of the jobs at the head of the queue. The first job that must wait
-// has its reserved time, which later jobs cannot delay.
-std::map<JobId, Time> starts_of(const core::State& state, Time now) {
-    std::map<JobId, Time> starts;
-    for (const core::PredictedStart& start : core::predicted_starts(state, now))
-        if (start.at) starts.emplace(start.job, *start.at);
-    const auto promise = core::promised(state, now);
-    if (promise && promise->at) starts[promise->job] = *promise->at;
-    return starts;
-}
-
 // Lists waiting jobs. An array is one row, which shows the first job and the number of waiting
 // tasks.
 class WaitingList {
@@ -100,7 +88,7 @@ class WaitingList {
     WaitingList(const core::State& state, Time now)
         : state_(state),
           now_(now),
-          starts_(starts_of(state, now)) {}
+          starts_(known_starts(state, now)) {}
 
     bool is_full() const { return list_.size() >= kWaitingMax; }
     void add(JobId id, const core::Job& job, const Json& position) {

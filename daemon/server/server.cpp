@@ -390,7 +390,7 @@ void Server::answer_requests(const engine::Turn& turn) {
             continue;
         }
         const bool changed =
-            std::ranges::any_of(results, [](const auto& one) { return !one->empty(); });
+            std::ranges::any_of(results, [](const Result<bool>& one) { return *one; });
         reply(pending.peer, pending.id, pending.reply(engine_.state(), changed));
     }
 }

@@ -137,6 +137,18 @@ TEST(JobView, ListsAttemptsAndCheckpoints) {
     EXPECT_NE(text.find("  100  1-1    /c\n"), std::string::npos) << text;
 }
 
+TEST(JobView, ShowsThePredictedStartOfAWaitingJobAndTheProcessorTimeOfARunningOne) {
+    const Json waiting = {
+        {"id", 7}, {"state", "queued"}, {"starts_at", "2026-11-21T10:10:00.000Z"}};
+    EXPECT_NE(job_text(waiting, {kNow}).find("  starts by       2026-11-21T10:10:00"),
+              std::string::npos)
+        << job_text(waiting, {kNow});
+    const Json running = {{"id", 7}, {"state", "running"}, {"progress", {{"cpu_seconds", 185}}}};
+    EXPECT_NE(job_text(running, {kNow}).find("  CPU             3m 05s of processor time"),
+              std::string::npos)
+        << job_text(running, {kNow});
+}
+
 TEST(Render, WritesDurationsAndAmounts) {
     EXPECT_EQ(duration_text(59), "59s");
     EXPECT_EQ(duration_text(185), "3m 05s");

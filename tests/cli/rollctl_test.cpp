@@ -379,7 +379,8 @@ TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsAndQueues) {
         return run_program("bash ask.sh", "").output;
     };
     EXPECT_EQ(completed("rollctl expl", 1), "explain\n");
-    EXPECT_EQ(completed("rollctl alloc ''", 2), "list add pause resume remove dry-run\n");
+    EXPECT_EQ(completed("rollctl alloc ''", 2),
+              "list add pause resume remove dry-run close cancel\n");
     EXPECT_EQ(completed("rollctl alloc pause ''", 3), "alloc_list_--parsable\n");
     for (const char* command : {"checkpoint", "resubmit", "jobs", "wait"})
         EXPECT_EQ(completed(std::string("rollctl ") + command + " ''", 2),

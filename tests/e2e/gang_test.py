@@ -71,6 +71,20 @@ class Gang(TwoWorkers):
         self.assertEqual(address, '127.0.0.1')
         self.assertGreater(int(port), 1024)
 
+    def test_the_processes_of_a_gang_get_slurms_names_if_the_site_wants_them(self):
+        show = ('sh', '-c', 'echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID $SLURM_NODEID/$SLURM_NNODES $SLURM_JOB_ID')
+        job = self.submit('--nodes', 2, '--tasks-per-node', 2, '--', *show)
+        self.wait_done(job)
+        self.assertEqual(self.ctl('logs', job, '--rank', 3).stdout.strip(), '/ /')
+        with open(os.path.join(self.state, 'rolld.yaml'), 'w', encoding='ascii') as file:
+            file.write('gang: {slurm_variables: true}\n')
+        os.kill(self.pid_file('rolld'), signal.SIGHUP)
+        wait_until(lambda: 'was read again' in self.ctl('events').stdout, 'rolld to read the setting')
+        job = self.submit('--nodes', 2, '--tasks-per-node', 2, '--', *show)
+        self.wait_done(job)
+        self.assertEqual([self.ctl('logs', job, '--rank', rank).stdout.strip() for rank in range(4)],
+                         [f'{rank}/4 {rank % 2} {rank // 2}/2 {job}' for rank in range(4)])
+
     def test_two_gangs_at_once_have_two_ports_and_a_taken_port_is_not_given(self):
         show = 'echo $MASTER_PORT; sleep 1'
         jobs = [self.submit('--tasks-per-node', 1, '--', 'sh', '-c', show) for _ in range(4)]

@@ -87,6 +87,31 @@ class Pilots(SlurmTest):
             gpus += self.log_of(job).split()[0].split(',')
         self.assertEqual(sorted(gpus), ['0', '1', '2', '3'])
 
+    def test_the_operator_closes_and_cancels_single_allocations(self):
+        self.queue('--slots', '1', '--idle', '10m', '--max-jobs', '2')
+        first = self.submit('--', 'sh', '-c', f'while [ ! -e {self.work}/go ]; do sleep 0.1; done')
+        wait_until(lambda: self.show(first)['state'] == 'running', 'the first job to run')
+        closed = self.alloc()['allocations'][0]['id']
+        self.assertEqual(self.ctl('alloc', 'close', closed).stdout, f'{closed}\n')
+        self.assertEqual(self.alloc()['allocations'][0]['state'], 'closed')
+        second = self.submit('--', 'sleep', '300')
+        wait_until(lambda: self.show(second)['state'] == 'running', 'the second job to run')
+        other, = (one['id'] for one in self.alloc()['allocations'] if one['id'] != closed)
+        self.assertEqual(self.show(first)['state'], 'running')
+        with open(f'{self.work}/go', 'w', encoding='ascii'):
+            pass
+        self.wait_done(first)
+        wait_until(lambda: [one['id'] for one in self.alloc()['allocations']] == [other], 'the closed one to go')
+        self.ctl('alloc', 'cancel', other)
+        wait_until(lambda: len(self.show(second)['attempts']) == 2, 'the job to start elsewhere')
+        self.assertEqual(self.show(second)['retries'],
+                         {'infra': 0, 'app': 0, 'timeout': 0, 'preempted': 0, 'no_progress': 0})
+        self.assertEqual(self.alloc()['queues'][0]['failures'], 0)
+        unknown = self.ctl('alloc', 'cancel', 99, check=False)
+        self.assertEqual(unknown.returncode, 3, unknown.stderr)
+        self.assertIn('there is no allocation 99, or it has ended', unknown.stderr)
+        self.ctl('cancel', second)
+
     def test_an_order_says_what_its_queue_says(self):
         self.cluster.run('scontrol', 'update', 'NodeName=n5', 'AvailableFeatures=fast', 'ActiveFeatures=fast')
         self.queue('--partition', 'high', '--account', 'lab', '--qos', 'normal', '--constraint', 'fast',

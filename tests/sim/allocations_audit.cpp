@@ -55,6 +55,11 @@ void Auditor::on(const core::AllocationGranted& e) {
 void Auditor::on(const core::AllocationReturned& e) {
     allocations_.at(e.allocation).granted = false;
 }
+void Auditor::on(const core::AllocationClosed& e) {
+    Allocation& a = allocations_.at(e.allocation);
+    ROLL_CHECK(!a.closed && !a.releasing);
+    a.closed = true;
+}
 void Auditor::on(const core::AllocationReleasing& e) {
     Allocation& a = allocations_.at(e.allocation);
     ROLL_CHECK(!a.releasing && !e.reason.empty());
@@ -81,6 +86,10 @@ void Auditor::note_used(const Run& r) {
 
 bool Auditor::goes_back(const Worker& worker) const {
     return worker.allocation.value != 0 && allocations_.at(worker.allocation).releasing;
+}
+
+bool Auditor::is_closed(const Worker& worker) const {
+    return worker.allocation.value != 0 && allocations_.at(worker.allocation).closed;
 }
 
 // Returns whether a job that starts now can use its whole time limit on the worker.
@@ -127,6 +136,7 @@ void Auditor::check_allocations(Time now) const {
     int ordered = 0;
     for (const auto& [id, a] : allocations_) {
         if (a.releasing) continue;
+        ROLL_CHECK(!a.closed || is_busy(id));
         if (!a.granted) ++ordered;
         if (!a.granted) continue;
         ROLL_CHECK(now < a.ends_at - std::max<Time::duration>(queue_->margin(), save_need(id)));

@@ -20,7 +20,8 @@ void Auditor::on(const core::JobClosed& e) {
 }
 
 // Checks the end of a group. A closed group ends with its last job, and succeeds if all its jobs
-// did. Any group may also end because a user cancelled it.
+// did, without those that successive halving stopped. Any group may also end because a user
+// cancelled it.
 void Auditor::check_open_end(const core::JobEnded& e) const {
     const Job& open = jobs_.at(e.job);
     if (open.cancelled) return ROLL_CHECK(e.phase == JobPhase::Cancelled);
@@ -29,7 +30,7 @@ void Auditor::check_open_end(const core::JobEnded& e) const {
     for (const auto& [id, j] : jobs_) {
         if (j.spec.into != e.job) continue;
         ROLL_CHECK(j.over);
-        well = well && j.over == JobPhase::Done;
+        well = well && (j.over == JobPhase::Done || stopped_by_halving(j));
     }
     ROLL_CHECK(e.phase == (well ? JobPhase::Done : JobPhase::Failed));
 }

@@ -11,7 +11,7 @@ namespace roll::sim {
 using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 
 bool Auditor::takes_work(const Worker& worker) const {
-    return !worker.draining && !goes_back(worker) &&
+    return !worker.draining && !goes_back(worker) && !is_closed(worker) &&
            !excluded_.contains(core::machine_of(worker.node));
 }
 
@@ -59,7 +59,7 @@ std::vector<spec::After> Auditor::each_awaited(const std::vector<spec::After>& a
         const bool all = jobs_.at(after.job).array == after.job;
         for (const auto& [id, other] : jobs_)
             if (id == after.job || (all && other.array == after.job))
-                each.push_back({after.condition, id});
+                each.push_back({after.condition, id, all});
     }
     return each;
 }

@@ -29,8 +29,7 @@ Auditor::Job& Auditor::job(JobId id) {
     ROLL_CHECK(found != jobs_.end());
     return found->second;
 }
-// Returns the run of a current attempt. Fails for any other attempt, because no event may be about
-// a stale attempt.
+// Returns the run of a current attempt. Fails for a stale attempt, which no event may be about.
 Auditor::Run& Auditor::run(const AttemptKey& key) {
     Job& owner = job(key.job);
     ROLL_CHECK(owner.run && owner.run->token == key.token);
@@ -100,6 +99,7 @@ void Auditor::on(const core::JobPriorityChanged& e) { job(e.job).spec.priority =
 void Auditor::on(const core::JobCancelRequested& e) {
     ROLL_CHECK(!job(e.job).over && !job(e.job).cancelled);
     job(e.job).cancelled = e.at;
+    job(e.job).halved = e.halved;
 }
 
 void Auditor::on(const core::JobDue& e) {
@@ -399,7 +399,7 @@ bool Auditor::allowed(const Job& j) const {
     return std::ranges::all_of(j.spec.after, [&](const spec::After& after) {
         const auto over = jobs_.at(after.job).over;
         if (!over) return false;
-        if (after.condition == spec::After::Condition::Any) return true;
+        if (after.condition == spec::After::Condition::Any || is_halved_trial(after)) return true;
         if (after.condition == spec::After::Condition::Exported && !exported(after.job))
             return false;
         return (*over == JobPhase::Done) != (after.condition == spec::After::Condition::Failed);
@@ -409,7 +409,8 @@ bool Auditor::allowed(const Job& j) const {
 bool Auditor::hopeless(const Job& j) const {
     return std::ranges::any_of(j.spec.after, [&](const spec::After& after) {
         const auto over = jobs_.at(after.job).over;
-        if (!over || after.condition == spec::After::Condition::Any) return false;
+        if (!over || after.condition == spec::After::Condition::Any || is_halved_trial(after))
+            return false;
         const bool ok = *over == JobPhase::Done;
         if (after.condition == spec::After::Condition::Exported && ok) {
             const auto exporting = jobs_.at(after.job).export_job;

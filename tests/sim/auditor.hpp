@@ -90,6 +90,7 @@ class Auditor {
         bool held = false;
         bool closed = false;  // this group takes no more jobs
         std::optional<Time> cancelled{};
+        bool halved = false;  // successive halving requested the cancellation
         bool was_running_at_cancel = false;
         std::optional<Run> run{};
         Token last{};
@@ -135,6 +136,7 @@ class Auditor {
     struct Allocation {
         bool granted = false;
         bool releasing = false;
+        bool closed = false;  // no job may start in it, and it is released as soon as it is idle
         Time ends_at{};
         Time used_at{};
     };
@@ -191,6 +193,7 @@ class Auditor {
     void on(const core::AllocationOrdered& e);
     void on(const core::AllocationGranted& e);
     void on(const core::AllocationReturned& e);
+    void on(const core::AllocationClosed& e);
     void on(const core::AllocationReleasing& e);
     void on(const core::AllocationEnded& e);
     void on(const core::PilotJoined& e);
@@ -212,6 +215,7 @@ class Auditor {
     void check_places(const core::AttemptPlaced& e, const spec::Resources& given) const;
     void note_used(const Run& run);
     bool goes_back(const Worker& worker) const;
+    bool is_closed(const Worker& worker) const;
     bool takes_work(const Worker& worker) const;
     static bool output_refused(const Job& job);
     static std::optional<spec::OnExit> meaning(const Job& job, core::Outcome outcome, int exit_code,
@@ -264,6 +268,14 @@ class Auditor {
         spec::Resources wanted{};  // first of its variants that the workers can hold
     };
     Waiting rank(JobId id, const Job& job, Time now) const;
+    // Returns whether a job that waits for a whole array is to ignore this job of the array,
+    // because successive halving stopped it.
+    bool is_halved_trial(const spec::After& after) const {
+        return after.array && stopped_by_halving(jobs_.at(after.job));
+    }
+    static bool stopped_by_halving(const Job& j) {
+        return j.halved && j.over == core::JobPhase::Cancelled;
+    }
     std::vector<spec::After> each_awaited(const std::vector<spec::After>& afters) const;
     Time end_awaited(const spec::After& after) const;
     Time ready_since(const Job& job) const;

@@ -76,6 +76,7 @@ MUTATIONS = {
         ('places.back().spare = std::ssize(places) > wanted.nodes;', '', 'spares are members'),
     ],
     'core/facts/availability.cpp': [
+        (' || a->second.closed', '', 'jobs start in closed allocations'),
         ('if (worker.draining) return false;', '', 'draining workers get jobs'),
         ('if (!excluded && is_excluded(state, worker)) return false;', '', 'machines that are left out get jobs'),
     ],
@@ -139,6 +140,7 @@ MUTATIONS = {
          'an allocation leaves no time for slow saves'),
     ],
     'core/rules/close.cpp': [
+        ('if (at->second.stopped_by_halving()) continue;', '', 'a trial that halving stopped fails its group'),
         ('if (!state.index.inside.contains(id))', '', 'a closed job does not wait for its jobs'),
         ('bad += at->second.phase == JobPhase::Done ? 0 : 1;', '', 'a closed job hides how its jobs ended'),
     ],
@@ -146,6 +148,8 @@ MUTATIONS = {
         ('if (at > now) break;', '', 'back-offs end at once'),
     ],
     'core/rules/hopeless.cpp': [
+        ('if (task == id && state_.jobs.at(id).halved) continue;', '',
+         'who waits for a sweep ends with a halved trial'),
         ('if (at >= now) break;', 'break;', 'queued jobs outlive their deadline'),
     ],
     'core/rules/stop.cpp': [
@@ -154,6 +158,7 @@ MUTATIONS = {
         ('if (limit.count() > 0 && since + limit <= now) return kTimeIsUp;', '', 'no time limit'),
     ],
     'core/facts/dependency.cpp': [
+        ('if (job.stopped_by_halving()) return Held::Yes;', '', 'a trial that halving stopped fails its sweep'),
         ('return ok ? Held::Yes : Held::Never;', 'return Held::Yes;', 'ok:ID is taken for any:ID'),
         ('if (!job->second.export_job) return Held::Not;', '', 'a chain goes on before the export'),
     ],
@@ -174,6 +179,7 @@ MUTATIONS = {
         ('if (a.used_at + idle > now || held) return {};', 'return {};', 'idle allocations are kept'),
     ],
     'core/allocation/planner.cpp': [
+        ('if (a.releasing || a.closed) continue;', 'if (a.releasing) continue;', 'closed allocations are counted on'),
         ('if (planner.worthwhile(quotas)) return planner;', 'return planner;', 'a queue knows no min_utilization'),
         ('std::min(count, budget.orders)', 'count', 'a queue orders more than it may'),
         ('return node.slots >= wanted.slots_per_node &&', 'return', 'a planned node holds any job'),

@@ -22,6 +22,7 @@ void tell(AgentCore& core, const agent::ProcessEvent& event, Instant now) {
             [&](const agent::Matched& e) { core.on_matched(e.attempt, e.patterns); },
             [&](const agent::Used& e) { core.on_usage(e.attempt, e.usage); },
             [&](const agent::MemoryUsed& e) { core.on_memory(e.attempt, e.bytes); },
+            [&](const agent::CpuUsed& e) { core.on_cpu_time(e.attempt, e.ms); },
             [&](const agent::Gone& e) { core.on_gone(e.attempt, now); },
             [](const agent::ShellEnded&) {}, [](const agent::Junk&) {}},
         event);

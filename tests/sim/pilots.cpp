@@ -51,6 +51,19 @@ void World::add_queue() {
     if (second_ < kFaultsEnd + 600) later(random_.between(20, 60), [this] { add_queue(); });
 }
 
+// Closes or cancels an allocation, as an operator does.
+void World::end_allocation() {
+    if (!engine_) return;
+    for (const auto& [id, allocation] : engine_->state().allocations) {
+        if (random_.percent(50)) continue;
+        if (random_.percent(50))
+            inbox_.push_back({core::CloseAllocation{id}});
+        else
+            inbox_.push_back({core::CancelAllocation{id}});
+        return;
+    }
+}
+
 void World::open_desk() {
     if (slurm_) desk_.emplace(kPilotCluster, pilots::DeskRules{}, steady());
 }

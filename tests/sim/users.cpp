@@ -242,6 +242,10 @@ void World::meddle() {
         case 31:
         case 32: cancel_starting(); break;
         case 34: close_open(); break;
+        case 38:
+        case 39: halve(); break;
+        case 40:
+        case 41: end_allocation(); break;
         case 28: inbox_.push_back({core::StopDispatch{"maintenance"}}); break;
         case 29:
         case 30: inbox_.push_back({core::StopDispatch{}}); break;
@@ -315,6 +319,16 @@ void World::cancel_starting() {
         if (!job.attempt || job.attempt->started_at || job.cancel_requested) continue;
         if (random_.percent(50)) continue;
         inbox_.push_back({core::Cancel{id, "it does not start"}});
+        return;
+    }
+}
+
+// Stops a task of an array, as a sweep with successive halving does.
+void World::halve() {
+    if (!engine_) return;
+    for (const auto& [id, job] : engine_->state().jobs) {
+        if (!job.spec.array || core::is_over(job.phase) || random_.percent(50)) continue;
+        inbox_.push_back({core::Cancel{.job = id, .reason = "not among the best", .halved = true}});
         return;
     }
 }

@@ -134,7 +134,7 @@ class World {
     };
     struct Request {
         core::Input input;
-        std::function<void(const Result<core::Events>&)> reply{};
+        std::function<void(const Result<bool>&)> reply{};
     };
     // A turn whose events are being committed or were committed, and of which nothing was sent yet.
     struct Pending {
@@ -245,6 +245,8 @@ class World {
     void put_into_open(const std::string& key, spec::JobSpec& spec);
     void put_behind_array(spec::JobSpec& spec);
     void close_open();
+    void halve();
+    void end_allocation();
     spec::JobSpec invent(int number);
     void invent_shapes(spec::JobSpec& spec);
     void submit(const std::string& key, const spec::JobSpec& spec);

@@ -209,6 +209,7 @@ void Agent::take(const ProcessEvent& event) {
                  [&](const Matched& e) { core.on_matched(e.attempt, e.patterns); },
                  [&](const Used& e) { core.on_usage(e.attempt, e.usage); },
                  [&](const MemoryUsed& e) { core.on_memory(e.attempt, e.bytes); },
+                 [&](const CpuUsed& e) { core.on_cpu_time(e.attempt, e.ms); },
                  [&](const ShellEnded& e) { terminals_.on_ended(e); },
                  [&](const Gone& e) {
                      terminals_.on_gone(e.attempt);

@@ -18,10 +18,9 @@
 namespace roll::spec {
 namespace {
 
-// Returns the problem that train_spec() finds in a document that has passed all other checks.
-// Returns an empty list if there is no problem.
+// Returns the problem that train_spec() finds in the document of a training job that has passed all
+// other checks. Returns an empty list if there is no problem.
 std::vector<Problem> unreadable(Json document) {
-    if (!trains(document)) return {};
     // Before rollctl sends the job, it replaces these keys by values that it has chosen.
     if (document["parallel"].value("layout", Json()) == "auto")
         document["parallel"].erase("layout");
@@ -95,9 +94,11 @@ ParsedJob check_job(const Json& given, const std::string& base_directory) {
     append(parsed.problems, missing_inputs(job_schema(), *document));
     fill_tokenizer(*document);
     if (parsed.ok()) append(parsed.problems, job_problems(*document));
-    if (trains(*document)) append(parsed.problems, impossible_sizes(*document));
-    if (trains(*document) && parsed.ok()) append(parsed.problems, impossible_variants(*document));
-    if (parsed.ok()) append(parsed.problems, unreadable(*document));
+    if (trains(*document)) {
+        append(parsed.problems, impossible_sizes(*document));
+        if (parsed.ok()) append(parsed.problems, impossible_variants(*document));
+        if (parsed.ok()) append(parsed.problems, unreadable(*document));
+    }
     std::vector<JobSpec> then = read_chain(*document, base_directory, parsed.problems);
     if (!parsed.ok()) return parsed;
     parsed.spec = read_spec(*document);

@@ -2,20 +2,21 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/check/member.hpp"
 #include "common/spec/schema/schema.hpp"
 
 namespace roll::spec {
 namespace {
 
 bool reads_text(const Json& document) {
-    return trains(document) || document.value("kind", Json()) == "tokenize";
+    return trains(document) || member(document, "kind") == "tokenize";
 }
 
 // Sets the resources of a tokenize job to one program without a GPU. The job file may request more,
 // because it may be a copy of a train job's file.
 void fill_tokenize(Json& document) {
     Json& resources = document["resources"];
-    if (document.value("kind", Json()) != "tokenize" || !resources.is_object()) return;
+    if (member(document, "kind") != "tokenize" || !resources.is_object()) return;
     resources["nodes"] = 1;
     resources["gpus_per_node"] = 0;
 }
@@ -23,7 +24,7 @@ void fill_tokenize(Json& document) {
 // Sets retry.app, the number of retries after failures of the program itself, to 0 for a command
 // job. A value in the job file has precedence.
 void fill_tries(Json& document) {
-    if (document.value("kind", Json()) != "command") return;
+    if (member(document, "kind") != "command") return;
     if (!document.contains("retry")) document["retry"] = Json::object();
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
 }
@@ -31,29 +32,28 @@ void fill_tries(Json& document) {
 // Sets slots_per_node of a gang (a command with tasks_per_node) without GPUs to the number of its
 // processes on each node. A value in the job file has precedence.
 void fill_slots(Json& document) {
-    const Json resources = document.value("resources", Json());
+    const Json& resources = member(document, "resources");
     if (!resources.is_object() || resources.contains("slots_per_node")) return;
-    const Json tasks = resources.value("tasks_per_node", Json());
-    const bool on_gpus = resources.value("gpus_per_node", Json(0)) != 0;
+    const Json tasks = member(resources, "tasks_per_node");
+    const bool on_gpus = resources.contains("gpus_per_node") && resources["gpus_per_node"] != 0;
     if (tasks.is_number_integer() && !on_gpus) document["resources"]["slots_per_node"] = tasks;
 }
 
 // Sets the default beta2 of Lion, which differs from the default of the other kinds.
 void fill_optimizer(Json& document) {
     constexpr double kLionBeta2 = 0.99;
-    const Json::json_pointer here("/train/optimizer");
-    if (!document.contains(here) || !document[here].is_object()) return;
-    Json& optimizer = document[here];
-    if (optimizer.value("kind", Json()) == "lion" && !optimizer.contains("beta2"))
-        optimizer["beta2"] = kLionBeta2;
+    const Json& optimizer = member(member(document, "train"), "optimizer");
+    if (member(optimizer, "kind") == "lion" && !optimizer.contains("beta2"))
+        document["train"]["optimizer"]["beta2"] = kLionBeta2;
 }
 
 // Sets retry.no_progress to 0, which means no limit, if the job saves a checkpoint only at its end.
 // A failed attempt of such a job never leaves a checkpoint. A value in the job file has precedence.
 void fill_no_progress(Json& document) {
+    if (!trains(document)) return;
     const Json checkpoint = document.value("checkpoint", Json::object());
     const Json retry = document.value("retry", Json::object());
-    if (!trains(document) || !checkpoint.is_object() || !retry.is_object()) return;
+    if (!checkpoint.is_object() || !retry.is_object()) return;
     if (checkpoint.value("every", Json(0)) == 0 && !retry.contains("no_progress"))
         document["retry"]["no_progress"] = 0;
 }
@@ -71,7 +71,7 @@ void fill_batch(Json& document) {
 
 // Fills defaults that depend on other keys. The schema cannot express such defaults.
 void fill_derived(Json& document, const std::string& base) {
-    if (!document.contains("output") && document.value("name", Json()).is_string()) {
+    if (!document.contains("output") && member(document, "name").is_string()) {
         document["output"] =
             fmt::format("{}/runs/{}-{{id}}", base, document["name"].get<std::string>());
     }
@@ -87,7 +87,7 @@ void fill_derived(Json& document, const std::string& base) {
 }  // namespace
 
 bool trains(const Json& document) {
-    const Json kind = document.value("kind", Json());
+    const Json& kind = member(document, "kind");
     return kind == "train" || kind == "resume";
 }
 

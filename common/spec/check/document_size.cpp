@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/check/member.hpp"
+
 namespace roll::spec {
 namespace {
 
@@ -15,29 +17,36 @@ std::size_t bytes_of(std::string_view text) {
     return bytes;
 }
 
+// Returns an upper bound of the number of bytes that dump() writes for the value.
+std::size_t bytes_of_json(const Json& value) {
+    constexpr std::size_t kNumber = 26;
+    if (const auto* text = value.get_ptr<const std::string*>()) return bytes_of(*text);
+    std::size_t bytes = kNumber;
+    if (value.is_object())
+        for (const auto& [key, inner] : value.items())
+            bytes += bytes_of(key) + bytes_of_json(inner);
+    if (value.is_array())
+        for (const Json& inner : value) bytes += bytes_of_json(inner);
+    return bytes;
+}
+
 struct Largest {
     std::string path;
     std::size_t bytes = 0;
 };
 
-// Returns an upper bound of the number of bytes that dump() writes for the value. Sets `largest` to
-// the largest string in the value.
-std::size_t measure(const Json& value, const std::string& path, Largest& largest) {
-    constexpr std::size_t kNumber = 26;
-    std::size_t bytes = kNumber;
+// Sets `largest` to the largest string in the value.
+void find_largest(const Json& value, const std::string& path, Largest& largest) {
     if (const auto* text = value.get_ptr<const std::string*>()) {
-        bytes = bytes_of(*text);
+        const std::size_t bytes = bytes_of(*text);
         if (bytes > largest.bytes) largest = {path, bytes};
     }
-    if (value.is_object()) {
+    if (value.is_object())
         for (const auto& [key, inner] : value.items())
-            bytes += bytes_of(key) + measure(inner, path.empty() ? key : path + "." + key, largest);
-    }
-    if (value.is_array()) {
+            find_largest(inner, path.empty() ? key : path + "." + key, largest);
+    if (value.is_array())
         for (std::size_t i = 0; i < value.size(); ++i)
-            bytes += measure(value[i], fmt::format("{}[{}]", path, i), largest);
-    }
-    return bytes;
+            find_largest(value[i], fmt::format("{}[{}]", path, i), largest);
 }
 
 // Counts the bytes that execve needs for a program's arguments. Each string needs its bytes, a
@@ -46,21 +55,24 @@ class Arguments {
   public:
     explicit Arguments(std::vector<Problem>& problems) : problems_(problems) {}
 
-    void add(const std::string& path, std::size_t bytes) {
+    // Adds an argument. Calls `path` only if the argument is too long.
+    template <class Path>
+    void add(std::size_t bytes, const Path& path) {
         constexpr std::size_t kPointer = 8;
         bytes_ += bytes + 1 + kPointer;
         if (bytes <= kArgumentBytesMax) return;
         problems_.push_back(
-            {path, fmt::format("has {} bytes; allowed: at most {} for one argument or environment "
-                               "variable; put it into a file, or into `script`",
-                               bytes, kArgumentBytesMax)});
+            {path(),
+             fmt::format("has {} bytes; allowed: at most {} for one argument or environment "
+                         "variable; put it into a file, or into `script`",
+                         bytes, kArgumentBytesMax)});
     }
     void add_command(const std::string& path, const Json& command) {
         if (!command.is_array()) return;
         for (std::size_t i = 0; i < command.size(); ++i) {
             if (!command[i].is_string()) continue;
             const auto& text = command[i].get_ref<const std::string&>();
-            add(fmt::format("{}[{}]", path, i), text.size());
+            add(text.size(), [&] { return fmt::format("{}[{}]", path, i); });
             if (i == 0 && text.empty())
                 problems_.push_back({path + "[0]", "is empty; allowed: the name of a program"});
         }
@@ -78,12 +90,6 @@ class Arguments {
     std::size_t bytes_ = 0;
 };
 
-const Json& member(const Json& object, const char* key) {
-    static const Json kNone;
-    const auto found = object.find(key);
-    return found == object.end() ? kNone : *found;
-}
-
 }  // namespace
 
 Problem too_large(const std::string& path, std::size_t bytes, std::size_t total) {
@@ -95,9 +101,10 @@ Problem too_large(const std::string& path, std::size_t bytes, std::size_t total)
 std::vector<Problem> undeliverable(const Json& document) {
     std::vector<Problem> problems;
     if (!document.is_object()) return problems;
-    Largest largest;
-    const std::size_t bytes = measure(document, "", largest);
+    const std::size_t bytes = bytes_of_json(document);
     if (bytes > kDocumentBytesMax) {
+        Largest largest;
+        find_largest(document, "", largest);
         problems.push_back(too_large(largest.path, largest.bytes, bytes));
         return problems;
     }
@@ -107,7 +114,8 @@ std::vector<Problem> undeliverable(const Json& document) {
     if (environment.is_object()) {
         for (const auto& [name, value] : environment.items()) {
             const auto* text = value.get_ptr<const std::string*>();
-            arguments.add("env." + name, name.size() + 1 + (text == nullptr ? 0 : text->size()));
+            arguments.add(name.size() + 1 + (text == nullptr ? 0 : text->size()),
+                          [&] { return "env." + name; });
         }
     }
     arguments.check_total("command");

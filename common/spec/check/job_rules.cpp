@@ -8,6 +8,7 @@
 
 #include "common/spec/check/defaults.hpp"
 #include "common/spec/check/file_rules.hpp"
+#include "common/spec/check/member.hpp"
 #include "common/spec/check/resource_rules.hpp"
 #include "common/spec/job/log_name.hpp"
 
@@ -29,8 +30,8 @@ std::vector<Problem> check_exit_codes(const Json& document) {
 // Checks that only commands have `tasks_per_node` and only training jobs have `slots_per_rank`.
 // Other kinds of jobs derive their number of processes in other ways.
 std::vector<Problem> check_processes(const Json& document) {
-    const auto kind = document["kind"].get<std::string>();
-    const Json tasks = document["resources"].value("tasks_per_node", Json(1));
+    const auto& kind = document["kind"].get_ref<const std::string&>();
+    const Json& tasks = member(document["resources"], "tasks_per_node");
     if (document.contains("sbatch") && tasks != 1)
         return {{"resources.tasks_per_node",
                  fmt::format("is {} in a batch script; allowed: 1, because srun in the script "
@@ -51,7 +52,7 @@ std::vector<Problem> check_processes(const Json& document) {
     };
     check(document["resources"], "resources");
     int number = 0;
-    for (const Json& variant : document["resources"].value("variants", Json::array()))
+    for (const Json& variant : member(document["resources"], "variants"))
         check(variant, fmt::format("resources.variants[{}]", number++));
     return problems;
 }
@@ -60,7 +61,7 @@ std::vector<Problem> check_processes(const Json& document) {
 std::vector<Problem> check_log_names(const Json& document) {
     std::vector<Problem> problems;
     for (const char* key : {"stdout", "stderr"}) {
-        const Json name = document.value(key, Json());
+        const Json& name = member(document, key);
         if (!name.is_string()) continue;
         const auto& text = name.get_ref<const std::string&>();
         if (const auto unknown = unknown_specifier(text))
@@ -100,8 +101,8 @@ std::vector<Problem> check_container(const Json& document) {
 // Checks that no secret has the name of a key of `env`.
 std::vector<Problem> check_secrets(const Json& document) {
     std::vector<Problem> problems;
-    const Json env = document.value("env", Json::object());
-    for (const Json& name : document.value("secrets", Json::array())) {
+    const Json& env = member(document, "env");
+    for (const Json& name : member(document, "secrets")) {
         if (env.contains(name.get<std::string>()))
             problems.push_back({"env." + name.get<std::string>(),
                                 "is also in `secrets`; remove it from `env` or from `secrets`"});
@@ -112,8 +113,8 @@ std::vector<Problem> check_secrets(const Json& document) {
 // Returns a problem if convert.of is "best" and the source is a directory, because a directory has
 // no recorded losses.
 std::vector<Problem> check_best(const Json& document) {
-    const Json convert = document.value("convert", Json::object());
-    if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};
+    const Json& convert = member(document, "convert");
+    if (member(convert, "of") != "best" || !convert.contains("source")) return {};
     return {{"convert.of",
              "is `best`, but a directory has no best checkpoint; set convert.of to `last`, or use "
              "source_job instead of source"}};

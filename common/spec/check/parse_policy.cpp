@@ -56,6 +56,7 @@ Policy read_policy(const Json& document) {
     const Json& bad_nodes = document["bad_nodes"];
     policy.bad_nodes = {bad_nodes["failures"], duration(bad_nodes, "within"),
                         duration(bad_nodes, "for")};
+    policy.gang_slurm_variables = document["gang"]["slurm_variables"];
     for (const auto& [name, json] : document["accounts"].items())
         policy.accounts[name] = read_account(json);
     for (const auto& [name, json] : document["users"].items())

@@ -5,6 +5,7 @@
 
 #include "common/check.hpp"
 #include "common/spec/check/defaults.hpp"
+#include "common/spec/check/member.hpp"
 #include "common/spec/job/features.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/array.hpp"
@@ -62,19 +63,20 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (has("sbatch")) needs.emplace_back(kBatch);
     if (has("container")) needs.emplace_back(kContainer);
     if (has("files")) needs.emplace_back(kFiles);
-    const auto at = [&](const char* path) {
-        const Json::json_pointer pointer(path);
-        return document.contains(pointer) ? document.at(pointer) : Json();
+    const Json& data = member(document, "data");
+    const Json& train = member(document, "train");
+    const Json& lora = member(train, "lora");
+    const auto differs = [](const Json& value, const char* usual) {
+        return !value.is_null() && value != usual;
     };
-    if (at("/checkpoint/format") == "torch_dist") needs.emplace_back(kTorchDist);
-    const Json truncate = at("/data/truncate");
-    if ((!truncate.is_null() && truncate != "end") || at("/data/packing") == "wrapped")
+    if (member(member(document, "checkpoint"), "format") == "torch_dist")
+        needs.emplace_back(kTorchDist);
+    if (differs(member(data, "truncate"), "end") || member(data, "packing") == "wrapped")
         needs.emplace_back(kLongRows);
-    if (!at("/train/lora/layers").is_null() || !at("/train/lora/exclude").is_null())
+    if (!member(lora, "layers").is_null() || !member(lora, "exclude").is_null())
         needs.emplace_back(kLoraLayers);
-    if (!at("/train/lora/from").is_null()) needs.emplace_back(kLoraFrom);
-    const Json on_spike = at("/train/on_spike");
-    if (!on_spike.is_null() && on_spike != "ignore") needs.emplace_back(kSpikes);
+    if (!member(lora, "from").is_null()) needs.emplace_back(kLoraFrom);
+    if (differs(member(train, "on_spike"), "ignore")) needs.emplace_back(kSpikes);
     return needs;
 }
 

@@ -45,7 +45,7 @@ void check_limits(const Resources& wanted, const std::string& path,
     constexpr std::int64_t kNodesMax = 100'000, kSparesMax = 1000;
     const auto check = [&](const char* key, std::int64_t value, std::int64_t least,
                            std::int64_t most) {
-        check_range(path + "." + key, value, least, most, problems);
+        check_range(path, key, value, least, most, problems);
     };
     check("nodes", wanted.nodes, 1, kNodesMax);
     check("slots_per_node", wanted.slots_per_node, 0, kSlotsMax);

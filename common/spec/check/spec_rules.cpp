@@ -15,13 +15,13 @@ namespace {
 
 void check_retry(const Retry& retry, std::vector<Problem>& problems) {
     constexpr std::int64_t kTriesMax = 1'000'000'000;  // stands for unlimited retries
-    check_range("retry.infra", retry.infra, 0, kTriesMax, problems);
-    check_range("retry.app", retry.app, 0, kTriesMax, problems);
-    check_range("retry.timeout", retry.timeout, 0, kTriesMax, problems);
-    check_range("retry.preempted", retry.preempted, 0, kTriesMax, problems);
-    check_range("retry.no_progress", retry.no_progress, 0, kTriesMax, problems);
-    check_range("retry.backoff", retry.backoff.count(), 0, kSecondsMax, problems);
-    check_range("retry.backoff_max", retry.backoff_max.count(), 0, kSecondsMax, problems);
+    check_range("retry", "infra", retry.infra, 0, kTriesMax, problems);
+    check_range("retry", "app", retry.app, 0, kTriesMax, problems);
+    check_range("retry", "timeout", retry.timeout, 0, kTriesMax, problems);
+    check_range("retry", "preempted", retry.preempted, 0, kTriesMax, problems);
+    check_range("retry", "no_progress", retry.no_progress, 0, kTriesMax, problems);
+    check_range("retry", "backoff", retry.backoff.count(), 0, kSecondsMax, problems);
+    check_range("retry", "backoff_max", retry.backoff_max.count(), 0, kSecondsMax, problems);
 }
 
 void check_length(const char* key, const std::string& text, std::size_t most,
@@ -38,9 +38,9 @@ void check_sizes(const JobSpec& spec, std::vector<Problem>& problems) {
         append(problems,
                resource_problems(spec.variants[i], fmt::format("resources.variants[{}]", i)));
     check_retry(spec.retry, problems);
-    check_range("priority", spec.priority, -kPriorityMax, kPriorityMax, problems);
+    check_range("", "priority", spec.priority, -kPriorityMax, kPriorityMax, problems);
     if (spec.hang_after)
-        check_range("hang_after", spec.hang_after->count(), 0, kSecondsMax, problems);
+        check_range("", "hang_after", spec.hang_after->count(), 0, kSecondsMax, problems);
     check_length("name", spec.name, kNameMax, problems);
     check_length("output", spec.output, kPathMax, problems);
     for (const auto& [key, names] : {std::pair("needs", &spec.needs), {"secrets", &spec.secrets}})

@@ -16,6 +16,15 @@ bool is_utf8(const std::string& text) {
     return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
 }
 
+bool is_all_utf8(const Json& value) {
+    if (value.is_string()) return is_utf8(value.get_ref<const std::string&>());
+    if (value.is_object())
+        return std::ranges::all_of(value.items(), [](const auto& item) {
+            return is_utf8(item.key()) && is_all_utf8(item.value());
+        });
+    return !value.is_array() || std::ranges::all_of(value, is_all_utf8);
+}
+
 void find_bytes(const Json& value, const std::string& path, std::vector<Problem>& found) {
     const auto refuse = [&](const std::string& text) {
         if (is_utf8(text)) return;
@@ -40,6 +49,7 @@ void find_bytes(const Json& value, const std::string& path, std::vector<Problem>
 
 std::vector<Problem> not_utf8(const Json& document) {
     std::vector<Problem> problems;
+    if (is_all_utf8(document)) return problems;
     find_bytes(document, "", problems);
     return problems;
 }

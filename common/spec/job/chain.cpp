@@ -2,6 +2,7 @@
 #include "common/spec/job/chain.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/spec/job/document.hpp"
 #include "common/spec/schema/placeholders.hpp"
@@ -16,13 +17,15 @@ void resolve_id(std::string& output, JobId id) {
 
 }  // namespace
 
-std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
-    std::vector<JobSpec> jobs(1, first);
-    jobs[0].then.clear();
+std::vector<JobSpec> chain_of(JobSpec first, JobId id) {
+    std::vector<JobSpec> then = std::exchange(first.then, {});
     // The output of a cron job keeps its "{id}", because each copy that the schedule queues has its
     // own id.
-    if (first.cron.empty()) resolve_id(jobs[0].output, id);
-    for (JobSpec spec : first.then) {
+    if (first.cron.empty()) resolve_id(first.output, id);
+    std::vector<JobSpec> jobs;
+    jobs.reserve(1 + then.size());
+    jobs.push_back(std::move(first));
+    for (JobSpec& spec : then) {
         const After::Condition condition =
             jobs.back().export_document.empty() ? After::Condition::Ok : After::Condition::Exported;
         spec.after.push_back({condition, JobId{id.value + jobs.size() - 1}});

@@ -13,7 +13,7 @@ namespace roll::spec {
 
 // Returns the jobs of a chain, without `then` and with all references resolved. The first job gets
 // the id `id`, and the others get the next ids. Returns one job if `first` has no `then`.
-std::vector<JobSpec> chain_of(const JobSpec& first, JobId id);
+std::vector<JobSpec> chain_of(JobSpec first, JobId id);
 
 // Returns the earlier job of a chain that `name` refers to; nullptr if there is none.
 const JobSpec* earlier_job(const std::vector<JobSpec>& before, const std::string& name);

@@ -47,17 +47,19 @@ std::string to_json(const Policy& policy) {
         users[name] = put_quota(user.quota);
         users[name]["share"] = user.share;
     }
-    return Json{{"backfill", policy.backfill},
-                {"starve_after", policy.starve_after.count()},
-                {"half_life", policy.half_life.count()},
-                {"preempt", policy.preempt},
-                {"min_run", policy.min_run.count()},
-                {"bad_nodes",
-                 {policy.bad_nodes.failures, policy.bad_nodes.within.count(),
-                  policy.bad_nodes.exclude_for.count()}},
-                {"accounts", accounts},
-                {"users", users}}
-        .dump();
+    Json json = {{"backfill", policy.backfill},
+                 {"starve_after", policy.starve_after.count()},
+                 {"half_life", policy.half_life.count()},
+                 {"preempt", policy.preempt},
+                 {"min_run", policy.min_run.count()},
+                 {"bad_nodes",
+                  {policy.bad_nodes.failures, policy.bad_nodes.within.count(),
+                   policy.bad_nodes.exclude_for.count()}},
+                 {"accounts", accounts},
+                 {"users", users}};
+    // An older rolld does not know this field.
+    if (policy.gang_slurm_variables) json["gang_slurm_variables"] = true;
+    return json.dump();
 }
 
 Result<Policy> policy_from_json(std::string_view text) {
@@ -76,6 +78,7 @@ Result<Policy> policy_from_json(std::string_view text) {
     if (bad.size() == 3)
         policy.bad_nodes = {static_cast<int>(bad[0]), std::chrono::seconds(bad[1]),
                             std::chrono::seconds(bad[2])};
+    policy.gang_slurm_variables = reader.get_or("gang_slurm_variables", false);
     const Json& accounts = reader.raw("accounts");
     const Json& users = reader.raw("users");
     ROLL_TRY_VOID(reader.finish());

@@ -61,6 +61,7 @@ struct Policy {
     // Time for which an attempt must have run before it may be preempted.
     std::chrono::seconds min_run{600};
     BadNodes bad_nodes{};
+    bool gang_slurm_variables = false;  // processes of gangs get Slurm's variables
     std::map<std::string, Account> accounts{};
     std::map<std::string, UserPolicy> users{};  // policy by user name; "*" is for all other users
     friend bool operator==(const Policy&, const Policy&) = default;

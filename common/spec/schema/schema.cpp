@@ -1,15 +1,14 @@
 #include "common/spec/schema/schema.hpp"
 
 #include <filesystem>
-#include <map>
 #include <utility>
 
-#include <boost/regex.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "common/spec/schema/instead.hpp"
 #include "common/spec/schema/nearest.hpp"
+#include "common/spec/schema/pattern.hpp"
 #include "common/spec/schema/placeholders.hpp"
 #include "common/spec/schema/string_format.hpp"
 
@@ -92,9 +91,19 @@ std::vector<std::string> types_of(const OrderedJson& schema) {
 }
 
 bool type_fits(const OrderedJson& schema, const Json& value) {
-    const auto types = types_of(schema);
-    return types.empty() || std::any_of(types.begin(), types.end(),
-                                        [&](const auto& type) { return has_type(type, value); });
+    const auto fits = [&](const OrderedJson& type) {
+        return has_type(type.get_ref<const std::string&>(), value);
+    };
+    const auto type = key_in(schema, "type");
+    if (!type) return true;
+    return type->is_array() ? std::any_of(type->begin(), type->end(), fits) : fits(*type);
+}
+
+// Returns whether a value of a schema equals a value of a job file.
+bool is_equal(const OrderedJson& a, const Json& b) {
+    const auto* text = a.get_ptr<const std::string*>();
+    const auto* other = b.get_ptr<const std::string*>();
+    return text != nullptr && other != nullptr ? *text == *other : Json(a) == b;
 }
 
 // Returns the branch of the schema's oneOf that has the value's type. Returns the schema itself if
@@ -130,20 +139,6 @@ std::string words_of_limits(const OrderedJson& schema) {
     if (schema.contains("maximum")) text += ", at most " + limit("maximum");
     if (schema.contains("exclusiveMaximum")) text += ", below " + limit("exclusiveMaximum");
     return text;
-}
-
-// Returns the compiled pattern. Keeps compiled patterns, because compiling them takes longer than
-// the rest of a job's check.
-const boost::regex& compiled(const std::string& pattern) {
-    static thread_local std::map<std::string, boost::regex> known;
-    const auto found = known.find(pattern);
-    return found != known.end() ? found->second : known.emplace(pattern, pattern).first->second;
-}
-
-// Returns whether the pattern matches a part of the text. `^` and `$` match only at the ends of
-// the text, not at the ends of its lines.
-bool has_pattern(const std::string& pattern, const std::string& text) {
-    return boost::regex_search(text, compiled(pattern), boost::match_single_line);
 }
 
 class Checker {
@@ -192,8 +187,10 @@ class Checker {
     // values.
     void check_required(const OrderedJson& rule, const OrderedJson& schema, const Json& value,
                         const std::string& path) {
-        if (!rule.contains("required")) return;
-        for (const std::string& name : words_of(rule["required"])) {
+        const auto required = key_in(rule, "required");
+        if (!required) return;
+        for (const OrderedJson& one : *required) {
+            const auto& name = one.get_ref<const std::string&>();
             if (value.contains(name)) continue;
             const bool known = schema.contains("properties") && schema["properties"].contains(name);
             const std::string words = known ? allowed(schema["properties"][name]) : "";
@@ -215,6 +212,7 @@ class Checker {
     void note_unknown(const OrderedJson& schema, const std::string& path,
                       const std::vector<std::string>& unknown) {
         constexpr std::size_t kFew = 4;
+        if (unknown.empty()) return;
         std::vector<std::string> siblings;
         if (const auto properties = key_in(schema, "properties"))
             for (const auto& one : properties->items()) siblings.push_back(one.key());
@@ -253,12 +251,14 @@ class Checker {
 
     void check_string(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto& text = value.get_ref<const std::string&>();
-        const bool too_short =
-            schema.contains("minLength") && double(text.size()) < schema["minLength"].get<double>();
+        const auto shortest = key_in(schema, "minLength");
+        const auto pattern = key_in(schema, "pattern");
+        const auto format = key_in(schema, "format");
+        const bool too_short = shortest && double(text.size()) < shortest->get<double>();
         const bool other_pattern =
-            schema.contains("pattern") && !has_pattern(schema["pattern"].get<std::string>(), text);
+            pattern && !has_pattern(pattern->get_ref<const std::string&>(), text);
         const bool other_format =
-            !has_format(schema.contains("format") ? schema["format"].get<std::string>() : "", text);
+            format && !has_format(format->get_ref<const std::string&>(), text);
         if (too_short) {
             note(path, "is empty");
         } else if (const auto instead = instead_of(schema, text); other_pattern && instead) {
@@ -271,7 +271,8 @@ class Checker {
     void check_number(const OrderedJson& schema, const Json& value, const std::string& path) {
         const double number = value.get<double>();
         const auto beyond = [&](const char* key, auto compare) {
-            return schema.contains(key) && !compare(number, schema[key].get<double>());
+            const auto limit = key_in(schema, key);
+            return limit && !compare(number, limit->get<double>());
         };
         if (!std::isfinite(number) || beyond("minimum", std::greater_equal<>()) ||
             beyond("maximum", std::less_equal<>()) ||
@@ -285,11 +286,12 @@ class Checker {
     void check_values(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto holds = [&](const OrderedJson& values) {
             for (const OrderedJson& one : values)
-                if (Json(one) == value) return true;
+                if (is_equal(one, value)) return true;
             return false;
         };
-        if ((schema.contains("enum") && !holds(schema["enum"])) ||
-            (schema.contains("const") && Json(schema["const"]) != value)) {
+        const auto words = key_in(schema, "enum");
+        const auto constant = key_in(schema, "const");
+        if ((words && !holds(*words)) || (constant && !is_equal(*constant, value))) {
             note(path, fmt::format("is {}; allowed: {}{}", show(value), allowed(schema),
                                    suggestion(schema, value)));
             return;
@@ -385,9 +387,9 @@ void fill_from(const OrderedJson& properties, Json& value) {
 bool is_path(const OrderedJson& rule, const Json& text) {
     if (!rule.contains("x-path") || is_reference(word(text))) return false;
     if (word(text).starts_with(kFilesDirectory)) return false;
-    if (!rule.contains("x-words")) return true;
-    const auto words = words_of(rule["x-words"]);
-    return std::find(words.begin(), words.end(), word(text)) == words.end();
+    const auto words = key_in(rule, "x-words");
+    return !words || std::none_of(words->begin(), words->end(),
+                                  [&](const OrderedJson& one) { return is_equal(one, text); });
 }
 
 // Calls visit(schema, value, path) for every string of `value` that the schema describes.

@@ -54,7 +54,8 @@ Planner::Node Planner::whole(AllocationId id, const spec::PilotQueue& spec, Time
 void Planner::add_expected() {
     for (const auto& [id, a] : state_.allocations) {
         const bool granted = a.phase == AllocationPhase::Granted;
-        if (a.releasing || (granted && a.granted_at + kJoinGrace <= now_)) continue;
+        if (a.releasing || a.closed) continue;
+        if (granted && a.granted_at + kJoinGrace <= now_) continue;
         const spec::PilotQueue& spec = state_.queues.at(a.queue).spec;
         const Time leaves = (granted ? a.ends_at : now_ + spec.time) - spec.margin();
         for (int i = a.joined; i < spec.nodes; ++i) nodes_.push_back(whole(id, spec, leaves));

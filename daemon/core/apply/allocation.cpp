@@ -74,6 +74,11 @@ void on(State& s, const AllocationReturned& e) {
     allocation.phase = AllocationPhase::Pending;
     allocation.joined = 0;
 }
+void on(State& s, const AllocationClosed& e) {
+    Allocation& allocation = at(s, e.allocation);
+    ROLL_CHECK(!allocation.closed && !allocation.releasing);
+    allocation.closed = true;
+}
 void on(State& s, const AllocationReleasing& e) {
     Allocation& allocation = at(s, e.allocation);
     ROLL_CHECK(!allocation.releasing);

@@ -13,6 +13,7 @@ void on(State& s, const AllocationOrdered& e);
 void on(State& s, const AllocationAccepted& e);
 void on(State& s, const AllocationGranted& e);
 void on(State& s, const AllocationReturned& e);
+void on(State& s, const AllocationClosed& e);
 void on(State& s, const AllocationReleasing& e);
 void on(State& s, const AllocationEnded& e);
 void on(State& s, const PilotJoined& e);

@@ -18,6 +18,12 @@ tl::unexpected<Error> no_such_queue(const std::string& name) {
     return fail(ErrorCode::NotFound, "there is no allocation queue " + name, "rollctl alloc list");
 }
 
+tl::unexpected<Error> no_such_allocation(AllocationId id) {
+    return fail(ErrorCode::NotFound,
+                "there is no allocation " + std::to_string(id.value) + ", or it has ended",
+                "rollctl alloc list");
+}
+
 // Returns whether some worker of the allocation may still run jobs. A draining worker without jobs
 // does not count, even if it is not lost yet.
 bool is_heard(const State& s, AllocationId id) {
@@ -72,6 +78,21 @@ Result<Events> on(const State& s, const RemoveQueue& in, Time) {
     if (queue == s.queues.end()) return no_such_queue(in.queue);
     if (queue->second.removing) return Events{};
     return Events{QueueRemoving{in.queue, in.by}};
+}
+
+Result<Events> on(const State& s, const CloseAllocation& in, Time) {
+    const Allocation* a = find(s, in.allocation);
+    if (a == nullptr) return no_such_allocation(in.allocation);
+    if (a->closed || a->releasing) return Events{};
+    return Events{AllocationClosed{in.allocation, in.by}};
+}
+
+Result<Events> on(const State& s, const CancelAllocation& in, Time) {
+    const Allocation* a = find(s, in.allocation);
+    if (a == nullptr) return no_such_allocation(in.allocation);
+    if (a->releasing) return Events{};
+    return Events{AllocationReleasing{in.allocation, false,
+                                      "cancelled by " + (in.by.empty() ? "a user" : in.by)}};
 }
 
 Result<Events> on(const State& s, const OrderAnswered& in, Time now) {

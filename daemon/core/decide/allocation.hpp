@@ -9,6 +9,8 @@ namespace roll::core {
 Result<Events> on(const State& s, const AddQueue& in, Time now);
 Result<Events> on(const State& s, const PauseQueue& in, Time now);
 Result<Events> on(const State& s, const RemoveQueue& in, Time now);
+Result<Events> on(const State& s, const CloseAllocation& in, Time now);
+Result<Events> on(const State& s, const CancelAllocation& in, Time now);
 Result<Events> on(const State& s, const OrderAnswered& in, Time now);
 Result<Events> on(const State& s, const OrderSeen& in, Time now);
 Result<Events> on(const State& s, const OrderMissing& in, Time now);

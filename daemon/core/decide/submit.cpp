@@ -84,8 +84,8 @@ std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::
 
 // Returns the specs of the jobs of a submission: a single job, the jobs of a chain, or the tasks of
 // an array.
-Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId first) {
-    if (!spec.array) return spec::chain_of(spec, first);
+Result<std::vector<spec::JobSpec>> tasks_of(spec::JobSpec spec, JobId first) {
+    if (!spec.array) return spec::chain_of(std::move(spec), first);
     ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
     ROLL_TRY_VOID(check_copies(spec, indices.size()));
     return spec::array_tasks(spec, indices);
@@ -170,7 +170,7 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
         ROLL_TRY_VOID(check_circle(s, in.spec.into, next));
         ROLL_TRY_VOID(check_secrets(s, in, next));
     }
-    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(whole, JobId{s.next_job}));
+    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(std::move(whole), JobId{s.next_job}));
     ROLL_TRY(const std::string account, admit(s, in, static_cast<int>(tasks.size())));
     Events events;
     for (spec::JobSpec& spec : tasks) {

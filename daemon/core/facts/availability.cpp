@@ -8,7 +8,7 @@ bool takes_work(const State& state, const Worker& worker, bool excluded) {
     if (worker.draining) return false;
     if (!excluded && is_excluded(state, worker)) return false;
     const auto a = state.allocations.find(worker.allocation);
-    return a == state.allocations.end() || !a->second.releasing;
+    return a == state.allocations.end() || !(a->second.releasing || a->second.closed);
 }
 
 std::optional<Time> leaves_at(const State& state, const Worker& worker) {

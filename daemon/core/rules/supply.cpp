@@ -25,6 +25,7 @@ std::set<AllocationId> held_allocations(const State& state) {
 // Returns why an allocation that no waiting job needs must be released now; empty if the allocation
 // stays.
 std::string idle_reason(const State& state, const Allocation& a, bool held, Time now) {
+    if (a.closed) return held ? "" : "the allocation was closed by a user";
     if (a.phase != AllocationPhase::Granted) return "no job needs the allocation any more";
     const auto idle = state.queues.at(a.queue).spec.idle;
     if (a.used_at + idle > now || held) return {};

@@ -47,6 +47,9 @@ struct Allocation {
     Time used_at{};
     std::vector<std::string> nodes{};  // nodes of the workers that joined
     int joined = 0;                    // number of workers that joined
+    // A user closed the allocation: no further job starts in it, and rolld releases it as soon as
+    // no job runs in it.
+    bool closed = false;
     bool releasing = false;
     bool failed = false;   // true if released because none of its workers could be used
     std::string reason{};  // why rolld releases the allocation

@@ -81,6 +81,7 @@ struct AllocationOrdered { AllocationId allocation; std::string queue; std::uint
 struct AllocationAccepted { AllocationId allocation; std::string slurm_job; };
 struct AllocationGranted { AllocationId allocation; Time at{}; Time ends_at{}; };   // Slurm granted the allocation, or moved its end
 struct AllocationReturned { AllocationId allocation; };                             // Slurm requeued the job of this allocation
+struct AllocationClosed { AllocationId allocation; std::string by{}; };             // no job starts in the allocation any more
 struct AllocationReleasing { AllocationId allocation; bool failed = false; std::string reason; };
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
 struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // the worker that has just joined is in this allocation
@@ -98,7 +99,7 @@ using Event = std::variant<
     QueueRemoved, AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
     AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked, MachineExcluded,
     MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet, DispatchStopped, JobClosed, SecretsKnown,
-    AttemptFenced, ClockStepped, TrainingAsked, TrainingAnswered>;
+    AttemptFenced, ClockStepped, TrainingAsked, TrainingAnswered, AllocationClosed>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

@@ -61,6 +61,8 @@ struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string director
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
 struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
 struct RemoveQueue { std::string queue; std::string by{}; };
+struct CloseAllocation { AllocationId allocation; std::string by{}; };   // no job starts in it any more; released when idle
+struct CancelAllocation { AllocationId allocation; std::string by{}; };  // releases it; its jobs stop and are queued again
 struct OrderAnswered { AllocationId allocation; bool accepted = false; std::string slurm_job; std::string reason; };  // result of sbatch
 struct OrderSeen {                                                      // a row of squeue
     AllocationId allocation; std::string slurm_job;
@@ -71,11 +73,12 @@ struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm
 struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: step of the wall clock; 0: none
 // clang-format on
 
-using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, Requeue, SetPriority, SetBegin,
-                           Drain, WorkerHello, WorkerGone, MemberStarted, MemberExited,
-                           MemberUnknown, CheckpointWritten, CheckpointDeleted, ExportWritten, Tick,
-                           AddQueue, PauseQueue, RemoveQueue, OrderAnswered, OrderSeen,
-                           OrderMissing, AskCheckpoint, WorkerHeard, Adopted, StopDispatch, Close,
-                           SetSecrets, NodeDown, StaleClaim, AskTraining, RequestDone>;
+using Input =
+    std::variant<Started, Submit, SetPolicy, Cancel, Hold, Requeue, SetPriority, SetBegin, Drain,
+                 WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
+                 CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue, PauseQueue,
+                 RemoveQueue, OrderAnswered, OrderSeen, OrderMissing, AskCheckpoint, WorkerHeard,
+                 Adopted, StopDispatch, Close, SetSecrets, NodeDown, StaleClaim, AskTraining,
+                 RequestDone, CloseAllocation, CancelAllocation>;
 
 }  // namespace roll::core

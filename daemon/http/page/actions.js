@@ -114,6 +114,15 @@ const QUEUE_ACTIONS = [
     'alloc_remove', {queue: queue.name})},
 ];
 
+const ALLOCATION_ACTIONS = [
+  {title: 'Close', when: one => !['closed', 'releasing'].includes(one.state),
+    run: one => confirm(`Close allocation ${one.id}?`, {agree: 'Close the allocation', decline: 'Keep it',
+      detail: 'No further job starts there. rolld releases it when its jobs have ended.'}, 'alloc_close', {allocation: one.id})},
+  {title: 'Cancel', danger: true, when: one => one.state !== 'releasing',
+    run: one => confirm(`Cancel allocation ${one.id}?`, {agree: 'Cancel the allocation', decline: 'Keep it', danger: true,
+      detail: 'The jobs that run there stop and wait again.'}, 'alloc_cancel', {allocation: one.id})},
+];
+
 // Returns a column with the buttons of each row, for table(); no column if the session may not use them.
 function actionsColumn(actions, nameOf, session) {
   if (!mayOperate(session)) return [];
@@ -127,4 +136,8 @@ export function nodeActions(session) {
 
 export function queueActions(session) {
   return actionsColumn(QUEUE_ACTIONS, queue => queue.name, session);
+}
+
+export function allocationActions(session) {
+  return actionsColumn(ALLOCATION_ACTIONS, one => `allocation ${one.id}`, session);
 }

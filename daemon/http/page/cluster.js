@@ -1,5 +1,5 @@
 // The pages of nodes and of Slurm allocations.
-import {nodeActions, queueActions} from './actions.js';
+import {allocationActions, nodeActions, queueActions} from './actions.js';
 import {bytes, fill, link, make, number, section, table, when} from './base.js';
 
 function stateOf(node) {
@@ -81,7 +81,8 @@ export function allocationsPage(context) {
       fill(list,
         section('Queues', table([...QUEUE_COLUMNS, ...queueActions(context.session)], reply.queues,
           'There is no allocation queue; rollctl alloc add makes one.')),
-        section('Allocations', table(ALLOCATION_COLUMNS, reply.allocations, 'rolld has requested no allocation.')));
+        section('Allocations', table([...ALLOCATION_COLUMNS, ...allocationActions(context.session)], reply.allocations,
+          'rolld has requested no allocation.')));
     },
   };
 }

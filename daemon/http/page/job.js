@@ -47,9 +47,10 @@ function factsOf(job) {
     .filter(text => text).join(', ');
   const array = job.array ? link(`tasks of job ${job.array.job}`, `#/?state=all&name=${job.array.job}`) : '';
   return facts([['User', job.user], ['Kind', job.kind], ['Nodes', job.nodes.join(' ')], ['Asks for', asks],
-    ['Priority', number(job.priority)], ['Submitted', when(job.submitted_at)], ['Started', when(job.started_at)],
+    ['Priority', number(job.priority)], ['Submitted', when(job.submitted_at)], ['Starts by', when(job.starts_at)], ['Started', when(job.started_at)],
     ['Ended', when(job.ended_at)], ['Runtime', runtime(job)],
     ['Memory in use', job.progress?.memory ? bytes(job.progress.memory) : ''],
+    ['CPU time of this attempt', job.progress?.cpu_seconds ? duration(job.progress.cpu_seconds) : ''],
     ['Exit code', job.state === 'failed' ? job.exit_code : ''],
     ['After', job.after.join(' ')], ['Array', array],
     ['Sweep', job.spec?.sweep ? link('trials', '#/sweep/' + job.id) : ''],

@@ -12,6 +12,7 @@ TEST(Policy, ReadsEveryKey) {
         "scheduling": {"backfill": false, "starve_after": "1h"},
         "fair_share": {"half_life": "7d"},
         "preemption": {"min_run": "5m"},
+        "gang": {"slurm_variables": true},
         "accounts": {"lab": {"gpus": 8, "borrow_gpus": 4, "share": 3, "users": ["ann"]},
                      "team": {"parent": "lab", "gpu_hours": 100, "slots": 4, "borrow_slots": 1}},
         "users": {"*": {"jobs": 100}, "ann": {"share": 2}}})");
@@ -21,6 +22,7 @@ TEST(Policy, ReadsEveryKey) {
     EXPECT_EQ(policy.starve_after, std::chrono::hours(1));
     EXPECT_EQ(policy.half_life, std::chrono::hours(7 * 24));
     EXPECT_TRUE(policy.preempt);
+    EXPECT_TRUE(policy.gang_slurm_variables);
     EXPECT_EQ(policy.min_run, std::chrono::minutes(5));
     EXPECT_EQ(policy.accounts.at("lab").quota.borrow_gpus, 4);
     EXPECT_EQ(policy.accounts.at("team").quota.gpu_hours, 100);

@@ -34,7 +34,8 @@ TEST(Operations, OnlyOperatorsChangeTheCluster) {
         refused.insert(one.operation->name);
     }
     EXPECT_EQ(refused, (std::set<std::string>{"shutdown", "drain", "undrain", "alloc_add",
-                                              "alloc_pause", "alloc_resume", "alloc_remove"}));
+                                              "alloc_pause", "alloc_resume", "alloc_remove",
+                                              "alloc_close", "alloc_cancel"}));
     EXPECT_EQ(find_for(owner, "levitate").error().message, "rolld knows no operation levitate");
 }
 

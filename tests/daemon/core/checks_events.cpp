@@ -82,6 +82,8 @@ constexpr Wrong kEvents[] = {
     [](Busy&) -> Event { return AllocationAccepted{AllocationId{1}, "7"}; },
     [](Busy& b) -> Event { b.granted().phase = AllocationPhase::Ordered; return AllocationGranted{AllocationId{1}, b.now, b.now}; },
     [](Busy& b) -> Event { b.granted().phase = AllocationPhase::Pending; return AllocationReturned{AllocationId{1}}; },
+    [](Busy& b) -> Event { b.granted().closed = true; return AllocationClosed{AllocationId{1}}; },
+    [](Busy& b) -> Event { b.granted().releasing = true; return AllocationClosed{AllocationId{1}}; },
     [](Busy& b) -> Event { b.granted().releasing = true; return AllocationReleasing{AllocationId{1}, false, ""}; },
     [](Busy& b) -> Event { return PilotJoined{WorkerId{99}, AllocationId{1}, b.now}; },
     [](Busy& b) -> Event { b.granted().releasing = true; return PilotJoined{b.three, AllocationId{1}, b.now}; },

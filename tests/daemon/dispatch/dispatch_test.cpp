@@ -100,7 +100,13 @@ TEST(Dispatch, AGangOfACommandIsToldItsNodesInTheOrderOfTheirRanks) {
         ASSERT_EQ(order.hosts.size(), 2u) << "a spare is no node of the gang";
         EXPECT_EQ(order.hosts[static_cast<std::size_t>(order.node_rank)],
                   desk.state.workers.at(worker).node);
+        EXPECT_FALSE(order.slurm_variables);
     }
+    spec::Policy policy;
+    policy.gang_slurm_variables = true;
+    desk.tell(core::SetPolicy{policy});
+    for (const auto& [worker, answer] : orders_of(desk))
+        EXPECT_TRUE(answer.start.at(0).slurm_variables);
 }
 
 TEST(Dispatch, TheNonceIsThatOfTheAttemptAndOfTheCluster) {

@@ -61,6 +61,7 @@ spec::Policy some_policy() {
     policy.accounts["lab"].quota.borrow_gpus = 2;
     policy.accounts["team"].parent = "lab";
     policy.users["*"].quota.jobs = 100;
+    policy.gang_slurm_variables = true;
     return policy;
 }
 
@@ -127,6 +128,7 @@ core::Events one_of_each() {
         core::ClockStepped{-3'600'000, kAt},
         core::TrainingAsked{key, {3, RequestKind::Profile, 5}, "ann"},
         core::TrainingAnswered{key, {3, 70, 80, "done"}, kAt},
+        core::AllocationClosed{AllocationId{2}, "ann"},
     };
 }
 

@@ -35,6 +35,16 @@ TEST(Progress, TheMemoryOfANodeIsARow) {
     }
 }
 
+TEST(Progress, TheProcessorTimeIsReadIfItIsANumber) {
+    EXPECT_EQ(read_progress(R"({"cpu_ms": 2500})", "n1").cpu_ms, 2500);
+    for (const char* malformed : {"-1", "1e300", "2.5", "null", "9223372036854775807", "[1]"}) {
+        const std::string text = std::string(R"({"step": 1, "cpu_ms": )") + malformed + "}";
+        const Progress left = read_progress(text, "n1");
+        EXPECT_EQ(left.cpu_ms, 0) << malformed;
+        EXPECT_EQ(left.told, Json::parse(R"({"step": 1})")) << malformed;
+    }
+}
+
 TEST(Progress, WhatHasAnotherShapeIsLeftOut) {
     for (const char* ranks : {"8", "[1]", "[null]", "{\"a\": 1}", "\"x\"", "[[]]", "null",
                               R"([{"rank": 1, "step": 2, "own_ms": "slow"}])",

@@ -164,7 +164,7 @@ TEST_F(Queue, ASummaryHoldsEveryFieldOfTheContract) {
          {"id",       "name",         "kind",       "user",     "state",      "held",
           "priority", "submitted_at", "started_at", "ended_at", "exit_code",  "reason",
           "waiting",  "output",       "attempt",    "nodes",    "source_job", "export_job",
-          "after",    "resources",    "progress"})
+          "after",    "resources",    "progress",   "starts_at"})
         EXPECT_TRUE(job.contains(field)) << field;
     EXPECT_EQ(job["state"], "queued");
     EXPECT_EQ(job["exit_code"], nullptr);
@@ -236,15 +236,15 @@ TEST_F(Queue, ShowTellsOneJobWhole) {
     Hearsay hearsay;
     hearsay.told = [](JobId) {
         return std::vector<Told>{
-            {"a", R"({"step":5,"ranks":[{"rank":0,"step":5,"own_ms":2}],"memory":7,)"
+            {"a", R"({"step":5,"ranks":[{"rank":0,"step":5,"own_ms":2}],"memory":7,"cpu_ms":1500,)"
                   R"("memory_curve":{"every_s":2,"mebibytes":[1]}})"},
-            {"b", R"({"memory":5,"memory_curve":{"every_s":2,"mebibytes":[1]}})"}};
+            {"b", R"({"memory":5,"cpu_ms":2000,"memory_curve":{"every_s":2,"mebibytes":[1]}})"}};
     };
     const auto reply = show(desk.state, {.id = 1}, hearsay, desk.now);
     ASSERT_TRUE(reply);
     const Json& job = (*reply)["job"];
     EXPECT_EQ(job["state"], "running");
-    EXPECT_EQ(job["progress"], (Json{{"step", 5}, {"memory", 12}}));
+    EXPECT_EQ(job["progress"], (Json{{"step", 5}, {"memory", 12}, {"cpu_seconds", 3.5}}));
     EXPECT_EQ(job["memory"][1]["node"], "b");
     EXPECT_EQ(job["ranks"][0]["node"], "a");
     EXPECT_EQ(job["attempts"][0]["token"], "1-1");

@@ -65,6 +65,12 @@ TEST(Usage, EachWaitingJobHasAPredictedStartUntilATimeIsUnknown) {
     const auto after = [&](auto time) { return Json(to_iso8601(desk.now + time)); };
     EXPECT_EQ(starts, (Json{after(10min), after(70min), nullptr, after(75min), nullptr, nullptr}))
         << waiting.dump(1);
+    const auto start_in = [](const Json& job) { return job["starts_at"]; };
+    const Json listed = *jobs(desk.state, {.fields = {"id", "starts_at"}}, {}, desk.now);
+    EXPECT_EQ(start_in(listed["jobs"][0]), nullptr) << "it runs";
+    EXPECT_EQ(start_in(listed["jobs"][2]), after(10min));
+    EXPECT_EQ(start_in(listed["jobs"][3]), after(70min));
+    EXPECT_EQ(start_in((*show(desk.state, {.id = 4}, {}, desk.now))["job"]), after(70min));
 }
 
 TEST(Usage, AUserIsKnownByAJobOrByThePolicy) {

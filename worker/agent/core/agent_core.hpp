@@ -59,6 +59,10 @@ class AgentCore {
     void on_memory(const AttemptKey& key, std::int64_t bytes) {
         if (Attempt* const attempt = find(key)) attempt->memory = bytes;
     }
+    // Records the processor time of all processes of an attempt until now.
+    void on_cpu_time(const AttemptKey& key, std::int64_t ms) {
+        if (Attempt* const attempt = find(key)) attempt->cpu_ms = ms;
+    }
     // Must be called when the guard (the parent process of the programs) has killed the attempt at
     // its deadline.
     void on_leash(const AttemptKey& key, Instant now);

@@ -54,7 +54,7 @@ bool seems_hung(const Attempt& attempt, Instant now) {
 }
 
 // Returns the progress for a heartbeat: rank 0's report, if rank 0 runs here, the step of each
-// local rank, the GPU use and the memory.
+// local rank, the GPU use, the memory and the processor time.
 static std::string progress_of(const Attempt& attempt) {
     Json ranks = Json::array();
     const int first = attempt.order.node_rank * programs_of(attempt.order);
@@ -64,7 +64,8 @@ static std::string progress_of(const Attempt& attempt) {
         ranks.push_back(
             {{"rank", first + static_cast<int>(i)}, {"step", rank.step}, {"own_ms", rank.own_ms}});
     }
-    if (ranks.empty() && !attempt.gpu_percent && attempt.memory == 0) return attempt.progress;
+    const bool measured = attempt.gpu_percent || attempt.memory > 0 || attempt.cpu_ms > 0;
+    if (ranks.empty() && !measured) return attempt.progress;
     Json progress = Json::parse(attempt.progress, nullptr, false);
     if (!progress.is_object()) progress = Json::object();
     if (!ranks.empty()) progress["ranks"] = std::move(ranks);
@@ -75,6 +76,7 @@ static std::string progress_of(const Attempt& attempt) {
         progress["memory_curve"] = {{"every_s", curve.every.count() / 1000},
                                     {"mebibytes", curve.mebibytes}};
     }
+    if (attempt.cpu_ms > 0) progress["cpu_ms"] = attempt.cpu_ms;
     return progress.dump();
 }
 

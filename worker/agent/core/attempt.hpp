@@ -82,6 +82,7 @@ struct Attempt {
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
     std::int64_t memory = 0;           // memory of the attempt's processes in bytes; 0: unknown
     MemoryCurve memory_curve{};
+    std::int64_t cpu_ms = 0;     // processor time of the attempt's processes until now; 0: unknown
     std::vector<int> matched{};  // indices of the job's log patterns that match a line of the logs
     std::optional<Verdict> verdict{};
     Usage usage{};

@@ -102,14 +102,13 @@ std::set<std::string> stale(const LaunchSite& site, const std::vector<std::strin
 
 }  // namespace
 
-Environment batch_environment(const protocol::StartOrder& order, const CommandDocument& document,
-                              const LaunchSite& site) {
+// Returns the variables of the job, with the tasks that `batch` asks for.
+static Environment job_environment(const protocol::StartOrder& order,
+                                   const CommandDocument& document, const BatchScript& batch,
+                                   const LaunchSite& site) {
     Environment result;
-    const BatchScript& batch = *document.batch;
     for (const char* name : {"SLURM_JOB_ID", "SLURM_JOBID"})
         result[name] = std::to_string(order.attempt.job.value);
-    for (const char* name : {"SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS"})
-        result[name] = "0";
     result["SLURM_JOB_NAME"] = name_of(document);
     result["SLURM_JOB_PARTITION"] = "roll";
     result["SLURM_JOB_USER"] = value_of(site.environment, "USER");
@@ -122,9 +121,33 @@ Environment batch_environment(const protocol::StartOrder& order, const CommandDo
     add_array(order, document, result);
     const std::string pilot = value_of(site.environment, "SLURM_JOB_ID");
     if (!pilot.empty()) result["ROLL_PILOT_SLURM_JOB_ID"] = pilot;
+    return result;
+}
+
+Environment batch_environment(const protocol::StartOrder& order, const CommandDocument& document,
+                              const LaunchSite& site) {
+    Environment result = job_environment(order, document, *document.batch, site);
+    for (const char* name : {"SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS"})
+        result[name] = "0";
     std::string secrets;
     for (const std::string& name : document.secrets) secrets += (secrets.empty() ? "" : ",") + name;
     if (!secrets.empty()) result["ROLL_SECRETS"] = secrets;
+    return result;
+}
+
+Environment task_environment(const protocol::StartOrder& order, const CommandDocument& document,
+                             const LaunchSite& site, int local_rank) {
+    BatchScript asked;
+    asked.tasks_per_node = order.tasks_per_node;
+    Environment result = job_environment(order, document, asked, site);
+    const int first = order.node_rank * order.tasks_per_node;
+    std::string ranks;  // ranks of the tasks on this node
+    for (int i = 0; i < order.tasks_per_node; ++i)
+        ranks += (i > 0 ? "," : "") + std::to_string(first + i);
+    result["SLURM_NODEID"] = std::to_string(order.node_rank);
+    result["SLURM_PROCID"] = std::to_string(first + local_rank);
+    result["SLURM_LOCALID"] = std::to_string(local_rank);
+    result["SLURM_GTIDS"] = ranks;
     return result;
 }
 

@@ -17,6 +17,11 @@ namespace roll::agent {
 Environment batch_environment(const protocol::StartOrder& order, const CommandDocument& document,
                               const LaunchSite& site);
 
+// Returns Slurm's variables of a process of a gang, with the values that srun gives to a task. The
+// ids are as in batch_environment().
+Environment task_environment(const protocol::StartOrder& order, const CommandDocument& document,
+                             const LaunchSite& site, int local_rank);
+
 // Replaces the arguments of the node's program: the first node runs the script in `roll-worker
 // batch`, the other nodes run `roll-worker steps`, which starts the tasks of srun. `logs` is the
 // attempt's directory of logs.

@@ -26,6 +26,7 @@
 #include "worker/agent/logs/log_scan.hpp"
 #include "worker/agent/logs/program_log.hpp"
 #include "worker/agent/process/clock.hpp"
+#include "worker/agent/process/cpu_time.hpp"
 #include "worker/agent/process/guard_attempt.hpp"
 #include "worker/agent/process/leash.hpp"
 #include "worker/agent/process/meeting.hpp"
@@ -307,7 +308,10 @@ void Guard::take_end(pid_t pid, int status) {
 void Guard::watch_memory() {
     if (!started_at_ || out_of_memory_) return;
     const auto reason = memory_.look(boot_now());
-    if (!reason) return tell_memory();
+    if (!reason) {
+        tell_memory();
+        return tell_cpu_time();
+    }
     out_of_memory_ = true;
     fail_as({App, protocol::kExitOutOfMemory, *reason});
 }
@@ -324,6 +328,17 @@ void Guard::tell_memory() {
     memory_told_ = used;
     memory_told_at_ = now;
     talk_.say("memory " + std::to_string(used));
+}
+
+// Reports "cpu MS", the processor time of all processes of the attempt until now: two seconds after
+// the start, and then each ten seconds.
+void Guard::tell_cpu_time() {
+    constexpr std::chrono::seconds kFirst{2}, kBetween{10};
+    const Instant now = boot_now();
+    if (now < (cpu_told_at_ ? *cpu_told_at_ + kBetween : *started_at_ + kFirst)) return;
+    cpu_told_at_ = now;
+    const auto ended = std::chrono::round<std::chrono::milliseconds>(cpu_);
+    talk_.say("cpu " + std::to_string((ended + cpu_time_below(::getpid())).count()));
 }
 
 // Reports "usage CPU-MS MEMORY-PEAK WALL-MS READ WRITTEN".

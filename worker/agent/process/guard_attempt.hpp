@@ -58,6 +58,7 @@ class Guard {
     void take_end(pid_t pid, int status);
     void watch_memory();
     void tell_memory();
+    void tell_cpu_time();
     void tell_usage();
     bool programs_ended() const;
     void run_after(const Program& program);
@@ -85,6 +86,7 @@ class Guard {
     MemoryWatch memory_;
     std::int64_t memory_told_ = 0;  // memory in bytes in the last report
     Instant memory_told_at_{};
+    std::optional<Instant> cpu_told_at_{};
     // usage of the processes that have ended: processor time, and blocks of 512 bytes
     std::chrono::microseconds cpu_{};
     std::int64_t blocks_read_ = 0;

@@ -211,6 +211,8 @@ Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& s
     for (int i = 0; i < programs_of(order); ++i) {
         Environment own = environment;
         if (plan.gang && !document.batch) own.merge(gang_environment(order, i));
+        if (order.slurm_variables && !document.batch)
+            own.merge(task_environment(order, document, site, i));
         if (document.batch) own.merge(batch_environment(order, document, site));
         for (const auto& [name, value] : document.environment) own[name] = value;
         plan.programs.push_back({words, join(own), directory, log_of(order, Json::object(), i),

@@ -320,6 +320,10 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
         MemoryUsed used{key};
         words >> used.bytes;
         events_.push_back(used);
+    } else if (what == "cpu") {
+        CpuUsed used{key};
+        words >> used.ms;
+        events_.push_back(used);
     } else if (what == "shell") {
         ShellEnded ended{key, 0, std::nullopt, {}};
         int status = 0;

@@ -33,13 +33,14 @@ struct StartFailed { AttemptKey attempt; Verdict verdict; };
 struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // patterns found in the logs of a failed attempt
 struct Used { AttemptKey attempt; Usage usage; };                    // resource usage of the attempt's processes
 struct MemoryUsed { AttemptKey attempt; std::int64_t bytes = 0; };   // memory of the attempt's running processes
+struct CpuUsed { AttemptKey attempt; std::int64_t ms = 0; };         // processor time of the attempt's processes until now
 struct ShellEnded { AttemptKey attempt; std::uint64_t terminal = 0; std::optional<int> exit; std::string trouble; };
 struct Gone { AttemptKey attempt; };                                 // no process of the attempt is left
 // the first line on a program's report pipe that is not a report
 struct Junk { AttemptKey attempt; int rank = 0; std::string line; };
 // clang-format on
 using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Used,
-                                  MemoryUsed, ShellEnded, Gone, Junk>;
+                                  MemoryUsed, CpuUsed, ShellEnded, Gone, Junk>;
 
 class Supervisor {
   public:

@@ -27,6 +27,12 @@ TEST_F(AgentCoreTest, SaysHowMuchMemoryAnAttemptUses) {
               R"({"memory":1048576,"memory_curve":{"every_s":2,"mebibytes":[3,3,1]}})");
 }
 
+TEST_F(AgentCoreTest, SaysHowMuchProcessorTimeAnAttemptUses) {
+    exchange({.start = {order(kKey, 1, "command")}});
+    core_.on_cpu_time(kKey, 2500);
+    EXPECT_EQ(entry().progress, R"({"cpu_ms":2500})");
+}
+
 TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesUp) {
     run();
     exchange({.keep = {kKey}, .save = {{kKey, 1}}});

@@ -38,6 +38,16 @@ TEST_F(UsageTest, AnAttemptIsEndedByTheLimitsOfThisMachine) {
     }
 }
 
+TEST_F(UsageTest, ARunningAttemptTellsItsProcessorTime) {
+    // one shell ends at once, after it has used processor time, and the other one runs on
+    start(
+        R"({"command": ["sh", "-c", "sh -c 'head -c 40M /dev/zero | cksum > x'; while :; do :; done"]})",
+        1, "command");
+    EXPECT_GT(wait<CpuUsed>().ms, 100);
+    supervisor_->kill(kKey);
+    wait<Gone>();
+}
+
 TEST_F(UsageTest, WhatAnAttemptUsedIncludesItsGrandchildren) {
     start(R"({"command": ["sh", "-c",
                           "sh -c 'head -c 40M /dev/zero | tail -c 40M | cksum > x'"]})",

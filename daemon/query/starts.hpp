@@ -1,0 +1,30 @@
+// Predicts when waiting jobs start. Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "daemon/core/state/state.hpp"
+
+namespace roll::query {
+
+// Returns the predicted starts of the jobs at the head of the queue. The first job that must wait
+// has its reserved time, which later jobs cannot delay. Leaves out a job whose start is unknown.
+std::map<JobId, Time> known_starts(const core::State& state, Time now);
+
+// The predicted starts of the jobs of one reply. They are computed when the first waiting job asks,
+// because a prediction takes as long as a pass over the queue.
+class Starts {
+  public:
+    Starts(const core::State& state, Time now) : state_(state), now_(now) {}
+
+    // Returns the job's predicted start; nullopt if it is unknown, or if the job does not wait.
+    std::optional<Time> of(JobId id, const core::Job& job);
+
+  private:
+    const core::State& state_;
+    Time now_;
+    std::optional<std::map<JobId, Time>> starts_{};
+};
+
+}  // namespace roll::query

@@ -1,0 +1,40 @@
+#include "worker/agent/process/cpu_time.hpp"
+
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <unistd.h>
+
+#include "common/io/process.hpp"
+
+namespace roll::agent {
+namespace {
+
+// Returns the clock ticks in /proc/PID/stat; 0 if the process has ended.
+std::int64_t ticks_of(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    // The process's name, in parentheses, may contain blanks and parentheses.
+    const std::size_t end = line.rfind(')');
+    if (end == std::string::npos) return 0;
+    std::istringstream words(line.substr(end + 1));
+    std::string skipped;
+    for (int field = 3; field < 14; ++field) words >> skipped;
+    std::int64_t own = 0, kernel = 0, children = 0, children_kernel = 0;  // fields 14 to 17
+    words >> own >> kernel >> children >> children_kernel;
+    return own + kernel + children + children_kernel;
+}
+
+}  // namespace
+
+std::chrono::milliseconds cpu_time_below(pid_t ancestor) {
+    static const std::int64_t ticks_per_second = ::sysconf(_SC_CLK_TCK);
+    std::int64_t ticks = 0;
+    for (const pid_t pid : io::descendant_ids(ancestor)) ticks += ticks_of(pid);
+    return std::chrono::milliseconds(1000 * ticks / ticks_per_second);
+}
+
+}  // namespace roll::agent
