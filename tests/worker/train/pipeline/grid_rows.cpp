@@ -46,6 +46,7 @@ struct Lesson {
     Data data = Data::Plain;
     spec::TokenLossSpec loss = {};
     std::optional<spec::PreferenceSpec> preference = std::nullopt;
+    double clip = kClip;  // 0, no clipping, where a step may have a small gradient
 };
 
 const std::vector<Lesson>& lessons() {
@@ -62,7 +63,7 @@ const std::vector<Lesson>& lessons() {
          Data::Pairs,
          {},
          {{.loss = spec::PairLoss::Robust, .beta = 0.3, .label_smoothing = 0.1}}},
-        {"dpo hinge", Data::Pairs, {}, {{.loss = spec::PairLoss::Hinge, .beta = 0.3}}},
+        {"dpo hinge", Data::Pairs, {}, {{.loss = spec::PairLoss::Hinge, .beta = 0.3}}, 0},
         {"simpo", Data::Pairs, {}, {{.kind = SimPo, .beta = 2, .gamma = 1}}},
         {"orpo", Data::Pairs, {}, {{.kind = Orpo, .beta = 0.5, .nll_weight = 1}}},
         {"cpo", Data::Pairs, {}, {{.kind = Cpo, .beta = 0.3, .nll_weight = 0.5}}},
@@ -73,7 +74,8 @@ const std::vector<Lesson>& lessons() {
            .loss = spec::PairLoss::Kto,
            .beta = 0.05,
            .desirable_weight = 1.5,
-           .undesirable_weight = 0.7}}},
+           .undesirable_weight = 0.7}},
+         0},
         {"reward",
          Data::Pairs,
          {},
@@ -313,8 +315,6 @@ std::vector<int> key_of(const Row& row) {
 World world_of(const Row& row, const ModelSetup& setup) {
     const spec::ParallelSpec parallel = parallel_of(row);
     const Lesson& lesson = lesson_of(row);
-    // The gradients of LoRA and of labelled answers are small.
-    const bool is_small = setup.config.lora.is_set() || lesson.data == Data::Labels;
     return {.config = setup.config,
             .schedule = need(plan::schedule_of(parallel, batch_of(row) / parallel.dp)),
             .dp = parallel.dp,
@@ -322,7 +322,7 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .steps = kSavesAfter,
             .sequence = parallel.sequence,
             .zero = parallel.zero,
-            .clip = is_small ? 0 : kClip,
+            .clip = setup.config.lora.is_set() ? 0 : lesson.clip,  // factors have small gradients
             .split = stage_split(parallel),
             .data = lesson.data,
             .loss = lesson.loss,
