@@ -43,9 +43,8 @@ struct Config {
     Json& document;
     Foreign& foreign;
 
-    void refuse(const std::string& key, const std::string& message) const {
-        foreign.problems.push_back({key, message});
-    }
+    // Adds a problem, once: several rules may read the same key.
+    void refuse(const std::string& key, const std::string& message) const;
     void set(const std::string& path, Json value) const {
         set_path(document, path, std::move(value));
     }
@@ -83,8 +82,12 @@ struct Config {
     // Returns the JSON object in the file at `path`, which `key` names. If the file has none, adds
     // a problem and returns nullopt.
     std::optional<Json> object_in(const std::string& path, const std::string& key) const;
-    // Returns the names in a list, or in a text in which commas separate names.
+    // Returns the names in a list, or in a text in which commas separate names. Adds a problem if
+    // the list has a value that is no text.
     std::vector<std::string> names(const std::string& key) const;
+    // Returns the numbers in a list, or in a text in which commas separate numbers. Adds a problem
+    // if a value is no number.
+    std::vector<double> numbers(const std::string& key) const;
     std::string absolute(const std::string& path) const {
         return (std::filesystem::path(directory) / path).lexically_normal();
     }

@@ -219,9 +219,7 @@ void read_mix(const Config& config) {
                              fmt::format("is {}, which needs max_steps: Roll draws samples until "
                                          "the last step, and has no end of the data",
                                          mix));
-    std::vector<double> weights;
-    for (const std::string& text : config.names("interleave_probs"))
-        weights.push_back(std::strtod(text.c_str(), nullptr));
+    std::vector<double> weights = config.numbers("interleave_probs");
     if (weights.empty()) weights.assign(sets, 1);
     if (weights.size() != sets)
         return config.refuse(

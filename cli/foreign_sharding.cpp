@@ -9,13 +9,14 @@ namespace {
 
 bool is_automatic(const Json& value) { return value.is_null() || value == "auto"; }
 
-// Returns the configuration of DeepSpeed; nullopt if there is none or if it cannot be read.
-std::optional<Json> deepspeed_config(const Config& config) {
-    if (!config.has("deepspeed")) return std::nullopt;
-    if (config.keys["deepspeed"].is_object()) return config.keys["deepspeed"];
-    const auto name = config.text("deepspeed");
+// Returns the JSON object that is the value of `key`, or is in the file that the value names;
+// nullopt if there is none or if it cannot be read.
+std::optional<Json> object_at(const Config& config, const std::string& key) {
+    if (!config.has(key)) return std::nullopt;
+    if (config.keys[key].is_object()) return config.keys[key];
+    const auto name = config.text(key);
     if (!name) return std::nullopt;
-    return config.object_in(config.absolute(*name), "deepspeed");
+    return config.object_in(config.absolute(*name), key);
 }
 
 // Refuses a number of DeepSpeed's configuration that differs from `own`, the value of `key`.
@@ -62,9 +63,8 @@ int deepspeed_stage(const Config& config, const Json& deepspeed) {
 // Returns the stage of ZeRO that divides what PyTorch's FSDP divides.
 int fsdp_stage(const Config& config) {
     const Json value = config.keys.value("fsdp", Json());
-    const Json options = config.keys.value("fsdp_config", Json::object());
-    const Json frees =
-        options.is_object() ? options.value("reshard_after_forward", Json()) : Json();
+    const std::optional<Json> options = object_at(config, "fsdp_config");
+    const Json frees = options ? options->value("reshard_after_forward", Json()) : Json();
     const int whole = frees == false || frees == "false" ? 2 : 3;
     if (value.is_null() || value.is_boolean()) return value == true ? whole : 0;
     std::vector<std::string> names;
@@ -93,7 +93,7 @@ int fsdp_stage(const Config& config) {
 
 void read_sharding(const Config& config) {
     int stage = config.flag("use_distributed_optimizer") ? 1 : 0;
-    if (const auto deepspeed = deepspeed_config(config))
+    if (const auto deepspeed = object_at(config, "deepspeed"))
         stage = std::max(stage, deepspeed_stage(config, *deepspeed));
     stage = std::max(stage, fsdp_stage(config));
     if (stage > 0) config.set("parallel.zero", stage);

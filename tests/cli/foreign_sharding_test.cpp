@@ -69,6 +69,22 @@ TEST_F(ForeignSharding, SettingsOfDeepSpeedThatDifferAreRefused) {
     Json changed = config();
     changed["fsdp"] = "full_shared";
     EXPECT_TRUE(problems(changed).starts_with("fsdp is \"full_shared\"; supported: full_shard, "));
+    changed["fsdp"] = {"full_shard", 7};
+    EXPECT_EQ(problems(changed),
+              "fsdp is [\"full_shard\",7]; allowed: a text, or a list of texts\n");
+    changed["fsdp"] = "full_shard";
+    changed["fsdp_config"] = 7;
+    EXPECT_EQ(problems(changed), "fsdp_config is 7; allowed: text\n");
+}
+
+TEST_F(ForeignSharding, TheOptionsOfFsdpMayBeInAFile) {
+    std::ofstream(base + "/fsdp.json") << R"({"reshard_after_forward": false})";
+    Json changed = config();
+    changed["fsdp"] = true;
+    changed["fsdp_config"] = "fsdp.json";
+    EXPECT_EQ(job(changed)["parallel"]["zero"], 2);
+    changed["fsdp_config"] = "missing.json";
+    EXPECT_TRUE(problems(changed).starts_with("fsdp_config "));
 }
 
 TEST_F(ForeignSharding, AJobWithGpusIsNotSharded) {

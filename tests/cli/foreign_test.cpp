@@ -317,6 +317,10 @@ TEST_F(ForeignFile, AdaptersAreMergedOrTrainedFurther) {
     EXPECT_EQ(problems(changed), "");
     EXPECT_EQ(got["model"]["adapters"], Json({base + "/a"}));
     EXPECT_EQ(got["train"]["lora"], Json({{"from", base + "/b"}}));  // with the adapter's settings
+    changed["adapter_name_or_path"] = {1};
+    EXPECT_EQ(problems(changed),
+              "adapter_name_or_path is [1]; allowed: a text, or a list of texts\n");
+    changed["adapter_name_or_path"] = "a, b";
     changed["create_new_adapter"] = true;
     changed["adapter_folder"] = "last";
     got = job(changed);
@@ -346,6 +350,10 @@ TEST_F(ForeignFile, InterleavedDataSetsHaveWeights) {
     changed["interleave_probs"] = "0.7";
     EXPECT_EQ(problems(changed),
               "interleave_probs has 1 values, but `dataset` lists 2 data sets\n");
+    changed["interleave_probs"] = {0.7, 0.3};
+    EXPECT_EQ(job(changed)["data"]["weights"], Json({0.7, 0.3}));
+    changed["interleave_probs"] = "0.7, most";
+    EXPECT_EQ(problems(changed), "interleave_probs is \"0.7, most\"; allowed: a list of numbers\n");
     changed["mix_strategy"] = "interleave_once";
     EXPECT_EQ(problems(changed),
               "mix_strategy is interleave_once; supported: concat, interleave_under, "

@@ -47,16 +47,20 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
         return std::span(batch).subspan(groups.dp->rank() * microbatches, microbatches);
     };
     if (!job.starts_from.empty()) restore(job.starts_from, trainer, *job.model);
-    for (int step = job.first_step; step < job.steps; ++step) {
+    const auto save_before = [&](int step) {
         if (groups.world && step == job.saves_after)
             save_locally(job.saves_to, trainer, *job.model, job.parallel, groups.world->rank(),
                          *groups.world);
+    };
+    for (int step = job.first_step; step < job.steps; ++step) {
+        save_before(step);
         const std::vector<Microbatch> batch = job.batch(step);
         const StepResult result = trainer.run(own(batch), job.lr, 1, true);
         const std::string prefix = std::to_string(step) + ".";
         note_result(record, prefix, result);
         note_state(record, prefix, trainer);
     }
+    save_before(job.steps);
     const std::vector<Microbatch> held_out = job.batch(job.steps);
     const LossSum valid = trainer.evaluate(own(held_out), trainer.kl_sum(own(held_out)).kl());
     note_number(record, "valid.loss", valid.loss);

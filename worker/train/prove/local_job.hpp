@@ -27,9 +27,9 @@ struct LocalJob {
     std::function<std::vector<Microbatch>(int step)> batch;
 
     // Checkpoints (local_checkpoint.hpp). If `saves_after` is above 0, the ranks write a checkpoint
-    // below the directory `saves_to` before step `saves_after`. If `starts_from` is not empty, the
-    // ranks take their state from this checkpoint, else they start with the initial weights. The
-    // files of a checkpoint record `model` and `parallel`.
+    // below the directory `saves_to` before step `saves_after`, or after the last step. If
+    // `starts_from` is not empty, the ranks take their state from this checkpoint, else they start
+    // with the initial weights. The files of a checkpoint record `model` and `parallel`.
     int saves_after = 0;
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;

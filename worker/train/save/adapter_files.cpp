@@ -226,7 +226,7 @@ Result<void> write_adapter_config(const fs::path& directory, const ModelSetup& m
 }
 
 void read_adapter(const fs::path& directory, TrainStep& step, const ModelSetup& model) {
-    const Json written = need(parse_json(need(read_file(directory / kConfigFile))));
+    const Json written = of_disk(parse_json(need(read_file(directory / kConfigFile))));
     const Json own = config_of(model);
     for (const char* key : kSettings) {
         const Json here = sorted(own.value(key, Json())),
@@ -238,7 +238,7 @@ void read_adapter(const fs::path& directory, TrainStep& step, const ModelSetup& 
                                      " from which the job continues; use the adapter's value");
     }
     const PeftNames names(model);
-    const auto file = need(tensor::SafetensorsFile::open(directory / kWeightFile));
+    const auto file = of_disk(tensor::SafetensorsFile::open(directory / kWeightFile));
     for (Chunk& chunk : step.chunks()) {
         Parameters& p = chunk.parameters();
         for (std::size_t i = 0; i < p.specs.size(); ++i)

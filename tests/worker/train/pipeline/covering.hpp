@@ -8,14 +8,14 @@
 
 namespace roll::train {
 
-using Row = std::vector<int>;  // on each axis, the index of a value, at most 7
+using Row = std::vector<int>;  // on each axis, the index of a value, at most 15
 using Tuples = std::unordered_set<int>;
 
 // Returns the pairs of values of a row, and the triples of values on the axes before `thrice`, as
 // numbers.
 inline std::vector<int> tuples_of(const Row& row, int thrice) {
     std::vector<int> tuples;
-    const auto value = [&](int axis) { return 8 * axis + row[static_cast<std::size_t>(axis)]; };
+    const auto value = [&](int axis) { return 16 * axis + row[static_cast<std::size_t>(axis)]; };
     constexpr int kValues = 1024;
     const int axes = static_cast<int>(row.size());
     for (int a = 0; a < axes; ++a)

@@ -111,14 +111,20 @@ LocalJob job_of(const World& world) {
                         .bucket_numel = 2000},
             .fabric = world.fabric,
             .steps = world.steps,
-            .batch = [&world](int step) { return make_batch(world, step); }};
+            .first_step = world.first_step,
+            .batch = [&world](int step) { return make_batch(world, step); },
+            .saves_after = world.saves_to.empty() ? 0 : kSavesAfter,
+            .saves_to = world.saves_to,
+            .starts_from = world.starts_from,
+            .model = world.model,
+            .parallel = world.parallel};
 }
 
 Named train(const World& world) {
     EXPECT_TRUE(plan::check(world.schedule));
     Named seen;
     take(train_locally(job_of(world)), seen);
-    for (int step = 0; step < world.steps; ++step) {
+    for (int step = world.first_step; step < world.steps; ++step) {
         const at::Tensor& factor = seen.at(std::to_string(step) + ".clip_factor");
         EXPECT_EQ(factor.item<double>() < 1, world.clip > 0);
     }

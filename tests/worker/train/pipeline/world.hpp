@@ -1,6 +1,7 @@
 // Trains the tiny model on dp * pp * tp ranks of an in-process fabric, and compares runs.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,8 @@ namespace roll::train {
 // Default number of micro-batches of a step, over all replicas. A schedule has this number
 // divided by dp.
 inline constexpr int kMicrobatches = 8;
+
+inline constexpr int kSavesAfter = 5;
 
 // The gradient norm exceeds this limit in every step.
 inline constexpr double kClip = 0.3;
@@ -35,7 +38,8 @@ struct World {
     plan::PipelineSchedule schedule;
     int dp = 1, tp = 1;
     LocalOptions fabric = {};
-    int steps = 3;
+    int steps = 3;          // number of the step after the last one
+    int first_step = 0;     // number of the first step
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     int zero = 0;
     at::ScalarType dtype = at::kDouble;
@@ -47,6 +51,11 @@ struct World {
     std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs and Labels
     plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
     spec::OptimizerSpec optimizer = {};
+    // Checkpoints. If `saves_to` is not empty, the ranks write one below this directory after
+    // kSavesAfter steps. If `starts_from` is not empty, they start from this checkpoint.
+    std::filesystem::path saves_to = {}, starts_from = {};
+    const ModelSetup* model = nullptr;  // what the files of a checkpoint record
+    spec::ParallelSpec parallel = {};
     // Changes the micro-batches of a step; empty: they stay as they are.
     std::function<void(int step, std::vector<Microbatch>& batch)> change = {};
 };

@@ -146,6 +146,9 @@ class LoraTest(RankCase):
         other = shutil.copytree(self.base, os.path.join(self.top, 'other'))
         self.refused(self.lora(3, further, model={'from': other}), 2,
                      f'train.lora.from: {first} is an adapter of {self.base}, not of model.from')
+        cut = shutil.copytree(first, os.path.join(self.top, 'cut'))
+        os.truncate(os.path.join(cut, FILES[0]), 100)
+        self.refused(self.lora(3, {**further, 'from': cut}), 2, os.path.join(cut, FILES[0]))
 
     def test_an_adapter_in_bf16_is_widened(self):
         first = self.run_whole(1, 1, self.lora(3)).published[-1][1]

@@ -1,0 +1,363 @@
+#include "tests/worker/train/pipeline/grid_rows.hpp"
+
+#include <cstdlib>
+
+#include "common/spec/check/pipeline.hpp"
+#include "common/spec/check/tensor.hpp"
+#include "common/spec/train/read_lora.hpp"
+#include "worker/families/families.hpp"
+#include "worker/families/model.hpp"
+#include "worker/families/score.hpp"
+#include "worker/plan/pipeline_choice.hpp"
+#include "worker/train/pipeline/choose_recompute.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr int kRanksMax = 8;
+
+enum class Ends { Even, Uneven, Accounted };
+
+// Number of axes, counted from the first, whose triples are all covered
+int thrice() { return is_full() ? kAxes : 6; }
+
+// No rule refuses a kind of recomputation, so Again is left out of the table of rows, and chosen
+// for each cell afterwards.
+constexpr int kKinds = 7;  // values of Again
+const std::vector<std::vector<int>> kValues = {{0},
+                                               {1, 2, 4},
+                                               {1, 2, 4},
+                                               {1, 2, 4},
+                                               {0, 1, 2, 3},
+                                               {1, 2, 3, 4},
+                                               {0, 1, 2, 3, 4, 5, 6},
+                                               {0, 1},
+                                               {0, 1, 2},
+                                               {0, 1, 2, 3},
+                                               {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+                                               {0, 1, 2, 3, 4}};
+
+int value(const Row& row, Axis axis) { return kValues[axis][static_cast<std::size_t>(row[axis])]; }
+
+// What a model learns: data, and the loss of tokens or of preferences.
+struct Lesson {
+    const char* name;
+    Data data = Data::Plain;
+    spec::TokenLossSpec loss = {};
+    std::optional<spec::PreferenceSpec> preference = std::nullopt;
+    double clip = kClip;  // 0, no clipping, where a step may have a small gradient
+};
+
+const std::vector<Lesson>& lessons() {
+    using enum spec::PreferenceKind;
+    static const std::vector<Lesson> all = {
+        {"plain"},
+        {"packed, with all terms",
+         Data::Packed,
+         {.label_smoothing = 0.1, .z_loss = 0.02, .neftune_alpha = 5}},
+        {"lengths with a teacher", Data::Lengths, {.teacher_weight = 0.6, .temperature = 1.5}},
+        {"dpo", Data::Pairs, {}, {{.beta = 0.3, .label_smoothing = 0.1, .nll_weight = 0.2}}},
+        {"dpo ipo", Data::Pairs, {}, {{.loss = spec::PairLoss::Ipo, .beta = 0.3}}},
+        {"dpo robust",
+         Data::Pairs,
+         {},
+         {{.loss = spec::PairLoss::Robust, .beta = 0.3, .label_smoothing = 0.1}}},
+        {"dpo hinge", Data::Pairs, {}, {{.loss = spec::PairLoss::Hinge, .beta = 0.3}}, 0},
+        {"simpo", Data::Pairs, {}, {{.kind = SimPo, .beta = 2, .gamma = 1}}},
+        {"orpo", Data::Pairs, {}, {{.kind = Orpo, .beta = 0.5, .nll_weight = 1}}},
+        {"cpo", Data::Pairs, {}, {{.kind = Cpo, .beta = 0.3, .nll_weight = 0.5}}},
+        {"kto",
+         Data::Labels,
+         {},
+         {{.kind = Kto,
+           .loss = spec::PairLoss::Kto,
+           .beta = 0.05,
+           .desirable_weight = 1.5,
+           .undesirable_weight = 0.7}},
+         0},
+        {"reward",
+         Data::Pairs,
+         {},
+         {{.kind = Reward, .beta = 1, .center_rewards_coefficient = 0.2}}}};
+    return all;
+}
+
+const Lesson& lesson_of(const Row& row) {
+    return lessons()[static_cast<std::size_t>(value(row, Learned))];
+}
+
+bool has_scores(const Row& row) {
+    const auto& preference = lesson_of(row).preference;
+    return preference && preference->compares_scores();
+}
+
+constexpr const char* kAdapters[] = {"whole", "LoRA", "some of LoRA", "DoRA on int8",
+                                     "dropout on nf4"};
+
+// Returns train.lora of the row's job; null if it trains the whole model.
+Json lora_of(const Row& row, bool tied) {
+    switch (value(row, Adapter)) {
+        case 1: return {{"r", 3}, {"alpha", 12}};
+        case 2:
+            return {{"r", 2},
+                    {"alpha", 8},
+                    {"rslora", true},
+                    {"targets", {"k_proj", "o_proj", "up_proj"}},
+                    {"rank_pattern", {{"o_proj", 4}}}};
+        case 3: return {{"r", 3}, {"dora", true}, {"lr_ratio", 8}, {"base", "int8"}};
+        case 4: {
+            Json drops = {
+                {"r", 2}, {"dropout", 0.3}, {"base", "nf4"}, {"double_quantization", true}};
+            if (!tied && !has_scores(row)) drops["modules_to_save"] = "lm_head";
+            return drops;
+        }
+        default: return nullptr;
+    }
+}
+
+// Returns a model whose layers the way of splitting divides. 4 ranks divide its heads and its
+// intermediate size, but not its vocabulary.
+ModelSetup setup_of(int family, int split) {
+    constexpr std::int64_t kLayers[] = {8, 12, 6};
+    constexpr const char* kNames[] = {"llama", "llama", "qwen3", "gemma2"};
+    Json sizes{{"hidden_size", 24},
+               {"num_hidden_layers", kLayers[split]},
+               {"num_attention_heads", 8},
+               {"num_key_value_heads", 4},
+               {"head_dim", 6},
+               {"intermediate_size", 40},
+               {"vocab_size", 53},
+               {"max_position_embeddings", 64}};
+    if (family == 1) sizes["tie_word_embeddings"] = true;
+    if (family == 2) sizes["attention_bias"] = true;
+    if (family == 3) sizes.update({{"sliding_window", 7}, {"final_logit_softcapping", 5}});
+    static const families::Families all = need(families::Families::load());
+    const families::Family& found = *need(all.find(kNames[family]));
+    ModelSetup setup;
+    setup.hf_config = need(families::complete_hf_config(found, sizes));
+    setup.native = need(families::native_config(found, setup.hf_config));
+    setup.config = need(families::model_config(found, setup.native));
+    return setup;
+}
+
+// Returns the model of the row's family, before its objective and its adapter change it.
+const ModelSetup& base_of(const Row& row) {
+    static const auto all = [] {
+        std::vector<std::vector<ModelSetup>> made(kValues[Family].size());
+        for (int family = 0; family < std::ssize(kValues[Family]); ++family)
+            for (int split = 0; split < std::ssize(kValues[Split]); ++split)
+                made[static_cast<std::size_t>(family)].push_back(setup_of(family, split));
+        return made;
+    }();
+    return all[static_cast<std::size_t>(value(row, Family))]
+              [static_cast<std::size_t>(value(row, Split))];
+}
+
+// Returns the number of micro-batches of a step, in all replicas together.
+int batch_of(const Row& row) { return value(row, Dp) == 3 ? 12 : 8; }
+
+spec::ParallelSpec parallel_of(const Row& row) {
+    spec::ParallelSpec parallel{.dp = value(row, Dp),
+                                .tp = value(row, Tp),
+                                .pp = value(row, Pp),
+                                .vpp = value(row, Vpp),
+                                .schedule = static_cast<spec::Schedule>(value(row, Order))};
+    const auto ends = static_cast<Ends>(value(row, Split));
+    if (ends == Ends::Uneven) {
+        parallel.first_layers = 4;
+        parallel.last_layers = parallel.pp == 2 ? 8 : 4;
+    }
+    parallel.account_for_embedding = parallel.account_for_loss = ends == Ends::Accounted;
+    parallel.sequence = value(row, Sequence) == 1;
+    parallel.zero = value(row, Zero);
+    return parallel;
+}
+
+// Returns what the row's layers compute again.
+plan::Recomputed recomputed(const Row& row) {
+    using enum spec::Recompute;
+    constexpr spec::Recompute kAgain[kKinds] = {None, Attention, Mlp, AttentionMlp,
+                                                Full, Full,      Full};
+    spec::ParallelSpec parallel = parallel_of(row);
+    parallel.recompute = kAgain[row[Again]];
+    if (row[Again] == 5) parallel.recompute_layers = 3;
+    if (row[Again] == 6) parallel.recompute_method = spec::RecomputeMethod::Block;
+    return plan::recomputed_of(
+        parallel, chunk_layers(stage_chunks(base_of(row).config, stage_split(parallel))));
+}
+
+int ranks(const Row& row) { return value(row, Dp) * value(row, Tp) * value(row, Pp); }
+
+// Returns `rows`, each with each value of the axes from `begin` to `end`.
+std::vector<Row> product(std::vector<Row> rows, Axis begin, Axis end) {
+    for (int axis = begin; axis < end; ++axis) {
+        std::vector<Row> longer;
+        for (const Row& row : rows)
+            for (int i = 0; i < std::ssize(kValues[static_cast<std::size_t>(axis)]); ++i) {
+                longer.push_back(row);
+                longer.back().push_back(i);
+            }
+        rows = std::move(longer);
+    }
+    return rows;
+}
+
+// Returns combinations of values of Split, Family, Learned and Adapter that have each pair (in the
+// full grid each triple) of them. There are few, because one rank must train each.
+std::vector<Row> taught_rows(std::mt19937_64& random) {
+    const std::vector<Row> all = product({{}}, Split, kAxes);
+    const int triples = is_full() ? kAxes : 0;
+    return cover(all, tuples_of(all, triples), triples, random);
+}
+
+// Returns the rows with at most kRanksMax ranks: each layout with each of taught_rows().
+std::vector<Row> all_rows(std::mt19937_64& random) {
+    std::vector<Row> layouts = product({{}}, Again, Split);
+    std::erase_if(layouts, [](const Row& row) { return ranks(row) > kRanksMax; });
+    std::vector<Row> rows;
+    for (const Row& taught : taught_rows(random))
+        for (Row row : layouts) {
+            row.insert(row.end(), taught.begin(), taught.end());
+            rows.push_back(std::move(row));
+        }
+    return rows;
+}
+
+// Gives each cell a kind of recomputation, so that each kind is in a cell with each value of an
+// axis, and with each pair of values on tp, pp, vpp, zero and dp that a cell has. Adds cells if
+// these do not suffice.
+void choose_kinds(std::vector<Row>& cells) {
+    Tuples missing;
+    for (const Row& cell : cells)
+        for (int kind = 0; kind < kKinds; ++kind)
+            for (const int tuple : tuples_of(with_kind(cell, kind), thrice()))
+                missing.insert(tuple);
+    const auto gain = [&](const Row& row) {
+        return std::ranges::count_if(tuples_of(row, thrice()),
+                                     [&](int tuple) { return missing.contains(tuple); });
+    };
+    const auto choose = [&](Row& cell) {
+        Row best = cell;
+        for (int kind = 0; kind < kKinds; ++kind)
+            if (const Row other = with_kind(cell, kind); gain(other) > gain(best)) best = other;
+        cell = best;
+        for (const int tuple : tuples_of(cell, thrice())) missing.erase(tuple);
+    };
+    for (Row& cell : cells) choose(cell);
+    for (std::size_t i = 0, first = cells.size(); i < first && !missing.empty(); ++i)
+        for (int kind = 0; kind < kKinds; ++kind)
+            if (Row other = with_kind(cells[i], kind); gain(other) > 0) {
+                choose(other);
+                cells.push_back(std::move(other));
+            }
+}
+
+}  // namespace
+
+bool is_full() {
+    const char* grid = std::getenv("ROLL_GRID");
+    return grid != nullptr && std::string(grid) == "full";
+}
+
+std::size_t cells_min() { return is_full() ? 2000 : 400; }
+
+Row with_kind(Row row, int kind) {
+    row[Again] = kind;
+    return row;
+}
+
+Grid make_grid() {
+    std::mt19937_64 random(1);
+    std::vector<Row> legal, illegal;
+    for (Row& row : all_rows(random))
+        (problems(row).empty() ? legal : illegal).push_back(std::move(row));
+    const Tuples possible = tuples_of(legal, thrice());
+    Tuples impossible = tuples_of(illegal, thrice());
+    for (const int tuple : possible) impossible.erase(tuple);
+    Grid grid{cover(legal, possible, thrice(), random),
+              cover(illegal, impossible, thrice(), random)};
+    for (const Row& row : grid.refused) grid.cells.push_back(nearest(legal, row));
+    while (grid.cells.size() < cells_min()) grid.cells.push_back(legal[random() % legal.size()]);
+    choose_kinds(grid.cells);
+    return grid;
+}
+
+std::vector<spec::Problem> problems(const Row& row) {
+    const spec::ParallelSpec parallel = parallel_of(row);
+    const spec::ModelConfig& config = base_of(row).config;
+    std::vector<spec::Problem> all = spec::pipeline_problems(
+        parallel, {.microbatches = batch_of(row) / parallel.dp, .layers = config.layers});
+    std::ranges::move(spec::tensor_problems(parallel, spec::tensor_sizes(config)),
+                      std::back_inserter(all));
+    return all;
+}
+
+ModelSetup setup_of(const Row& row) {
+    ModelSetup setup = base_of(row);
+    if (has_scores(row)) {
+        families::set_scores(setup.native, 1);
+        setup.config.scores = true;
+        setup.config.tied = false;
+    }
+    if (const Json lora = lora_of(row, setup.config.tied); !lora.is_null()) {
+        const auto modules = families::modules_of(native_tensors(setup));
+        setup.config.lora = spec::resolve_lora(spec::lora_spec(lora), modules).value();
+        setup.base = "the starting weights";
+    }
+    return setup;
+}
+
+std::vector<int> key_of(const Row& row) {
+    return {row[Split], row[Family], row[Learned], row[Adapter], batch_of(row)};
+}
+
+World world_of(const Row& row, const ModelSetup& setup) {
+    const spec::ParallelSpec parallel = parallel_of(row);
+    const Lesson& lesson = lesson_of(row);
+    return {.config = setup.config,
+            .schedule = need(plan::schedule_of(parallel, batch_of(row) / parallel.dp)),
+            .dp = parallel.dp,
+            .tp = parallel.tp,
+            .steps = kSavesAfter,
+            .sequence = parallel.sequence,
+            .zero = parallel.zero,
+            .clip = setup.config.lora.is_set() ? 0 : lesson.clip,  // factors have small gradients
+            .split = stage_split(parallel),
+            .data = lesson.data,
+            .loss = lesson.loss,
+            .preference = lesson.preference,
+            .recompute = recomputed(row),
+            .model = &setup,
+            .parallel = parallel};
+}
+
+World alone(World world) {
+    world.schedule = plan::gpipe(1, 1, world.dp * world.schedule.microbatches);
+    world.dp = world.tp = 1;
+    world.sequence = false;
+    world.zero = 0;
+    world.split = {};
+    world.recompute = {};
+    world.parallel = {};
+    return world;
+}
+
+std::string name(const Row& row) {
+    constexpr const char* kNames[] = {"tp", "pp", "vpp", "zero", "dp"};
+    constexpr const char* kSplits[] = {"even", "uneven", "accounted"};
+    constexpr const char* kFamilies[] = {"Llama", "tied Llama", "Qwen 3", "tied Gemma 2"};
+    constexpr const char* kAgain[kKinds] = {"nothing",        "attention", "mlp",
+                                            "attention+mlp",  "all",       "all in units of 3",
+                                            "the first layer"};
+    std::string text;
+    for (const Axis axis : {Tp, Pp, Vpp, Zero, Dp})
+        text += std::string(kNames[axis - Tp]) + " " + std::to_string(value(row, axis)) + ", ";
+    text += spec::name_of(parallel_of(row).schedule);
+    text += std::string(", ") + kAgain[row[Again]] + " again";
+    return text + (value(row, Sequence) == 1 ? ", sequence, " : ", ") + kSplits[value(row, Split)] +
+           ", " + kFamilies[value(row, Family)] + ", " + lesson_of(row).name + ", " +
+           kAdapters[value(row, Adapter)];
+}
+
+}  // namespace roll::train
