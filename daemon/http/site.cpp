@@ -207,11 +207,13 @@ std::optional<Reply> Site::take_address(const Request& request) {
     return take("address " + client_of_address(request.address));
 }
 
-// Answers a request that must present a token. Counts the request for its token if the token is
-// valid, else for its address. rolld checks a token that was not valid a short time ago only if the
-// address may still send requests: made-up tokens therefore cannot keep rolld busy.
+// Answers a request that must present a token. Counts the request for its token and address if the
+// token is valid, else for its address. The people of a team may share a token: each address has
+// its own share. rolld checks a token that was not valid a short time ago only if the address may
+// still send requests: made-up tokens therefore cannot keep rolld busy.
 Reply Site::guarded(const Request& request, bool counts) {
-    const std::string client = "token " + request.authorization;
+    const std::string client =
+        fmt::format("token {} {}", request.authorization, client_of_address(request.address));
     const bool known = !counts || rate_.knows(client);
     if (auto refused = known ? std::nullopt : take_address(request)) return *std::move(refused);
     auto visitor = visitor_of(request.authorization);

@@ -4,11 +4,13 @@
     tests/bench/dashboard.py [--bin build/release/bin] [--jobs 10000] [--viewers 1000] [--seconds 20]
 
 `paint` opens the page of jobs in Chromium in a fresh tab, five times: the first paint, and the time until the rows are
-there. `viewers` opens the streams that a browser opens on the page of jobs, and measures the processor time of roll-web
-and rolld: while nothing changes, and while a job is submitted each second, which changes the list of every viewer.
-Prints; judges nothing.
+there. `viewers` sends what browsers with one token at one address send to open the page of jobs, keeps their streams,
+and measures the processor time of roll-web and rolld: while nothing changes, and while a job is submitted each second,
+which changes the list of every viewer. `log_viewers` does the same for the log of a running job, which each viewer
+reads each 3 s. Both end with an error if a request is refused. Prints; judges nothing.
 """
 import argparse
+import http.client
 import json
 import os
 import pathlib
@@ -80,41 +82,87 @@ def paint(site):
           f'rows after {statistics.median(rows):.0f} ms ({min(rows):.0f} to {max(rows):.0f})')
 
 
-def open_viewers(site, count):
+def get(site, connection, path):
+    """Reads a page or an answer. Fails if the server refuses it."""
+    connection.request('GET', path, headers={'Authorization': f'Bearer {site.token}'})
+    reply = connection.getresponse()
+    body = reply.read()
+    if reply.status != 200:
+        raise SystemExit(f'{path}: status {reply.status}: {body[:200]}')
+
+
+def open_viewers(site, count, targets):
+    """Opens a page as `count` browsers do. Returns a selector of their streams, and a connection of each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, count + 100), hard), hard))
-    selector = selectors.DefaultSelector()
-    request = (f'GET /api/v1/stream?watch={quote(TARGETS)} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\n'
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2 * count + 100), hard), hard))
+    files = ['/', *(f'/{path.name}' for path in (ROOT / 'daemon/http/page').glob('*.[jc]s*'))]
+    selector, connections = selectors.DefaultSelector(), []
+    request = (f'GET /api/v1/stream?watch={quote(targets)} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\n'
                f'Authorization: Bearer {site.token}\r\n\r\n').encode()
     for _ in range(count):
+        connections.append(http.client.HTTPConnection('127.0.0.1', site.port))
+        for path in (*files, '/api/v1/session'):
+            get(site, connections[-1], path)
         one = socket.create_connection(('127.0.0.1', site.port))
         one.sendall(request)
         one.setblocking(False)
         selector.register(one, selectors.EVENT_READ)
-    return selector
+    return selector, connections
 
 
-def watch(site, selector, seconds, change):
-    """Reads all streams for this time. Returns (shares of a core of roll-web and of rolld, MB a second)."""
+def watch(site, selector, seconds, change=False, read=lambda now: None):
+    """Reads all streams for this time. Calls read(seconds since the start) meanwhile. Returns (shares of a core of
+    roll-web and of rolld, MB a second)."""
     began, received, changed = time.monotonic(), 0, 0
     before = processor_s(site.web.pid), processor_s(site.rolld)
     while time.monotonic() - began < seconds:
         if change and time.monotonic() - began > changed:
             changed += 1
             site.ctl('submit', '--hold', '--', 'true')
-        for key, _ in selector.select(0.1):
-            received += len(key.fileobj.recv(1 << 20))
+        read(time.monotonic() - began)
+        for key, _ in selector.select(0.01):
+            chunk = key.fileobj.recv(1 << 20)
+            if not chunk or (chunk.startswith(b'HTTP/1.1') and not chunk.startswith(b'HTTP/1.1 200')):
+                raise SystemExit(f'a stream was refused or has ended: {chunk[:200]}')
+            received += len(chunk)
     took = time.monotonic() - began
     after = processor_s(site.web.pid), processor_s(site.rolld)
     return [100 * (b - a) / took for a, b in zip(before, after)], received / took / 1e6
 
 
 def viewers(site, count, seconds):
-    selector = open_viewers(site, count)
-    watch(site, selector, 5, False)  # the first answers
+    selector, connections = open_viewers(site, count, TARGETS)
+    watch(site, selector, 5)  # the first answers
     for name, change in (('nothing changes', False), ('a job is submitted each second', True)):
         (web, rolld), rate = watch(site, selector, seconds, change)
         print(f'{count} viewers, {name}: roll-web {web:.1f} % of a core, rolld {rolld:.1f} %, {rate:.1f} MB/s')
+    close(selector, connections)
+
+
+def log_viewers(site, count, seconds):
+    site.ctl('submit', '--', 'sh', '-c', 'while :; do date; sleep 1; done')
+    job = json.loads(site.ctl('jobs', '--state', 'running', '--json'))['jobs'][-1]['id']
+    selector, connections = open_viewers(site, count, f'jobs/{job}')
+    every, done = 3, 0
+
+    def read(now):
+        """Reads the logs that are due: those of all viewers each `every` seconds, spread evenly."""
+        nonlocal done
+        for number in range(done, int(now * count / every)):
+            get(site, connections[number % count], f'/api/v1/jobs/{job}/log?rank=0&attempt=1')
+            done += 1
+
+    (web, rolld), rate = watch(site, selector, seconds, read=read)
+    print(f"{count} viewers of a running job's log, {done / seconds:.0f} reads a second: roll-web {web:.1f} % of a "
+          f'core, rolld {rolld:.1f} %, {rate:.1f} MB/s in streams')
+    close(selector, connections)
+
+
+def close(selector, connections):
+    for key in list(selector.get_map().values()):
+        key.fileobj.close()
+    for one in connections:
+        one.close()
 
 
 def main():
@@ -130,6 +178,7 @@ def main():
             print(f'{options.jobs} queued jobs')
             paint(site)
             viewers(site, options.viewers, options.seconds)
+            log_viewers(site, options.viewers, options.seconds)
         finally:
             site.close()
 

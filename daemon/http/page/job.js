@@ -9,7 +9,7 @@ const POINTS = 1000;  // rows of metrics.jsonl that curves are drawn from
 const EVENTS = 100;  // newest events of the job that are shown
 const PHASE_POINTS = 200;
 const PLANS_MAX = 5;  // attempts to get the schedule of the pipeline
-const METRICS_MS = 3000;  // shortest time between two reads of the metrics
+const READ_MS = 3000;  // shortest time between two reads of what the stream does not send
 const PARTS = [['', 'Overview'], ['log', 'Log'], ['history', 'History'], ['file', 'Job file']];
 const CURVES = [['loss', 'Loss'], ['tokens_per_second', 'Tokens per second'], ['valid_loss', 'Validation loss'],
   ['grad_norm', 'Gradient norm'], ['lr', 'Learning rate'], ['mfu', 'MFU'], ['memory_bytes', 'Memory (GiB)'],
@@ -122,20 +122,20 @@ function overviewPart(id) {
   const why = make('div'), told = make('div'), charts = make('div', {className: 'charts'});
   const scores = make('div'), phases = make('div'), pipeline = make('div');
   const root = make('div', {}, why, told, charts, scores, phases, pipeline);
-  let read = 0, plans = PLANS_MAX;
+  let plans = PLANS_MAX;
 
   async function metrics(job) {
-    if (job.attempt === 0 || Date.now() - read < METRICS_MS) return;
-    read = Date.now();
+    if (job.attempt === 0) return;
     const [{rows}, timed] = await Promise.all([get(`jobs/${id}/metrics?points=${POINTS}`),
       get(`jobs/${id}/metrics?points=${PHASE_POINTS}&keys=step,phases,wall_s`)]);
     fill(charts, ...curvesOf(rows));
     fill(scores, scoresOf(rows));
     fill(phases, phasesOf(timed.rows));
   }
-  return {root, async update(job) {
+  return {root, show(job) {
     fill(why, whyOf(job));
     fill(told, progressOf(job), factsOf(job));
+  }, async read(job) {
     await metrics(job);
     if (plans === 0 || !(job.spec?.parallel?.pp > 1)) return;
     --plans;
@@ -189,7 +189,7 @@ function requestsOf(job) {
 
 function historyPart(id) {
   const root = make('div'), events = make('div');
-  return {root: make('div', {}, root, events), async update(job) {
+  return {root: make('div', {}, root, events), show(job) {
     fill(root,
       section('Attempts', table(ATTEMPT_COLUMNS, job.attempts.toReversed(), 'The job has not started yet.')),
       requestsOf(job),
@@ -197,6 +197,7 @@ function historyPart(id) {
         {title: 'Directory', kind: 'wide', value: one => one.directory}], job.checkpoints.toReversed(),
       'rolld has recorded no checkpoint yet.')),
       exportsOf(job));
+  }, async read() {
     const reply = await get(`events?id=${id}&limit=10000`);
     const newest = reply.events.slice(-EVENTS).toReversed();
     const left = reply.events.length - newest.length;
@@ -226,7 +227,7 @@ function containerOf(job) {
 function filePart() {
   const root = make('div');
   let shown = '';
-  return {root, update(job) {
+  return {root, read() {}, show(job) {
     const text = JSON.stringify(job.spec, null, 2);
     if (text === shown) return;
     shown = text;
@@ -244,13 +245,22 @@ export function jobPage(context, id, name) {
   }));
   const part = {'': overviewPart, log: logPart, history: historyPart, file: filePart}[name](id);
   context.main.replaceChildren(head, tabs, part.root);
-  let job = null, timer = 0;
+  let job = null, timer = 0, readAt = 0, readState = '';
 
-  async function update() {
+  // Reads files and events, which the stream does not send: at once if the job's state has changed,
+  // otherwise each READ_MS while the job runs. So a page sends no more requests when the job reports
+  // its progress each second.
+  async function read() {
     clearTimeout(timer);
-    await part.update(job);
-    if (!context.isShown()) return;
-    if (job.state === 'running') timer = setTimeout(() => update().catch(context.failed), METRICS_MS);
+    const left = job.state === readState ? readAt + READ_MS - Date.now() : 0;
+    if (left <= 0) {
+      [readAt, readState] = [Date.now(), job.state];
+      await part.read(job);
+      if (!context.isShown()) return;
+    }
+    clearTimeout(timer);
+    if (left > 0 || job.state === 'running')
+      timer = setTimeout(() => read().catch(context.failed), left > 0 ? left : READ_MS);
   }
   return {
     title: `Job ${id}`,
@@ -263,7 +273,8 @@ export function jobPage(context, id, name) {
       fill(head, make('h1', {}, `Job ${job.id}: ${job.name} `, state(job)),
         make('div', {className: 'actions'}, ...buttons(job, context.session)),
         job.reason && job.state !== 'done' ? make('p', {className: job.state === 'failed' ? 'message' : 'quiet', textContent: job.reason}) : null);
-      await update();
+      part.show(job);
+      await read();
     },
     stop() { clearTimeout(timer); if (part.stop) part.stop(); },
   };

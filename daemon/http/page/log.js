@@ -80,20 +80,17 @@ export function logPart(id) {
     if (log.scrollHeight - log.scrollTop - log.clientHeight > 60) follow.checked = false;
   });
 
-  return {root, async update(job) {
-    if (job.attempt === 0) {
-      note.textContent = 'The job has not started yet.';
-      return;
-    }
-    if (job.attempt !== known) {
-      const old = attempt.value;
-      known = job.attempt;
-      attempt.replaceChildren(...Array.from({length: Math.max(1, known)}, (_, i) =>
-        make('option', {value: i + 1, textContent: `attempt ${i + 1}`})).reverse());
-      attempt.value = old && old !== newest ? old : String(Math.max(1, known));
-      newest = String(known);
-      if (attempt.value !== old) return again();
-    }
-    await read();
+  return {root, show(job) {
+    if (job.attempt === 0) note.textContent = 'The job has not started yet.';
+    if (job.attempt === known) return;
+    const old = attempt.value;
+    known = job.attempt;
+    attempt.replaceChildren(...Array.from({length: Math.max(1, known)}, (_, i) =>
+      make('option', {value: i + 1, textContent: `attempt ${i + 1}`})).reverse());
+    attempt.value = old && old !== newest ? old : String(Math.max(1, known));
+    newest = String(known);
+    if (attempt.value !== old) again();
+  }, async read(job) {
+    if (job.attempt > 0) await read();
   }};
 }

@@ -293,7 +293,7 @@ TEST_F(SiteTest, AClientThatSendsTooManyRequestsIsToldWhenToSendMore) {
     EXPECT_EQ(message(refused), "this client sends more than 1 requests a second");
     EXPECT_EQ(slow.answer_watched(made).status, 200) << "a stream's answers are not counted";
     made.address = "192.0.2.2";
-    EXPECT_EQ(status("Bearer roll_read"), 429) << "the token counts, from wherever it is used";
+    EXPECT_EQ(status("Bearer roll_read"), 200) << "the same token at another address";
     EXPECT_EQ(status("Bearer roll_submit"), 200);
 }
 
