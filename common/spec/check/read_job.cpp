@@ -75,6 +75,8 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (!at("/train/lora/from").is_null()) needs.emplace_back(kLoraFrom);
     const Json on_spike = at("/train/on_spike");
     if (!on_spike.is_null() && on_spike != "ignore") needs.emplace_back(kSpikes);
+    const Json exports = at("/export/every");
+    if (exports.is_number_integer() && exports > 0) needs.emplace_back(kExports);
     return needs;
 }
 
