@@ -66,6 +66,20 @@ Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::s
     return checkpoint;
 }
 
+Json to_json(const WrittenExport& written) {
+    return {{"step", written.step}, {"directory", written.directory}, {"oldest", written.oldest}};
+}
+
+Result<WrittenExport> read_written_export(const Json& json, const std::string& path) {
+    JsonReader r(json, path);
+    WrittenExport written;
+    written.step = r.get<std::int64_t>("step");
+    written.directory = r.get<std::string>("directory");
+    written.oldest = r.get<std::int64_t>("oldest");
+    ROLL_TRY_VOID(r.finish_lenient());
+    return written;
+}
+
 Json to_json(const TrainingRequest& request) {
     return {{"number", request.number}, {"what", name_of(request.kind)}, {"value", request.value}};
 }

@@ -13,6 +13,7 @@
 #include "common/ids.hpp"
 #include "common/json.hpp"
 #include "common/protocol/written_checkpoint.hpp"
+#include "common/protocol/written_export.hpp"
 #include "common/training_request.hpp"
 
 namespace roll::protocol {
@@ -27,6 +28,9 @@ Result<Token> read_token(const Json& json, const std::string& path);
 
 Json to_json(const WrittenCheckpoint& checkpoint);
 Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::string& path);
+
+Json to_json(const WrittenExport& written);
+Result<WrittenExport> read_written_export(const Json& json, const std::string& path);
 
 Json to_json(const TrainingRequest& request);
 // Reads the fields of a training request from an object. Ignores the other fields of this object.

@@ -75,7 +75,8 @@ struct Recorded {
     AttemptKey attempt;
     std::vector<std::int64_t> steps;  // steps of the recorded checkpoints of this attempt
     bool exported = false;
-    std::uint64_t answered = 0;  // highest number of an answered request; 0: none
+    std::int64_t export_step = 0;  // highest step whose export is recorded; 0: none
+    std::uint64_t answered = 0;    // highest number of an answered request; 0: none
     friend bool operator==(const Recorded&, const Recorded&) = default;
 };
 

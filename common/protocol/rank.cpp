@@ -33,6 +33,11 @@ Json report_json(const Report& report) {
             [](const ExportDone& e) -> Json {
                 return {{"t", "export"}, {"directory", e.directory}};
             },
+            [](const CheckpointExported& e) -> Json {
+                Json json = to_json(e.written);
+                json["t"] = "exported";
+                return json;
+            },
             [](const Answered& a) -> Json {
                 Json json = to_json(a.answer);
                 json["t"] = "answered";
@@ -62,6 +67,10 @@ Result<Report> read_report(const std::string& type, const Json& line, JsonReader
                         r.get<std::int64_t>("own_ms")};
     if (type == "pruned") return read_pruned(r);
     if (type == "export") return ExportDone{r.get<std::string>("directory")};
+    if (type == "exported") {
+        ROLL_TRY(WrittenExport written, read_written_export(line, "report"));
+        return CheckpointExported{std::move(written)};
+    }
     if (type == "answered") {
         ROLL_TRY(RequestAnswer answer, read_request_answer(line, "report"));
         return Answered{std::move(answer)};

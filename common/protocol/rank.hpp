@@ -88,6 +88,10 @@ struct CheckpointPruned {
 struct ExportDone {
     std::string directory;
 };
+// A training has exported one of its checkpoints. The export is complete and has its final name.
+struct CheckpointExported {
+    WrittenExport written;
+};
 // The ranks have carried out a request. Rank 0 sends this report.
 struct Answered {
     RequestAnswer answer;
@@ -97,7 +101,7 @@ struct Failed {
     std::string message;
 };
 using Report = std::variant<Ready, Progress, StepDone, CheckpointStaged, CheckpointPruned,
-                            ExportDone, Answered, Failed>;
+                            ExportDone, CheckpointExported, Answered, Failed>;
 
 std::string encode(const Report& report);  // returns one line without the newline
 Result<Report> decode_report(std::string_view line);

@@ -7,6 +7,7 @@
 #include "common/ids.hpp"
 #include "common/outcome.hpp"
 #include "common/protocol/written_checkpoint.hpp"
+#include "common/protocol/written_export.hpp"
 #include "common/training_request.hpp"
 #include "common/usage.hpp"
 
@@ -25,6 +26,7 @@ struct RunningAttempt {
     std::vector<int> matched{};  // indices of the patterns in retry.on_log that the log matched
     std::vector<WrittenCheckpoint> checkpoints{};  // written but not yet recorded by rolld
     std::string exported{};                // directory of an export that rolld has not recorded yet
+    std::vector<WrittenExport> exports{};  // exports of checkpoints; not yet recorded by rolld
     std::vector<RequestAnswer> answers{};  // answers to requests; not yet recorded by rolld
     std::string progress{};                // newest progress report, as JSON for people
     Usage usage{};  // resources that the ended attempt used on this worker; all zero if unknown

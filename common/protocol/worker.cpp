@@ -50,6 +50,7 @@ static JsonText text_of(const RunningAttempt& running) {
     }
     if (!running.checkpoints.empty()) text.add("checkpoints", to_json_list(running.checkpoints));
     if (!running.exported.empty()) text.add("exported", running.exported);
+    if (!running.exports.empty()) text.add("exports", to_json_list(running.exports));
     if (!running.answers.empty()) text.add("answers", to_json_list(running.answers));
     if (!running.progress.empty()) text.add("progress", running.progress);
     return text;
@@ -101,6 +102,7 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
     running.progress = r.get_or("progress", std::string{});
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
+    const Json& exports = r.raw("exports");
     const Json& answers = r.raw("answers");
     const Json& usage = r.raw("usage");
     ROLL_TRY_VOID(r.finish_lenient());
@@ -111,6 +113,8 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
     if (!checkpoints.is_null())
         ROLL_TRY_VOID(read_list(checkpoints, path + ".checkpoints", running.checkpoints,
                                 &read_written_checkpoint));
+    if (!exports.is_null())
+        ROLL_TRY_VOID(read_list(exports, path + ".exports", running.exports, &read_written_export));
     if (!answers.is_null())
         ROLL_TRY_VOID(read_list(answers, path + ".answers", running.answers, &read_request_answer));
     ROLL_TRY_VOID(set_phase(phase, outcome, path, running));
@@ -257,6 +261,7 @@ static JsonText text_of(const Recorded& recorded) {
                         .add("attempt", text_of(recorded.attempt))
                         .add("steps", recorded.steps)
                         .add("exported", recorded.exported);
+    if (recorded.export_step > 0) text.add("export_step", recorded.export_step);
     if (recorded.answered > 0) text.add("answered", recorded.answered);
     return text;
 }
@@ -266,6 +271,7 @@ static Result<Recorded> read_recorded(const Json& json, const std::string& path)
     Recorded recorded;
     recorded.steps = r.get<std::vector<std::int64_t>>("steps");
     recorded.exported = r.get_or("exported", false);
+    recorded.export_step = r.get_or<std::int64_t>("export_step", 0);
     recorded.answered = r.get_or<std::uint64_t>("answered", 0);
     const Json& attempt = r.raw("attempt");
     ROLL_TRY_VOID(r.finish_lenient());

@@ -93,6 +93,7 @@ const std::map<std::string, const char*>& changes() {
         {"tensor_model_parallel_size", "2"},
         {"pipeline_model_parallel_size", "2"},
         {"virtual_pipeline_model_parallel_size", "2"},
+        {"pipeline_model_parallel_layout", R"("Et|tL")"},
         {"account_for_embedding_in_pipeline_split", "true"},
         {"account_for_loss_in_pipeline_split", "true"},
         {"context_parallel_size", "2"},

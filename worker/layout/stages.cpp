@@ -1,39 +1,15 @@
 #include "worker/layout/stages.hpp"
 
-#include <cctype>
+#include <algorithm>
 #include <string>
+
+#include "common/spec/train/pipeline_layout.hpp"
 
 namespace roll::layout {
 namespace {
 
 tl::unexpected<Error> invalid(std::string what) {
     return fail(ErrorCode::InvalidArgument, std::move(what));
-}
-
-// Returns the number of layers in one part of a layout string, such as 3 for "E,t*3". The symbols E
-// (embedding), L (loss) and m (multi-token head) do not count, because their places are fixed.
-Result<std::int64_t> layers_in(std::string_view part, const std::string& layout) {
-    std::int64_t layers = 0;
-    std::size_t at = 0;
-    while (at < part.size()) {
-        const char symbol = part[at++];
-        if (symbol == ',' || symbol == ' ') continue;
-        std::int64_t count = 1;
-        if (at < part.size() && part[at] == '*') {
-            const std::size_t begin = ++at;
-            while (at < part.size() && std::isdigit(static_cast<unsigned char>(part[at])) != 0)
-                ++at;
-            if (begin == at || at - begin > 5)
-                return invalid("layout \"" + layout + "\" needs a number after *");
-            count = std::stoll(std::string(part.substr(begin, at - begin)));
-        }
-        if (symbol == 't')
-            layers += count;
-        else if (symbol != 'E' && symbol != 'L' && symbol != 'm')
-            return invalid("layout \"" + layout + "\" has a '" + symbol +
-                           "'; allowed: E, t, m and L");
-    }
-    return layers;
 }
 
 // Returns the number of layers of each of the pp * vpp chunks, in model order. The layout sets the
@@ -76,14 +52,9 @@ Result<std::vector<std::int64_t>> counts_of(std::int64_t layers, const formats::
     const std::int64_t parts = std::int64_t{layout.pp} * layout.vpp;
     std::vector<std::int64_t> counts;
     if (!layout.pipeline.empty()) {
-        std::string_view rest = layout.pipeline;
-        for (;;) {
-            const std::size_t bar = std::min(rest.find('|'), rest.size());
-            ROLL_TRY(const std::int64_t count, layers_in(rest.substr(0, bar), layout.pipeline));
-            counts.push_back(count);
-            if (bar == rest.size()) break;
-            rest.remove_prefix(bar + 1);
-        }
+        const auto read = spec::layout_parts(layout.pipeline);
+        if (!read) return invalid("layout \"" + layout.pipeline + "\" " + read.error().message);
+        for (const std::string& part : *read) counts.push_back(std::ranges::count(part, 't'));
         if (static_cast<std::int64_t>(counts.size()) != parts)
             return invalid("layout \"" + layout.pipeline + "\" has " +
                            std::to_string(counts.size()) + " parts; pp " +

@@ -27,8 +27,12 @@ std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
         if (done[op.chunk * s.microbatches + op.microbatch]++ != static_cast<int>(op.kind))
             return wrong(rank, op, "this operation is repeated or out of order");
     }
-    if (std::ranges::count(done, 3) == std::ssize(done)) return std::nullopt;
-    return Error{ErrorCode::InvalidArgument, "rank " + std::to_string(rank) + ": work is missing"};
+    const auto unfinished = std::ranges::find_if(done, [](int count) { return count < 3; });
+    if (unfinished == done.end()) return std::nullopt;
+    const auto index = static_cast<int>(unfinished - done.begin());
+    const Op missing{static_cast<OpKind>(*unfinished), index / s.microbatches,
+                     index % s.microbatches};
+    return wrong(rank, missing, "this operation is missing");
 }
 
 // A send or a receive that a rank has issued.

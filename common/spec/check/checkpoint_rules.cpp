@@ -42,4 +42,13 @@ std::vector<Problem> checkpoint_format_problems(const Json& document) {
     return problems;
 }
 
+std::vector<Problem> export_problems(const Json& document) {
+    const Json exports = given_at(document, "/export/every");
+    const Json saves = given_at(document, "/checkpoint/every");
+    if (!exports.is_number_integer() || exports == 0 || (!saves.is_null() && saves != 0)) return {};
+    return {{"export.every", "is " + exports.dump() +
+                                 ", but checkpoint.every is 0, so no checkpoint is written during "
+                                 "training; set checkpoint.every, or export.every to 0"}};
+}
+
 }  // namespace roll::spec

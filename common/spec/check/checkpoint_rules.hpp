@@ -1,4 +1,4 @@
-// Checks checkpoint.format. Pure.
+// Checks checkpoint.format and export.every. Pure.
 #pragma once
 
 #include <vector>
@@ -11,5 +11,8 @@ namespace roll::spec {
 // Returns a problem for each key that cannot be used together with checkpoint.format torch_dist.
 // Files of this format store all weights and the two moments of Adam, as Megatron's files do.
 std::vector<Problem> checkpoint_format_problems(const Json& document);
+
+// Returns a problem if the job exports checkpoints during training, but saves none.
+std::vector<Problem> export_problems(const Json& document);
 
 }  // namespace roll::spec

@@ -4,6 +4,7 @@
 
 #include "common/spec/check/member.hpp"
 #include "common/spec/schema/schema.hpp"
+#include "common/spec/train/pipeline_layout.hpp"
 
 namespace roll::spec {
 namespace {
@@ -69,6 +70,19 @@ void fill_batch(Json& document) {
         resources["tasks_per_node"] = 1;
 }
 
+// Sets vpp from the number of parts of pipeline_layout, as Megatron does. A value in the job file
+// has precedence.
+void fill_vpp(Json& document) {
+    const Json parallel = document.value("parallel", Json());
+    if (!parallel.is_object() || parallel.contains("vpp")) return;
+    const Json layout = parallel.value("pipeline_layout", Json()),
+               pp = parallel.value("pp", Json());
+    if (!layout.is_string() || !pp.is_number_integer() || pp < 1) return;
+    const auto parts = layout_parts(layout.get<std::string>());
+    if (!parts || std::ssize(*parts) % pp.get<std::int64_t>() != 0) return;
+    document["parallel"]["vpp"] = std::ssize(*parts) / pp.get<std::int64_t>();
+}
+
 // Fills defaults that depend on other keys. The schema cannot express such defaults.
 void fill_derived(Json& document, const std::string& base) {
     if (!document.contains("output") && member(document, "name").is_string()) {
@@ -115,6 +129,7 @@ void fill_job(Json& document, const std::string& base) {
     fill_batch(document);
     fill_slots(document);
     fill_optimizer(document);
+    fill_vpp(document);
     fill_defaults(schema, document);
     fill_derived(document, base);
     fill_tokenize(document);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/train/pipeline_layout.hpp"
+
 namespace roll::spec {
 namespace {
 
@@ -97,7 +99,7 @@ std::string nearest_microbatches(std::int64_t microbatches, std::int64_t group, 
 }
 
 bool has_groups(const ParallelSpec& p) {
-    return p.vpp > 1 && p.pp > 1 &&
+    return p.schedule_file.empty() && p.vpp > 1 && p.pp > 1 &&
            (p.schedule == Schedule::Auto || p.schedule == Schedule::Interleaved);
 }
 
@@ -129,6 +131,13 @@ void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
             fmt::format("is dualpipe-v, which needs at least 2 x pp = {} micro-batches per "
                         "replica, but there are {}; use zb-v, or a larger train.global_batch_size",
                         2 * p.pp, *sizes.microbatches));
+    if (!p.schedule_file.empty() && (schedule != Schedule::Auto || p.group > 0))
+        refuse("parallel.schedule_file",
+               "is set, but parallel.schedule or parallel.group also chooses the schedule; keep "
+               "only one of these keys");
+    if (!p.schedule_file.empty() && p.pp == 1)
+        refuse("parallel.schedule_file",
+               "is set, but parallel.pp is 1; set parallel.pp to 2 or more");
     if (p.group > 0 && (!has_groups(p) || p.group < p.pp))
         refuse("parallel.group",
                fmt::format("is {}; allowed: {} (pp) or more; the key also requires pp >= 2, "
@@ -136,9 +145,58 @@ void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
                            p.group, p.pp));
 }
 
+// Reports the problems of pipeline_layout and `stages`.
+void check_stages(const ParallelSpec& p,
+                  const std::function<void(const char*, std::string)>& refuse) {
+    const bool counted =
+        p.first_layers > 0 || p.last_layers > 0 || p.account_for_embedding || p.account_for_loss;
+    if (p.stages_by_cost && (counted || !p.pipeline_layout.empty()))
+        refuse("parallel.stages",
+               "is cost, but first_layers, last_layers, account_for_embedding, account_for_loss or "
+               "pipeline_layout also divides the layers; keep only one of these keys");
+    if (p.pipeline_layout.empty()) return;
+    const char* const key = "parallel.pipeline_layout";
+    const std::string is = fmt::format("is \"{}\", which ", p.pipeline_layout);
+    if (counted)
+        refuse(key, is + "gives the layers of every stage; remove first_layers, last_layers, "
+                         "account_for_embedding and account_for_loss");
+    const auto parts = layout_parts(p.pipeline_layout);
+    if (!parts) return refuse(key, is + parts.error().message);
+    if (std::ssize(*parts) != std::int64_t{p.pp} * p.vpp)
+        refuse(key, is + fmt::format("has {} parts; allowed: pp {} x vpp {} = {}", parts->size(),
+                                     p.pp, p.vpp, std::int64_t{p.pp} * p.vpp));
+    std::string all;
+    for (const std::string& part : *parts) all += part;
+    if (all.find('m') != std::string::npos)
+        refuse(key, is + "has a layer of multi-token prediction (m), which Roll does not train");
+    const bool ends = all.starts_with('E') && all.ends_with('L') && all.size() > 1;
+    if (!ends || std::ranges::count(all, 'E') != 1 || std::ranges::count(all, 'L') != 1)
+        refuse(key, is + "must begin with E and end with L, and have no other E or L");
+}
+
 }  // namespace
 
 std::optional<Problem> undivided_layers(const ParallelSpec& p, std::int64_t layers) {
+    if (!p.pipeline_layout.empty()) {
+        const auto parts = layout_parts(p.pipeline_layout);
+        if (!parts) return std::nullopt;  // check_stages() reports it
+        std::int64_t decoders = 0;
+        for (const std::string& part : *parts) decoders += std::ranges::count(part, 't');
+        if (decoders == layers) return std::nullopt;
+        return Problem{"parallel.pipeline_layout",
+                       fmt::format("is \"{}\", which has {} layers (t), but the model has {} "
+                                   "(num_hidden_layers)",
+                                   p.pipeline_layout, decoders, layers)};
+    }
+    if (p.stages_by_cost) {
+        const std::int64_t parts = std::int64_t{p.pp} * p.vpp;
+        if (parts <= layers + 1) return std::nullopt;
+        return Problem{"parallel.pp",
+                       fmt::format("is {}, vpp {}, which makes {} parts of the pipeline, but the "
+                                   "model has {} layers (num_hidden_layers); allowed: at most {} "
+                                   "parts",
+                                   p.pp, p.vpp, parts, layers, layers + 1)};
+    }
     if ((p.first_layers > 0 || p.last_layers > 0) &&
         (p.account_for_embedding || p.account_for_loss))
         return Problem{"parallel",
@@ -169,6 +227,7 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
             fmt::format("is {}, but parallel.pp is 1; allowed: 1, or set parallel.pp to 2 or more",
                         p.vpp));
     check_schedule(p, sizes, refuse);
+    check_stages(p, refuse);
     const int group = std::max(p.group, p.pp);
     // If the job sets no group size, Schedule::Auto chooses one. It finds a valid group size
     // whenever the number of micro-batches is at least pp.

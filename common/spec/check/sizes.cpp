@@ -129,6 +129,13 @@ std::optional<ParallelSpec> pipeline_of(const Json& document) {
         if (given > kLargestAxis) return std::nullopt;
         if (given) *value = static_cast<int>(*given);
     }
+    const auto text = [&](const char* key) {
+        const Json value = key_at(document, (std::string("/parallel/") + key).c_str());
+        return value.is_string() ? value.get<std::string>() : std::string();
+    };
+    parallel.schedule_file = text("schedule_file");
+    parallel.pipeline_layout = text("pipeline_layout");
+    parallel.stages_by_cost = text("stages") == "cost";
     parallel.account_for_embedding = is_true("account_for_embedding");
     parallel.account_for_loss = is_true("account_for_loss");
     const Json::json_pointer at("/parallel/schedule");
@@ -213,6 +220,21 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                     std::vector<Problem>& problems) {
     const auto parallel = pipeline_of(document);
     if (!parallel) return;
+    if (key_at(document, "/parallel/layout") == "auto" &&
+        (parallel->stages_by_cost || !parallel->pipeline_layout.empty() ||
+         !parallel->schedule_file.empty()))
+        problems.push_back({"parallel.layout",
+                            "is auto, but parallel.stages, parallel.pipeline_layout or "
+                            "parallel.schedule_file describes a pipeline that is not chosen yet; "
+                            "remove that key, or set layout to given"});
+    const Json limit = key_at(document, "/train/microbatch_limit");
+    const bool varies = key_at(document, "/train/batch_size_schedule").is_string() ||
+                        (limit.is_string() && limit != "0");
+    if (varies && !parallel->schedule_file.empty())
+        problems.push_back({"parallel.schedule_file",
+                            "has one number of micro-batches, but a key of the job changes this "
+                            "number during training; remove train.batch_size_schedule and "
+                            "train.microbatch_limit, or schedule_file"});
     PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers"),
                         .on_gpus = is_on_gpus(document)};
     std::vector<Problem> found = pipeline_problems(*parallel, sizes);
@@ -457,6 +479,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     append(problems, loss_scale_problems(document));
     append(problems, bad_step_problems(document));
     append(problems, checkpoint_format_problems(document));
+    append(problems, export_problems(document));
     return problems;
 }
 

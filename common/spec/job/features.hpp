@@ -21,10 +21,11 @@ constexpr const char* kLongRows = "long_rows";      // for data.truncate and dat
 constexpr const char* kLoraFrom = "lora_from";      // for train.lora.from
 constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and train.lora.exclude
 constexpr const char* kSpikes = "spikes";           // for train.on_spike, unless it is ignore
+constexpr const char* kExports = "exports";         // for export.every
 
 inline std::vector<std::string> features() {
     return {kGangs, kScripts,   kLogNames, kSlotsPerRank, kBatch,    kContainer, kFiles,
-            kShell, kTorchDist, kLongRows, kLoraLayers,   kLoraFrom, kSpikes};
+            kShell, kTorchDist, kLongRows, kLoraLayers,   kLoraFrom, kSpikes,    kExports};
 }
 
 }  // namespace roll::spec

@@ -28,4 +28,11 @@ struct EvaluationSpec {
     bool averaged = false;           // true: measure validation sets and tasks with the EMA
 };
 
+// The texts that the model writes during training.
+struct SampleSpec {
+    std::int64_t every = 0;  // interval in steps; 0: never
+    std::vector<std::string> prompts;
+    std::int64_t max_tokens = 64;
+};
+
 }  // namespace roll::spec

@@ -36,12 +36,14 @@ constexpr Names<FaultPhase, 5> kFaultPhases{{{"forward", FaultPhase::Forward},
                                              {"reduce", FaultPhase::Reduce},
                                              {"optimizer", FaultPhase::Optimizer},
                                              {"save", FaultPhase::Save}}};
-constexpr Names<FaultKind, 6> kFaultKinds{{{"kill", FaultKind::Kill},
+constexpr Names<FaultKind, 8> kFaultKinds{{{"kill", FaultKind::Kill},
                                            {"hang", FaultKind::Hang},
                                            {"nan", FaultKind::Nan},
                                            {"exit", FaultKind::Exit},
                                            {"flip", FaultKind::Flip},
-                                           {"glitch", FaultKind::Glitch}}};
+                                           {"glitch", FaultKind::Glitch},
+                                           {"slow", FaultKind::Slow},
+                                           {"disk_full", FaultKind::DiskFull}}};
 constexpr Names<LrSchedule, 5> kLrSchedules{{{"constant", LrSchedule::Constant},
                                              {"linear", LrSchedule::Linear},
                                              {"cosine", LrSchedule::Cosine},
@@ -210,6 +212,9 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     parallel.last_layers = reader.get_or("last_layers", 0);
     parallel.account_for_embedding = reader.get_or("account_for_embedding", false);
     parallel.account_for_loss = reader.get_or("account_for_loss", false);
+    parallel.schedule_file = reader.get_or<std::string>("schedule_file", "");
+    parallel.pipeline_layout = reader.get_or<std::string>("pipeline_layout", "");
+    parallel.stages_by_cost = reader.get_or<std::string>("stages", "even") == "cost";
     parallel.group = reader.get_or("group", 0);
     ROLL_TRY(parallel.activation_limit, read_size(reader, "activation_limit"));
     ROLL_TRY_VOID(read_recompute(reader, parallel));
@@ -344,6 +349,7 @@ Result<FaultSpec> read_fault(const Json& json) {
     FaultSpec fault;
     fault.rank = reader.get<int>("rank");
     fault.step = reader.get<std::int64_t>("step");
+    fault.ms = reader.get_or<std::int64_t>("ms", 0);
     const auto phase = reader.get<std::string>("phase"), kind = reader.get<std::string>("kind");
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(fault.phase, pick("train.faults.phase", phase, kFaultPhases));
@@ -426,6 +432,9 @@ Result<void> read_export(const Json& json, TrainSpec& spec) {
     const auto dtype = reader.get_or<std::string>("dtype", "bf16");
     spec.export_best = reader.get_or<std::string>("of", "last") == "best";
     spec.export_averaged = reader.get_or<std::string>("weights", "last") == "ema";
+    spec.export_merged = reader.get_or("merge", false);
+    spec.export_every = reader.get_or("every", spec.export_every);
+    spec.export_keep = reader.get_or("keep", spec.export_keep);
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.export_dtype, pick("export.dtype", dtype, kExportDtypes));
     return {};

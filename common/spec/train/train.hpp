@@ -53,12 +53,6 @@ struct Interval {
     std::int64_t steps = 0, tokens = 0;
 };
 
-struct SampleSpec {
-    std::int64_t every = 0;  // interval in steps; 0: never
-    std::vector<std::string> prompts;
-    std::int64_t max_tokens = 64;
-};
-
 struct MetricsSpec {
     bool csv = false;  // also write the metrics as CSV, next to metrics.jsonl
     bool tensorboard = false;
@@ -129,6 +123,10 @@ struct TrainSpec {
     ExportDtype export_dtype = ExportDtype::Bf16;
     bool export_best = false;      // export the best checkpoint, not the last checkpoint
     bool export_averaged = false;  // export the EMA of the weights
+    bool export_merged = false;    // export the adapter of a LoRA job merged into its base model
+    // also export every n-th checkpoint during training; 0: none
+    std::int64_t export_every = 0;
+    std::int64_t export_keep = 2;  // number of newest such exports to keep
 
     // Returns the number of micro-batches of one data-parallel rank per step.
     std::int64_t microbatches() const { return global_batch_size / micro_batch_size / parallel.dp; }

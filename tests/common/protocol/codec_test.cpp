@@ -24,6 +24,7 @@ TEST(Codecs, EveryFieldComesBack) {
     for (const Report& report :
          std::vector<Report>{Ready{}, Progress{R"({"step":1})"}, CheckpointStaged{3, "/d"},
                              CheckpointPruned{3, Token{1, 2}}, ExportDone{"/e"}, Failed{"no"},
+                             CheckpointExported{{20, "/export/hf-step-00000020", 10}},
                              Answered{{.number = 2, .step = 7, .stop_step = 9, .text = "x"}}})
         round_trip(report, decode_report);
     for (const Command& command : std::vector<Command>{

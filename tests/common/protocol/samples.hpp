@@ -24,6 +24,7 @@ inline Heartbeat sample_heartbeat() {
     ended.reason = "killed \"by\" \xf0\x9f\x94\xa5";
     ended.checkpoints = sample_checkpoints();
     ended.exported = "/export/hf";
+    ended.exports = {{20, "/export/hf-step-00000020", 10}};
     ended.answers = {{.number = 2, .step = 9, .stop_step = 20, .text = "done"}};
     ended.progress = R"({"step":10})";
     ended.usage = {1234, 5678, 90, 12, 4096, 512};
@@ -90,8 +91,11 @@ inline Answer sample_answer() {
     answer.save = {{.attempt = sample_key(), .asked = 3}};
     answer.tell = {{.attempt = sample_key(),
                     .request = {.number = 2, .kind = RequestKind::Profile, .value = 5}}};
-    answer.recorded = {
-        {.attempt = sample_key(), .steps = {5, 10}, .exported = true, .answered = 2}};
+    answer.recorded = {{.attempt = sample_key(),
+                        .steps = {5, 10},
+                        .exported = true,
+                        .export_step = 20,
+                        .answered = 2}};
     answer.fenced = {{JobId{9}, Token{1, 1}}};
     return answer;
 }

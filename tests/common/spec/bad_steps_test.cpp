@@ -39,5 +39,25 @@ TEST_F(BadSteps, AGlitchIsPossibleOnlyBeforeAReduction) {
               "reduced; allowed: reduce\n");
 }
 
+TEST_F(BadSteps, AFullDiskIsNoticedBySavesAndASlowRankNeedsATime) {
+    Json json = train_file();
+    const auto fault = [](const char* phase, const char* kind) {
+        return Json{{"rank", 0}, {"step", 3}, {"phase", phase}, {"kind", kind}};
+    };
+    json["train"]["faults"] = {fault("save", "disk_full"), fault("forward", "slow")};
+    json["train"]["faults"][1]["ms"] = 20;
+    EXPECT_EQ(problems(json), "");
+    EXPECT_EQ(train_spec(parse(json).spec.document.text())->faults[1].ms, 20);
+    json["train"]["faults"] = {fault("reduce", "disk_full"), fault("forward", "slow"),
+                               fault("save", "disk_full")};
+    json["train"]["faults"][2]["ms"] = 20;
+    EXPECT_EQ(problems(json),
+              "train.faults[0].phase is reduce, but a full disk is noticed when a checkpoint is "
+              "saved; allowed: save\n"
+              "train.faults[1].ms is missing; kind slow needs the time in ms that the rank sleeps "
+              "in each step\n"
+              "train.faults[2].ms belongs to kind slow; remove ms, or set kind to slow\n");
+}
+
 }  // namespace
 }  // namespace roll::spec

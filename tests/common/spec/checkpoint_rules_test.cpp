@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "common/spec/job/features.hpp"
+#include "common/spec/train/train.hpp"
 #include "tests/common/spec/job_files.hpp"
 
 namespace roll::spec {
@@ -62,6 +63,26 @@ TEST_F(TrainFeatures, AJobNeedsAWorkerThatKnowsItsValues) {
     EXPECT_EQ(needs("/train/lora", {{"r", 4}}), Needs{});
     EXPECT_EQ(needs("/train/on_spike", "skip"), Needs{kSpikes});
     EXPECT_EQ(needs("/train/on_spike", "ignore"), Needs{});
+    EXPECT_EQ(needs("/checkpoint/every", 5), Needs{});
+}
+
+TEST_F(TrainFeatures, AnExportDuringTrainingNeedsCheckpointsAndAWorkerThatMakesIt) {
+    Json json = train_file();
+    json["export"] = {{"every", 2}};
+    EXPECT_EQ(problems(json),
+              "export.every is 2, but checkpoint.every is 0, so no checkpoint is written during "
+              "training; set checkpoint.every, or export.every to 0\n");
+    json["checkpoint"] = {{"every", 5}};
+    EXPECT_EQ(problems(json), "");
+    const ParsedJob job = parse(json);
+    EXPECT_EQ(job.spec.needs, std::vector<std::string>{kExports});
+    const TrainSpec spec = train_spec(job.spec.document.text()).value();
+    EXPECT_EQ(std::pair(spec.export_every, spec.export_keep),
+              std::pair(std::int64_t{2}, std::int64_t{2}));
+    // The job after training gets no key that roll-convert does not know.
+    EXPECT_EQ(job.spec.export_document.find("every"), std::string::npos);
+    json["export"]["keep"] = 0;
+    EXPECT_EQ(problems(json), "export.keep is 0; allowed: an integer, 1 to 1000\n");
 }
 
 }  // namespace

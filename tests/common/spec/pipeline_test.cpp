@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/spec/train/pipeline_layout.hpp"
+
 namespace roll::spec {
 namespace {
 
@@ -125,6 +127,67 @@ TEST(Pipeline, RefusesSettingsThatContradictEachOther) {
     EXPECT_EQ(problems({.pp = 2}, {.on_gpus = true}),
               "parallel.pp is 2, but pipeline stages on GPUs are not supported yet, because their "
               "sends and receives can deadlock in NCCL; allowed: 1\n");
+}
+
+// The examples are those in Megatron's pipeline_parallel_layer_layout.py.
+TEST(PipelineLayout, UnrollsRepetitionsAsMegatronDoes) {
+    using Parts = std::vector<std::string>;
+    EXPECT_EQ(layout_parts("xy").error().message,
+              "has a 'x'; allowed: E, t, m, L, |, *N and (...)*N");
+    EXPECT_EQ(layout_parts("Ettt|(tt|)*2,m|L").value(), (Parts{"Ettt", "tt", "tt", "m", "L"}));
+    EXPECT_EQ(layout_parts("Et,(t|tt)*2,L").value(), (Parts{"Ett", "ttt", "ttL"}));
+    EXPECT_EQ(layout_parts("E t*3 | t*4, L").value(), (Parts{"Ettt", "ttttL"}));
+    EXPECT_EQ(layout_parts("E||L").value(), (Parts{"E", "", "L"}));
+    EXPECT_EQ(layout_parts("Et|*3L").value(), (Parts{"Et", "", "", "L"}));
+    for (const char* wrong : {"Et*|L", "E(t|L", "E(t)L", "t*999999L", "E(t*9999)*9999L"})
+        EXPECT_FALSE(layout_parts(wrong)) << wrong;
+    EXPECT_EQ(layout_string({3, 0, 4}), "E,t*3||t*4,L");
+    EXPECT_EQ(layout_parts(layout_string({3, 0, 0})).value(), (Parts{"Ettt", "", "L"}));
+}
+
+TEST(PipelineLayout, MustFitTheModelAndThePipeline) {
+    const PipelineSizes sizes{.layers = 7};
+    const auto with = [](const char* layout) {
+        return ParallelSpec{.pp = 2, .pipeline_layout = layout};
+    };
+    EXPECT_EQ(problems(with("Et*3|t*4L"), sizes), "");
+    EXPECT_EQ(
+        problems(with("Et*3|t*3L"), sizes),
+        "parallel.pipeline_layout is \"Et*3|t*3L\", which has 6 layers (t), but the model has "
+        "7 (num_hidden_layers)\n");
+    EXPECT_EQ(problems(with("Et*3|t*3|tL"), sizes),
+              "parallel.pipeline_layout is \"Et*3|t*3|tL\", which has 3 parts; allowed: pp 2 x vpp "
+              "1 = 2\n");
+    EXPECT_EQ(
+        problems(with("t*3|t*4"), sizes),
+        "parallel.pipeline_layout is \"t*3|t*4\", which must begin with E and end with L, and "
+        "have no other E or L\n");
+    EXPECT_NE(problems(with("Et*3|t*4mL"), sizes).find("multi-token prediction"),
+              std::string::npos);
+    EXPECT_NE(problems(with("Et*3|x"), sizes).find("has a 'x'"), std::string::npos);
+    ParallelSpec both = with("Et*3|t*4L");
+    both.first_layers = 3;
+    EXPECT_NE(problems(both, sizes).find("remove first_layers"), std::string::npos);
+    both = with("Et*3|t*4L");
+    both.stages_by_cost = true;
+    EXPECT_NE(problems(both, sizes).find("parallel.stages is cost, but"), std::string::npos);
+}
+
+TEST(PipelineLayout, StagesByCostNeedALayerInEachPartButTheLast) {
+    EXPECT_EQ(problems({.pp = 4, .stages_by_cost = true}, {.layers = 3}), "");
+    EXPECT_EQ(problems({.pp = 5, .stages_by_cost = true}, {.layers = 3}),
+              "parallel.pp is 5, vpp 1, which makes 5 parts of the pipeline, but the model has 3 "
+              "layers (num_hidden_layers); allowed: at most 4 parts\n");
+}
+
+TEST(ScheduleFile, ExcludesOtherSchedules) {
+    EXPECT_EQ(problems({.pp = 2, .schedule_file = "/f.csv"}), "");
+    EXPECT_EQ(problems({.pp = 2, .schedule = Schedule::Gpipe, .schedule_file = "/f.csv"}),
+              "parallel.schedule_file is set, but parallel.schedule or parallel.group also chooses "
+              "the schedule; keep only one of these keys\n");
+    EXPECT_EQ(
+        problems({.schedule_file = "/f.csv"}),
+        "parallel.schedule_file is set, but parallel.pp is 1; set parallel.pp to 2 or more\n");
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ TEST(Stages, FollowALayoutString) {
     const McaLayout layout{.pp = 2, .pipeline = "E,t*3|t*4,L"};
     EXPECT_EQ(split_layers(7, layout).value()[1][0], (LayerRange{3, 7}));
     EXPECT_FALSE(split_layers(8, layout));
+    const McaLayout repeated{.pp = 2, .vpp = 2, .pipeline = "Et|(t*2|)*2tL"};
+    EXPECT_EQ(split_layers(6, repeated).value()[0][1], (LayerRange{3, 5}));
     for (const char* wrong : {"E,t*3", "t*|t", "x|t", "t|t|t", "t*999999|t"})
         EXPECT_FALSE(split_layers(2, McaLayout{.pp = 2, .pipeline = wrong})) << wrong;
 }

@@ -21,7 +21,7 @@ void expect_refused(const PipelineSchedule& schedule, const std::string& why,
 TEST(Check, RefusesLostAndDoubledWork) {
     PipelineSchedule schedule = one_forward_one_backward(2, 4);
     schedule.ranks[1].pop_back();
-    expect_refused(schedule, "rank 1: work is missing");
+    expect_refused(schedule, "rank 1, W3: this operation is missing");
     schedule = one_forward_one_backward(2, 4);
     schedule.ranks[0].push_back(schedule.ranks[0].back());
     expect_refused(schedule, "rank 0, W3: this operation is repeated or out of order");

@@ -1,6 +1,7 @@
 #include "worker/train/comm/flight_recorder.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "common/json.hpp"
 
@@ -239,6 +240,23 @@ std::string FlightRecorder::latest() {
         lines += "  " + with_number(flight) + ": issued " +
                  std::to_string(seconds(now - flight.issued)) + " s ago, " +
                  (flight.done ? "done" : "not done") + "\n";
+    }
+    return lines;
+}
+
+std::string FlightRecorder::table() {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    const auto ago = [&](Clock::time_point then) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.3f", std::chrono::duration<double>(now - then).count());
+        return std::string(text);
+    };
+    std::string lines = "rank\tgroup\tsequence\tnumber\ttransfer\tissued_s_ago\tdone_s_ago\n";
+    for (const Flight& flight : flights_) {
+        lines += std::to_string(options_.rank) + "\t" + flight.group + "\t" + flight.sequence +
+                 "\t" + std::to_string(flight.seq) + "\t" + words(flight) + "\t" +
+                 ago(flight.issued) + "\t" + (flight.done ? ago(*flight.done) : "not done") + "\n";
     }
     return lines;
 }

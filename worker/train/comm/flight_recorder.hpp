@@ -74,6 +74,8 @@ class FlightRecorder {
 
     // Returns the latest transfers, one per line; the newest is last.
     std::string latest();
+    // Returns all recorded transfers as a table with tabs between its columns; the newest is last.
+    std::string table();
 
   private:
     static constexpr std::size_t kKept = 20'000, kListed = 16;

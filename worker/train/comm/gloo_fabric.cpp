@@ -18,6 +18,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/comm/rendezvous.hpp"
+#include "worker/train/process/memory.hpp"
 
 namespace roll::train {
 namespace {
@@ -177,6 +178,7 @@ class GlooCommunicator final : public Communicator {
     // reduce-scatter over Gloo, because it does a whole all-reduce.
     void start_scatter(Running& running) {
         const at::Tensor parts = running.transfer.in.view({size_, -1});
+        const TensorUseScope exchange(TensorUse::Exchange);
         running.parts = at::empty({size_ - 1, parts.size(1)}, parts.options());
         for (int i = 1; i < size_; ++i) {
             const int from = (rank_ + size_ - i) % size_, to = (rank_ + i) % size_;

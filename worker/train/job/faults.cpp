@@ -1,9 +1,12 @@
 #include "worker/train/job/faults.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include <ATen/ATen.h>
 #include <unistd.h>
@@ -44,8 +47,8 @@ void flip(const at::Tensor& element) {
     bytes[element.nbytes() - 2] ^= 0x40U;
 }
 
-void make(spec::FaultKind kind, TrainStep& trainer) {
-    switch (kind) {
+void make(const spec::FaultSpec& fault, TrainStep& trainer) {
+    switch (fault.kind) {
         case spec::FaultKind::Kill: ::raise(SIGKILL); break;
         case spec::FaultKind::Hang:
             for (;;) ::pause();
@@ -53,6 +56,10 @@ void make(spec::FaultKind kind, TrainStep& trainer) {
         case spec::FaultKind::Nan: an_element(trainer).fill_(std::nan("")); break;
         case spec::FaultKind::Flip: flip(an_element(trainer)); break;
         case spec::FaultKind::Glitch: glitch(trainer); break;
+        case spec::FaultKind::Slow:
+            std::this_thread::sleep_for(std::chrono::milliseconds(fault.ms));
+            break;
+        case spec::FaultKind::DiskFull: break;  // see fills_disk()
     }
 }
 
@@ -61,12 +68,21 @@ void make(spec::FaultKind kind, TrainStep& trainer) {
 void inject_faults(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step,
                    spec::FaultPhase phase, TrainStep& trainer) {
     for (const spec::FaultSpec& fault : faults) {
-        if (fault.rank != rank || fault.step != step || fault.phase != phase) continue;
-        std::printf("fault: %s at step %lld in %s\n", spec::name_of(fault.kind),
-                    static_cast<long long>(step), spec::name_of(fault.phase));
+        const bool lasts = fault.kind == spec::FaultKind::Slow;
+        if (fault.rank != rank || fault.phase != phase) continue;
+        if (lasts ? step < fault.step : step != fault.step) continue;
+        if (step == fault.step)
+            std::printf("fault: %s at step %lld in %s\n", spec::name_of(fault.kind),
+                        static_cast<long long>(step), spec::name_of(fault.phase));
         std::fflush(stdout);
-        make(fault.kind, trainer);
+        make(fault, trainer);
     }
+}
+
+bool fills_disk(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step) {
+    return std::ranges::any_of(faults, [&](const spec::FaultSpec& fault) {
+        return fault.kind == spec::FaultKind::DiskFull && fault.rank == rank && fault.step == step;
+    });
 }
 
 }  // namespace roll::train

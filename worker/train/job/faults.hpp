@@ -13,4 +13,7 @@ namespace roll::train {
 void inject_faults(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step,
                    spec::FaultPhase phase, TrainStep& trainer);
 
+// Returns true if the rank must fail to write its part of the checkpoint of step `step`.
+bool fills_disk(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step);
+
 }  // namespace roll::train

@@ -2,83 +2,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <thread>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "common/json.hpp"
 #include "common/spec/schema/units.hpp"
+#include "worker/train/process/child.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
 namespace {
 
-std::vector<char*> pointers_of(std::vector<std::string>& words) {
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    return pointers;
-}
-
 // Returns the number as JSON text. Parsing the text gives exactly the same number.
 std::string number_text(double value) { return Json(value).dump(); }
-
-// Starts the command in its own process group, with the default signal handlers. The log is its
-// only open file. Returns the pid, or a negative error number.
-pid_t start(std::vector<std::string> command, std::vector<std::string> environment) {
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_t files;
-    ::posix_spawnattr_init(&attributes);
-    ::posix_spawn_file_actions_init(&files);
-    sigset_t none, all;
-    ::sigemptyset(&none);
-    ::sigfillset(&all);
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setsigdefault(&attributes, &all);
-    ::posix_spawnattr_setpgroup(&attributes, 0);
-    ::posix_spawnattr_setflags(
-        &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-    pid_t pid = 0;
-    const int error = ::posix_spawnp(&pid, command[0].c_str(), &files, &attributes,
-                                     pointers_of(command).data(), pointers_of(environment).data());
-    ::posix_spawn_file_actions_destroy(&files);
-    ::posix_spawnattr_destroy(&attributes);
-    return error == 0 ? pid : -error;
-}
-
-// Waits until the process ends, or until `timeout` has passed; then kills its process group.
-// Returns a sentence that describes a failure, or an empty text.
-std::string await(pid_t pid, std::chrono::milliseconds timeout) {
-    const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    pollfd waits{handle, POLLIN, 0};
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    int ready = 0;
-    do {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-            deadline - std::chrono::steady_clock::now());
-        ready = ::poll(&waits, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-    } while (ready < 0 && errno == EINTR);
-    // kill all processes that the hook started and left running
-    ::kill(-pid, SIGKILL);
-    if (handle >= 0) ::close(handle);
-    int status = 0;
-    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-    if (ready == 0)
-        return "took longer than " + std::to_string(timeout.count() / 1000) + " s and was killed";
-    if (WIFSIGNALED(status)) return "was ended by signal " + std::to_string(WTERMSIG(status));
-    return WEXITSTATUS(status) == 0 ? "" : "exited with " + std::to_string(WEXITSTATUS(status));
-}
 
 }  // namespace
 
@@ -114,15 +52,10 @@ std::map<std::string, Hook, std::less<>> read_hooks(std::string_view text) {
 Hooks::Hooks(const protocol::Launch& launch, int rank) {
     if (rank != 0) return;
     hooks_ = read_hooks(launch.document);
-    environment_ = {"ROLL_JOB=" + std::to_string(launch.attempt.job.value),
-                    "ROLL_TOKEN=" + to_string(launch.attempt.token), "ROLL_OUTPUT=" + launch.output,
-                    "ROLL_METRICS=" + launch.output + "/metrics.jsonl"};
-    for (char** one = environ; *one != nullptr; ++one) {
-        const std::string_view name = std::string_view(*one).substr(0, std::strcspn(*one, "=") + 1);
-        const bool known = std::ranges::any_of(
-            environment_, [&](const std::string& own) { return own.starts_with(name); });
-        if (!known) environment_.emplace_back(*one);
-    }
+    environment_ = with_environment({"ROLL_JOB=" + std::to_string(launch.attempt.job.value),
+                                     "ROLL_TOKEN=" + to_string(launch.attempt.token),
+                                     "ROLL_OUTPUT=" + launch.output,
+                                     "ROLL_METRICS=" + launch.output + "/metrics.jsonl"});
 }
 
 Hooks::~Hooks() {
@@ -155,7 +88,7 @@ void Hooks::run(std::string_view name, const HookFacts& facts) {
     if (!facts.checkpoint.empty()) set("ROLL_CHECKPOINT", facts.checkpoint);
     if (facts.status) set("ROLL_STATUS", std::to_string(*facts.status));
     std::fflush(stdout);
-    const pid_t pid = start(hook.command, std::move(environment));
+    const pid_t pid = start_child(hook.command, std::move(environment));
     auto running = std::make_unique<Running>();
     running->name = found->first;
     running->step = facts.step;
@@ -163,7 +96,7 @@ void Hooks::run(std::string_view name, const HookFacts& facts) {
     running->pid = pid;
     running->thread = std::thread(
         [pid, timeout = hook.timeout, program = hook.command.front(), to = running.get()] {
-            to->failure = pid > 0 ? await(pid, timeout)
+            to->failure = pid > 0 ? await_child(pid, timeout)
                                   : "cannot start " + program + ": " + std::strerror(-pid);
             to->over = true;
         });

@@ -14,10 +14,12 @@
 #include "common/spec/schema/units.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/data/preview.hpp"
+#include "worker/train/job/check_export.hpp"
 #include "worker/train/job/evaluate_model.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/generate_text.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/pipeline/stage_choice.hpp"
 #include "worker/train/process/deterministic.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
@@ -45,6 +47,7 @@ struct Arguments {
     std::int64_t documents = 3;
     PreviewStyle style;
     EvaluationOptions evaluation;
+    ExportCheck exported;
 };
 
 // Sets the number of threads to OMP_NUM_THREADS. If this variable is not set, sets the number to
@@ -74,6 +77,7 @@ int train(const Arguments& arguments, WorkerLink& link) {
     Backend backend = take_backend(launch, arguments.rank);
     std::optional<TrainingData> data = prepare_training(launch, arguments.rank, link);
     if (!data) return protocol::kExitYielded;
+    data->spec.parallel = with_stages(data->spec, data->model.config);
     const auto explained = [&](const OutOfMemory& failure) {
         const spec::ModelConfig model = setup_model(spec, candidates_of(launch), true).config;
         return RankFailure(
@@ -267,6 +271,19 @@ void add_evaluation_options(CLI::App& command, Arguments& arguments) {
     command.add_flag("--json", arguments.json, "Print one JSON object (roll.eval/1)");
 }
 
+void add_check_options(CLI::App& command, ExportCheck& check) {
+    command.add_option("EXPORT", check.directory, "Directory of the export")->required();
+    command.add_option("CHECKPOINT", check.checkpoint, "The checkpoint of which it was made")
+        ->required();
+    command.add_option("--dtype", check.dtype, "Number type of the exported weights [fp32]")
+        ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+    command.add_option("--base", check.base, "Base model of a LoRA job");
+    command.add_option("--adapter", check.adapters,
+                       "Adapter that the job merged into the base model; repeatable");
+    command.add_flag("--is-adapter", check.is_adapter, "The export is an adapter");
+    command.add_flag("--averaged", check.averaged, "The export has the averaged weights");
+}
+
 void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
     command
@@ -313,6 +330,9 @@ int main(int argc, char** argv) {
     CLI::App* previewing =
         app.add_subcommand("preview", "Show the first documents of a job's data, as tokens");
     add_preview_options(*previewing, arguments);
+    CLI::App* checking = app.add_subcommand(
+        "check-export", "Compare the logits of an export with those of its checkpoint");
+    add_check_options(*checking, arguments.exported);
     CLI::App* evaluating =
         app.add_subcommand("eval", "Evaluate an HF or MCA directory on tasks and texts");
     add_evaluation_options(*evaluating, arguments);
@@ -329,6 +349,12 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "error: %s\n", sentence.c_str());
     };
     if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
+    const auto check = [&] {
+        set_threads(1);
+        check_export(arguments.exported);
+        return 0;
+    };
+    if (*checking) return run(check, on_stderr);
     if (*evaluating) return run([&] { return evaluate(arguments); }, on_stderr);
     if (*previewing) return run([&] { return preview_data(arguments); }, on_stderr);
     if (*planning) return run([&] { return plan(arguments); }, on_stderr);
@@ -340,7 +366,7 @@ int main(int argc, char** argv) {
     if (arguments.launch.empty()) {
         std::fprintf(stderr,
                      "error: give --launch FILE --rank R, or a command: generate, eval, plan, "
-                     "layout, prove, preview\n");
+                     "layout, prove, preview, check-export\n");
         return 2;
     }
     dump_stacks_on_signal();

@@ -18,6 +18,7 @@ struct Pace {
     PhaseClock::Times times{};  // this rank's times of the latest step
     PhaseReport phases{};       // phase times of all ranks; set only on rank 0
     double peak_flops = 0;      // peak FLOP/s, summed over all ranks; 0 until measured
+    bool memory_told = false;   // true: the memory of a step was reported
     // true: a step was faster than the measured peak allows; set only on rank 0
     bool peak_beaten = false;
 };

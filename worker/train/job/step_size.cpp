@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "worker/plan/cost.hpp"
-#include "worker/plan/pipeline_choice.hpp"
+#include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -15,7 +15,7 @@ void set_batch_size(spec::TrainSpec& spec, std::int64_t samples) {
 
 void fit_schedule(const spec::TrainSpec& spec, JobPipeline& pipeline, std::int64_t microbatches) {
     if (pipeline.schedule.microbatches == microbatches) return;
-    pipeline.schedule = need(plan::schedule_of(spec.parallel, microbatches, pipeline.costs));
+    pipeline.schedule = schedule_for(spec.parallel, microbatches, pipeline.costs);
 }
 
 std::int64_t tokens_within_limit(const spec::TrainSpec& spec, const JobPipeline& pipeline) {

@@ -82,13 +82,20 @@ void Trainer::take_recorded(const std::vector<std::int64_t>& steps) {
         of_save.checkpoint = fs::path(launch_.output) / "checkpoints" /
                              checkpoint::final_name({step, launch_.attempt.token});
         hooks_.run("save", of_save);
+        if (exports_) exports_->recorded(step, of_save.checkpoint);
     }
 }
 
 int Trainer::run() {
     try {
         hooks_.run("start", facts());
+        if (saver_ && spec_.export_every > 0)
+            exports_.emplace(launch_, spec_, model_, *saver_, link_);
         const int status = run_steps();
+        if (exports_ && status == 0) {
+            exports_->finish();
+            saver_->finish();  // retention may now delete the exported checkpoints
+        }
         HookFacts of_end = facts();
         of_end.status = status;
         hooks_.run("end", of_end);
@@ -232,6 +239,8 @@ bool Trainer::await_space() {
 // Trains one step. Returns the requests that the ranks have agreed on after the step.
 Agreed Trainer::train_step() {
     const auto start = Clock::now();
+    const TensorBytes before = tensors_now();
+    reset_tensor_peak();
     clock_.enter(Phase::Data);
     set_batch_size(spec_, state_.samples);
     const std::vector<Microbatch> batch = step_batches(sampler_, place(), batch_rules());
@@ -265,6 +274,7 @@ Agreed Trainer::train_step() {
     const Agreed agreed = agree();
     clock_.enter(Phase::Outside);
     after_step(result, flops, seconds);
+    if (!std::exchange(pace_.memory_told, true)) tell_memory(before);
     if (auto& profile = steering_.profile) {
         profile->steps.push_back({state_.step, start, Clock::now()});
         if (state_.step >= profile->last) end_profile();

@@ -25,6 +25,7 @@
 #include "worker/train/job/pace.hpp"
 #include "worker/train/job/reference_pass.hpp"
 #include "worker/train/job/steering.hpp"
+#include "worker/train/job/step_exports.hpp"
 #include "worker/train/job/step_guard.hpp"
 #include "worker/train/job/validation.hpp"
 #include "worker/train/model/model_setup.hpp"
@@ -49,6 +50,7 @@ class Trainer {
     using Clock = std::chrono::steady_clock;
     void connect();
     void connect_recorder();
+    void tell_stuck(const std::string& why);
     void load_model(const std::string& directory);
     void find_references(const TrainingData& data);
     void find_teacher_values(const TrainingData& data);
@@ -76,6 +78,7 @@ class Trainer {
     plan::FlopsPerToken flops_of(std::span<const Microbatch> batch);
     void tell_step(double own_seconds);
     void find_peak();
+    void tell_memory(const TensorBytes& before);
     void check_replicas();
     void note_scale(const StepResult& result);
     bool measurement_ends(bool last);
@@ -130,6 +133,7 @@ class Trainer {
     std::optional<PartWriter> part_;
     std::optional<checkpoint::State> saving_;  // state in the checkpoint that is being written
     std::optional<Saver> saver_;               // set only on rank 0
+    std::optional<StepExports> exports_;       // set only on rank 0, with export.every
     std::optional<Metrics> metrics_;           // set only on rank 0
     std::int64_t tokens_before_ = 0;           // number of tokens trained before the latest step
     PhaseClock clock_;

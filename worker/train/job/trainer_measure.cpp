@@ -4,10 +4,12 @@
 #include <cstdio>
 
 #include "common/files.hpp"
+#include "worker/plan/mesh.hpp"
 #include "worker/train/data/choices.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
+#include "worker/train/report/memory_report.hpp"
 
 namespace roll::train {
 
@@ -31,6 +33,24 @@ bool Trainer::measurement_ends(bool last) {
         std::printf("step %lld  the job stops, so its measurement is not completed\n",
                     static_cast<long long>(state_.step));
     return ends;
+}
+
+// Reports the memory of all ranks after the first step of the attempt. Sampling, validation and
+// saving, which need memory of their own, come later.
+void Trainer::tell_memory(const TensorBytes& before) {
+    const std::optional<DeviceMemory> gpu =
+        backend_.memory ? std::optional(backend_.memory()) : std::nullopt;
+    const at::Tensor all =
+        gather_over(*world_, to_tensor(measured_memory(*step_, before, gpu)), {Site::Agreement});
+    if (!writes()) return;
+    const std::vector<RankMemory> ranks = memories_of(all);
+    const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world_->size()));
+    std::vector<int> stages;
+    for (int rank = 0; rank < world_->size(); ++rank) stages.push_back(mesh.place(rank).pp);
+    const auto planned = stage_memory(spec_, model_.config, pipeline_, !launch_.gpus.empty());
+    const OrderedJson json = memory_json(state_.step, ranks, planned, stages);
+    need(write_file_atomically(fs::path(launch_.output) / "memory.json", json.dump(1) + "\n"));
+    std::printf("%s\n", memory_line(state_.step, ranks, planned, stages).c_str());
 }
 
 std::optional<std::vector<ValidResult>> Trainer::measure(const Moment& moment) {

@@ -26,6 +26,7 @@ Agreed Trainer::agree() {
     const Heard heard = link_.poll();
     take_recorded(heard.recorded);
     if (saver_) saver_->poll();
+    if (exports_) exports_->poll();
     if (saver_) saver_->ask(heard.save);
     if (writes())
         steering_.waiting.insert(steering_.waiting.end(), heard.requests.begin(),
@@ -155,6 +156,24 @@ void Trainer::stop_at(const TrainingRequest& request) {
            "the training ends after step " + std::to_string(steering_.stop_step) + " of " +
                std::to_string(spec_.steps),
            steering_.stop_step);
+}
+
+// Explains why a transfer does not end; empty: the transfer has ended after all. Called on the
+// recorder's thread. Writes all recorded transfers to a file beside the logs.
+void Trainer::tell_stuck(const std::string& why) {
+    if (why.empty()) {
+        link_.report(protocol::Failed{why});
+        std::fprintf(stderr, "the transfer that was stuck has finished\n");
+        return;
+    }
+    const fs::path file =
+        fs::path(launch_.logs) / ("transfers-rank-" + std::to_string(rank_) + ".tsv");
+    const auto written = write_file_atomically(file, recorder_->table());
+    const std::string where = written ? "; the transfers are in " + file.string() : "";
+    link_.report(protocol::Failed{why + where});
+    if (!written) std::fprintf(stderr, "%s\n", sentence_of(written.error()).c_str());
+    std::fprintf(stderr, "stuck: %s%s; the latest transfers:\n%s", why.c_str(), where.c_str(),
+                 recorder_->latest().c_str());
 }
 
 // Writes the profile that is being recorded, if there is one.

@@ -43,6 +43,7 @@ void Trainer::save(Save when) {
     if (saves.item<double>() == 0) return;
     activity_ = Activity::Checkpoint;
     inject_faults(spec_.faults, rank_, state_.step, spec::FaultPhase::Save, *step_);
+    if (fills_disk(spec_.faults, rank_, state_.step)) part_->fail_next();
     saving_ = state_;
     const checkpoint::Name name{state_.step, launch_.attempt.token};
     part_->start(fs::path(launch_.output) / "checkpoints" / checkpoint::staged_name(name), name);

@@ -278,12 +278,7 @@ void Trainer::load_model(const std::string& directory) {
 void Trainer::connect_recorder() {
     const std::chrono::milliseconds timeout = spec_.parallel.collective_timeout;
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
-    const auto on_stuck = [this](const std::string& why) {
-        link_.report(protocol::Failed{why});
-        if (why.empty()) return std::fprintf(stderr, "the transfer that was stuck has finished\n");
-        return std::fprintf(stderr, "stuck: %s; the latest transfers:\n%s", why.c_str(),
-                            recorder_->latest().c_str());
-    };
+    const auto on_stuck = [this](const std::string& why) { tell_stuck(why); };
     recorder_ = std::make_unique<FlightRecorder>(
         fabric_->board(), RecorderOptions{.rank = rank_,
                                           .period = std::min(timeout / 16, kPublishedMost),

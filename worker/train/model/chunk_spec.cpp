@@ -11,7 +11,8 @@ StageSplit stage_split(const spec::ParallelSpec& parallel) {
             parallel.first_layers,
             parallel.last_layers,
             parallel.account_for_embedding,
-            parallel.account_for_loss};
+            parallel.account_for_loss,
+            parallel.pipeline_layout};
 }
 
 std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const StageSplit& split) {
@@ -22,6 +23,7 @@ std::vector<ChunkSpec> stage_chunks(const spec::ModelConfig& config, const Stage
     layout.last_layers = split.last_layers;
     layout.account_for_embedding = split.account_for_embedding;
     layout.account_for_loss = split.account_for_loss;
+    layout.pipeline = split.layout;
     const auto ranges = need(layout::split_layers(config.layers, layout));
     std::vector<ChunkSpec> chunks;
     for (int i = 0; i < split.pp * split.vpp; ++i) {

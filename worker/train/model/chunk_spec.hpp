@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -54,6 +55,8 @@ struct StageSplit {
     // true: an embedding or output layer counts as one layer when layers are divided among stages
     bool account_for_embedding = false;
     bool account_for_loss = false;
+    // Megatron's layout string; empty: the numbers above divide the layers
+    std::string layout = {};
 };
 
 StageSplit stage_split(const spec::ParallelSpec& parallel);

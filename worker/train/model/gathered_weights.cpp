@@ -6,6 +6,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/packed_base.hpp"
+#include "worker/train/process/memory.hpp"
 
 namespace roll::train {
 namespace {
@@ -57,6 +58,7 @@ at::Tensor GatheredWeights::Unit::pieces(int ranks) const {
 }
 
 at::Tensor GatheredWeights::take_block() {
+    const TensorUseScope gathered(TensorUse::Gathered);
     if (free_blocks_.empty()) return at::empty({block_numel_}, parameters_.flat_weight.options());
     at::Tensor block = std::move(free_blocks_.back());
     free_blocks_.pop_back();
@@ -79,7 +81,10 @@ void GatheredWeights::start(int number, bool again) {
     ROLL_CHECK(held_ <= kHeldMax);
     most_held_ = std::max(most_held_, held_);
     unit.received = take_block();
-    unit.sent = at::empty({1, unit.longest}, unit.received.options());
+    {
+        const TensorUseScope gathered(TensorUse::Gathered);
+        unit.sent = at::empty({1, unit.longest}, unit.received.options());
+    }
     std::int64_t begin = 0;
     for (const int i : unit.parameters) {
         const at::Tensor own = elements_of(own_[i], parameters_.flat_weight.scalar_type());

@@ -143,9 +143,9 @@ void check_base(const fs::path& adapter, const fs::path& directory, const std::s
 
 std::string load_weights(const fs::path& directory, std::span<Parameters* const> chunks,
                          const std::vector<ParameterSpec>& whole, std::uint64_t seed,
-                         const std::vector<std::string>& adapters) {
+                         const std::vector<std::string>& adapters, const std::string& state) {
     const families::Families families = need(families::Families::load());
-    convert::Source source = of_disk(convert::open_source(directory, families));
+    convert::Source source = of_disk(convert::open_source(directory, families, {.state = state}));
     for (const std::string& adapter : adapters) {
         check_base(adapter, directory, "model.adapters");
         of_disk(convert::attach_adapter(source, adapter, convert::Folding::In));

@@ -26,6 +26,9 @@ namespace roll::train {
 // `adapters`: directories of LoRA adapters of this model. They are merged into the weights in this
 // order, in float32.
 //
+// `state`: name of the optimizer state of a Roll checkpoint to read instead of the weights; empty:
+// the weights.
+//
 // Returns a description for people: "HuggingFace", "MCA" or "MCA of tp 2 pp 2". If rows were added,
 // "; 64 vocabulary rows added" follows; if adapters were merged, their number follows. Throws
 // RankFailure(invalid) if a tensor is missing, unknown or of another shape, and if an adapter
@@ -33,7 +36,8 @@ namespace roll::train {
 std::string load_weights(const std::filesystem::path& directory,
                          std::span<Parameters* const> chunks,
                          const std::vector<ParameterSpec>& whole, std::uint64_t seed = 1,
-                         const std::vector<std::string>& adapters = {});
+                         const std::vector<std::string>& adapters = {},
+                         const std::string& state = {});
 
 // Like the function above, for a whole model in one chunk.
 std::string load_weights(const std::filesystem::path& directory, Parameters& parameters);

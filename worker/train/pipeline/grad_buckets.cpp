@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/process/memory.hpp"
 
 namespace roll::train {
 namespace {
@@ -71,6 +72,7 @@ void GradBuckets::begin(int microbatches) {
 ops::Sum GradBuckets::open(int parameter) {
     const plan::Bucket& bucket = buckets_[bucket_of_[parameter]];
     if (!parameters_.grad[parameter].defined()) {
+        const TensorUseScope exchange(TensorUse::Exchange);
         const at::Tensor stage =
             at::empty({trained_numel(bucket_of_[parameter])}, parameters_.flat_own_grad.options());
         std::int64_t begin = 0;

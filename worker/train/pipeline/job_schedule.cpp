@@ -1,25 +1,48 @@
 #include "worker/train/pipeline/job_schedule.hpp"
 
+#include <algorithm>
+
+#include "common/files.hpp"
 #include "worker/plan/pipeline_choice.hpp"
+#include "worker/plan/pipeline_csv.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/pipeline/choose_recompute.hpp"
+#include "worker/train/pipeline/stage_choice.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 
 namespace roll::train {
 
+plan::PipelineSchedule schedule_for(const spec::ParallelSpec& parallel, std::int64_t microbatches,
+                                    const std::vector<plan::Costs>& costs) {
+    if (parallel.schedule_file.empty())
+        return need(plan::schedule_of(parallel, microbatches, costs));
+    const std::string name = "parallel.schedule_file: " + parallel.schedule_file + ": ";
+    auto schedule = plan::schedule_from_csv(need(read_file(parallel.schedule_file)), parallel.pp,
+                                            parallel.vpp, static_cast<int>(microbatches));
+    if (!schedule) throw RankFailure(2, name + schedule.error().message);
+    const plan::ScheduleReport report = need(plan::check(*schedule, costs));
+    const auto most = std::ranges::max_element(report.peak_bytes);
+    if (parallel.activation_limit > 0 && *most > parallel.activation_limit)
+        throw RankFailure(2, name + "rank " + std::to_string(most - report.peak_bytes.begin()) +
+                                 " would hold " + std::to_string(*most) +
+                                 " bytes of activations; parallel.activation_limit is " +
+                                 std::to_string(parallel.activation_limit) + " bytes");
+    return *std::move(schedule);
+}
+
 JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                          bool on_gpu) {
-    const spec::ParallelSpec& p = spec.parallel;
     check_layout(spec, config);
+    const spec::ParallelSpec p = with_stages(spec, config);
     JobPipeline job;
     job.chunks = trained_chunks(config, stage_split(p), spec.model.freeze);
     const std::vector<plan::StagePart> parts = parts_of(job, p.tp);
     const bool is_auto = p.recompute == spec::Recompute::Auto;
     if (!is_auto) job.recompute = plan::recomputed_of(p, chunk_layers(job.chunks));
     job.costs = plan::stage_costs(config, spec, parts, job.recompute);
-    job.schedule = need(plan::schedule_of(p, spec.microbatches(), job.costs));
+    job.schedule = schedule_for(p, spec.microbatches(), job.costs);
     if (is_auto) {
         const std::vector<plan::Held> held = stage_held(spec, config, job, on_gpu);
         job.recompute = chosen_recompute(spec, config, job, held);
@@ -41,7 +64,7 @@ TrainOptions train_options(const spec::TrainSpec& spec, const spec::ModelConfig&
     options.clip_grad = spec.optimizer.clip_grad;
     options.count_zeros = spec.metrics.grad_zeros;
     options.normalize = spec.normalize;
-    options.split = stage_split(spec.parallel);
+    options.split = stage_split(with_stages(spec, config));
     options.sequence = spec.parallel.sequence;
     options.zero = spec.parallel.zero;
     if (spec.objective == spec::Objective::Preference) options.preference = spec.preference;

@@ -2,6 +2,9 @@
 // schedule, what backward recomputes, and the options.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "worker/train/pipeline/job_memory.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
@@ -14,6 +17,11 @@ namespace roll::train {
 // memory than the limit.
 JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                          bool on_gpu = false);
+
+// Returns the schedule that the job requests, from parallel.schedule_file if that is set. Throws
+// RankFailure(invalid) if the schedule is impossible.
+plan::PipelineSchedule schedule_for(const spec::ParallelSpec& parallel, std::int64_t microbatches,
+                                    const std::vector<plan::Costs>& costs);
 
 // Returns the options of the job's training step, with weights on the CPU.
 TrainOptions train_options(const spec::TrainSpec& spec, const spec::ModelConfig& config);

@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/process/memory.hpp"
+
 namespace roll::train {
 namespace {
 
@@ -66,7 +68,13 @@ void RowExchange::unpack_weights(int bucket, const at::Tensor& piece, int owner)
 }
 
 at::Tensor RowExchange::buffer(std::int64_t longest, at::ScalarType type) const {
+    const TensorUseScope exchange(TensorUse::Exchange);
     return at::empty({dp_.size(), longest}, parameters_.flat_weight.options().dtype(type));
+}
+
+at::Tensor RowExchange::piece(std::int64_t longest, at::ScalarType type) const {
+    const TensorUseScope exchange(TensorUse::Exchange);
+    return at::empty({1, longest}, parameters_.flat_weight.options().dtype(type));
 }
 
 void RowExchange::start_sum(int bucket) {
@@ -76,7 +84,7 @@ void RowExchange::start_sum(int bucket) {
     const at::Tensor sent = buffer(longest, main_type(parameters_));
     for (int owner = 0; owner < dp_.size(); ++owner)
         pack(Of::Gradients, bucket, owner, sent[owner]);
-    const at::Tensor received = at::empty({1, longest}, sent.options());
+    const at::Tensor received = piece(longest, sent.scalar_type());
     const auto ticket = dp_.reduce_scatter(received, sent, {Site::Bucket, bucket});
     pending_.push_back({bucket, ticket, sent, received[0]});
 }
@@ -112,7 +120,7 @@ void RowExchange::gather_weights() {
         if (longest == 0) continue;
         if (pending_.size() >= kPendingMax) take();
         const at::Tensor received = buffer(longest, parameters_.flat_weight.scalar_type());
-        const at::Tensor sent = at::empty({1, longest}, received.options());
+        const at::Tensor sent = piece(longest, received.scalar_type());
         pack(Of::Weights, bucket, dp_.rank(), sent[0]);
         const auto ticket = dp_.all_gather(received, sent, {Site::Weights, bucket});
         pending_.push_back({bucket, ticket, sent, received});

@@ -52,6 +52,7 @@ class RowExchange {
     void unpack_weights(int bucket, const at::Tensor& piece, int owner) const;
     // returns an uninitialized buffer with one piece for each rank
     at::Tensor buffer(std::int64_t longest, at::ScalarType type) const;
+    at::Tensor piece(std::int64_t longest, at::ScalarType type) const;  // a buffer for one piece
     void take_sum();
 
     const Parameters& parameters_;

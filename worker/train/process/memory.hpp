@@ -1,8 +1,10 @@
 // Settings and measurements of the process's memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <new>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -29,12 +31,44 @@ class OutOfMemory : public std::bad_alloc {
 // Call this function at program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 
+// What the memory of a tensor is for. Gathered: weights of other ranks. Exchange: buffers in which
+// ranks send and receive gradients and weights. Value: all other tensors.
+enum class TensorUse { Value, Gathered, Exchange };
+inline constexpr std::size_t kTensorUses = 3;
+
+// Tensors that this thread allocates while this object exists are for `use`.
+class TensorUseScope {
+  public:
+    explicit TensorUseScope(TensorUse use);
+    ~TensorUseScope();
+    TensorUseScope(const TensorUseScope&) = delete;
+    TensorUseScope& operator=(const TensorUseScope&) = delete;
+
+  private:
+    TensorUse before_;
+};
+
+// Bytes of the tensors on the CPU, by their use. Memory that was mapped by lazy_zeros() does not
+// count. All numbers are 0 unless keep_freed_memory() was called.
+struct TensorBytes {
+    std::array<std::int64_t, kTensorUses> of{};
+    std::int64_t total() const { return std::accumulate(of.begin(), of.end(), std::int64_t{0}); }
+};
+TensorBytes tensors_now();
+// Returns tensors_now() at the time since the last call of reset_tensor_peak() at which the total
+// was highest.
+TensorBytes tensors_at_peak();
+void reset_tensor_peak();
+
 // Memory of the process in bytes, as the kernel counts it; 0 if unknown.
 struct ProcessMemory {
     std::int64_t resident = 0;
     std::int64_t peak = 0;
 };
 ProcessMemory process_memory();
+
+// Returns the memory in bytes that programs on this machine could still use; 0 if unknown.
+std::int64_t free_memory();
 
 // Memory of this process's tensors on a GPU, in bytes: the current amount, and the peak so far.
 struct DeviceMemory {

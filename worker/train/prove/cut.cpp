@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/spec/check/pipeline.hpp"
+#include "worker/train/pipeline/stage_choice.hpp"
 #include "worker/train/prove/cut_layers.hpp"
 
 namespace roll::train {
@@ -141,8 +142,10 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
 // Reduces the number of sequences and micro-batches. The small job keeps one property of the
 // original job: whether tp divides the number of rows of a micro-batch.
 void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec& from) {
+    const bool is_fixed = !spec.parallel.schedule_file.empty();  // the file has all micro-batches
     const std::int64_t microbatches =
-        least_microbatches(spec.parallel, layers, from.microbatches());
+        is_fixed ? from.microbatches()
+                 : least_microbatches(spec.parallel, layers, from.microbatches());
     spec.micro_batch_size = std::min<std::int64_t>(from.micro_batch_size, 2);
     spec.global_batch_size = microbatches * spec.micro_batch_size * spec.parallel.dp;
     const bool divides = from.micro_batch_size * from.seq_length % from.parallel.tp == 0;
@@ -189,8 +192,10 @@ std::vector<Cut> cuts_of(const spec::TrainSpec& from_spec, const spec::ModelConf
 SmallJob cut_job(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                  const plan::PipelineSchedule& schedule) {
     SmallJob job{spec, config, {}};
+    job.spec.parallel = with_stages(spec, config);
     name_schedule(job.spec.parallel, schedule);
     cut_ranks(job.spec.parallel);
+    if (job.spec.parallel.pp != spec.parallel.pp) job.spec.parallel.schedule_file.clear();
     cut_layers(job.spec, job.config, spec.parallel);
     cut_batch(job.spec, job.config.layers, spec);
     cut_model(job, spec.parallel, spec.seq_length);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/spec/train/pipeline_layout.hpp"
 #include "worker/train/model/parameters.hpp"
 
 namespace roll::train {
@@ -72,12 +73,39 @@ std::vector<Kind> kinds_of(const spec::TrainSpec& spec, const spec::ModelConfig&
     return kinds;
 }
 
+// Like cut_stages(), for a layout string. A part that has more layers than another part also has
+// more in the small model. If the small job has fewer stages, it has the first parts and the last.
+std::int64_t cut_layout(spec::ParallelSpec& p, std::int64_t needed) {
+    std::vector<std::int64_t> parts;
+    for (const std::string& part :
+         spec::layout_parts(p.pipeline_layout).value_or(std::vector<std::string>()))
+        parts.push_back(std::ranges::count(part, 't'));
+    const auto kept = static_cast<std::size_t>(p.pp) * static_cast<std::size_t>(p.vpp);
+    if (parts.size() > kept)
+        parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(kept) - 1, parts.end() - 1);
+    std::set<std::int64_t> sizes(parts.begin(), parts.end());
+    sizes.erase(0);
+    std::vector<std::int64_t> small(parts.size());
+    std::int64_t all = 0;
+    for (std::int64_t more = 0; all < needed && more < *sizes.begin(); ++more) {
+        all = 0;
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            const auto place = std::distance(sizes.begin(), sizes.find(parts[i]));
+            small[i] = parts[i] == 0 ? 0 : place + 1 + more;
+            all += small[i];
+        }
+    }
+    p.pipeline_layout = spec::layout_string(small);
+    return all;
+}
+
 // Returns the smallest number of layers of the small model: at least `needed`, if the model has
 // that many layers. Also sets the numbers of layers of the first and the last stage. If one of
 // these stages has more layers than other stages in the model, it also has more in the small
 // model.
 std::int64_t cut_stages(spec::ParallelSpec& p, const spec::ParallelSpec& from, std::int64_t layers,
                         std::int64_t needed) {
+    if (!p.pipeline_layout.empty()) return cut_layout(p, needed);
     const std::int64_t chunks = std::int64_t{p.pp} * p.vpp;
     if (p.first_layers == 0 && p.last_layers == 0) {
         const std::int64_t accounted = p.account_for_embedding + p.account_for_loss;

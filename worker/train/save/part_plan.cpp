@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "common/spec/train/pipeline_layout.hpp"
 #include "worker/train/model/read_source.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/optim/whole_sums.hpp"
@@ -116,23 +117,6 @@ void add_whole_states(PartPlan& plan, TrainStep& step) {
     }
 }
 
-// Returns the layers of all chunks as a layout string, such as "E,t*3|t*4,L".
-std::string layout_string(const std::vector<ChunkSpec>& chunks) {
-    std::string text;
-    for (const ChunkSpec& chunk : chunks) {
-        if (!chunk.pre) text += "|";
-        std::string part = chunk.pre ? "E" : "";
-        const auto add = [&](const std::string& symbol) {
-            part += (part.empty() ? "" : ",") + symbol;
-        };
-        const std::int64_t layers = chunk.layer_end - chunk.layer_begin;
-        if (layers > 0) add("t*" + std::to_string(layers));
-        if (chunk.post) add("L");
-        text += part;
-    }
-    return text;
-}
-
 }  // namespace
 
 formats::McaLayout mca_layout_of(const spec::ParallelSpec& parallel,
@@ -140,11 +124,15 @@ formats::McaLayout mca_layout_of(const spec::ParallelSpec& parallel,
                                  const plan::PipelineSchedule& schedule) {
     formats::McaLayout layout;
     layout.tp = parallel.tp;
+    std::vector<std::int64_t> layers;
+    for (const ChunkSpec& chunk : stage_chunks(config, stage_split(parallel)))
+        layers.push_back(chunk.layer_end - chunk.layer_begin);
     if (schedule.placing != plan::Placement::Loop) {
         layout.pp = schedule.stages();
-        layout.pipeline = layout_string(stage_chunks(config, stage_split(parallel)));
+        layout.pipeline = spec::layout_string(layers);
         return layout;
     }
+    if (!parallel.pipeline_layout.empty()) layout.pipeline = spec::layout_string(layers);
     layout.pp = parallel.pp;
     layout.vpp = parallel.vpp;
     layout.first_layers = parallel.first_layers;

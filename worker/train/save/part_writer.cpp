@@ -100,9 +100,15 @@ void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
     checkpoint::OptimizerIndex boxes = plan_.boxes;
     boxes.updates = step_.optimizers().front().state().steps;
     boxes.optimizer = spec::name_of(step_.optimizers().front().kind());
-    background_.start([this, staged, name, boxes = std::move(boxes)] {
-        return write_files(staged, rank_, name, files_, boxes, *pipe_);
-    });
+    const bool fails = std::exchange(fails_next_, false);
+    background_.start(
+        [this, staged, name, fails, boxes = std::move(boxes)]() -> Result<std::string> {
+            if (fails) {
+                pipe_->stop();
+                return fail(ErrorCode::Refused, "no space left on the device (train.faults)");
+            }
+            return write_files(staged, rank_, name, files_, boxes, *pipe_);
+        });
     try {
         produce();
     } catch (...) {

@@ -37,6 +37,10 @@ class PartWriter {
     // All ranks of the job must call start(). Requires !is_running().
     void start(const std::filesystem::path& staged, const checkpoint::Name& name);
 
+    // Makes the next start() write nothing, and its part fail as on a full disk. Only for tests of
+    // how a job bears a full disk (train.faults).
+    void fail_next() { fails_next_ = true; }
+
     bool is_running() const { return running_; }
     // Returns true if the running part is on disk or has failed.
     bool is_done();
@@ -65,7 +69,7 @@ class PartWriter {
     std::int64_t bytes_ = 0;
     at::Tensor ring_;
     std::optional<checkpoint::BytePipe> pipe_;
-    bool running_ = false;
+    bool running_ = false, fails_next_ = false;
     std::optional<Result<std::string>> outcome_;
     checkpoint::Background background_;
 };

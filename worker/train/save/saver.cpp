@@ -174,13 +174,19 @@ void Saver::recorded(std::int64_t step) {
     prune();
 }
 
+void Saver::hold(std::vector<std::int64_t> steps) {
+    held_ = std::move(steps);
+    prune();
+}
+
 // Starts to delete or strip one checkpoint that retention does not keep. Handles only one at a
 // time, because some file systems need a long time to delete many large files.
 void Saver::prune() {
     if (pruning_.busy()) return;
     const auto next_of = [&](const std::vector<checkpoint::Name>& names) {
         const auto next = std::find_if(names.begin(), names.end(), [&](const auto& name) {
-            return std::find(stuck_.begin(), stuck_.end(), name) == stuck_.end();
+            return std::find(stuck_.begin(), stuck_.end(), name) == stuck_.end() &&
+                   std::find(held_.begin(), held_.end(), name.step) == held_.end();
         });
         return next == names.end() ? std::nullopt : std::optional(*next);
     };

@@ -72,6 +72,8 @@ class Saver {
     // was called.
     void need_saved() const;
     void recorded(std::int64_t step);
+    // Keeps the checkpoints of these steps whole, in place of the steps of the last call.
+    void hold(std::vector<std::int64_t> steps);
     // Marks the checkpoint of this step as the best one so far. When rolld has recorded this
     // checkpoint, it replaces the previous best checkpoint.
     void best(std::int64_t step) { next_best_step_ = step; }
@@ -96,6 +98,7 @@ class Saver {
     SaverOptions options_;
     const ModelSetup& model_;
     WorkerLink& link_;
+    std::vector<std::int64_t> held_;  // steps of the checkpoints that must stay whole
     std::int64_t last_step_ = -1;
     std::uint64_t asked_ = 0;    // number of the newest request that is not answered, or 0
     std::uint64_t answers_ = 0;  // number of the request that the running save answers, or 0

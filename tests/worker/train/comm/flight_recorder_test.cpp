@@ -188,6 +188,21 @@ TEST_F(Flights, ListTheLatestTransfers) {
         "not done\n");
 }
 
+TEST_F(Flights, TheTableHasMoreTransfersThanTheList) {
+    FlightRecorder recorder(board(), {.rank = 0, .period = 1ms, .patience = 1h});
+    recorder.join("dp", {0, 1});
+    for (int i = 0; i < 100; ++i) recorder.done(start(recorder, "dp", sum_of({Site::TokenCount})));
+    start(recorder, "dp", sum_of({Site::Bucket, 2}));
+    const std::string listed = recorder.latest(), table = recorder.table();
+    EXPECT_EQ(std::ranges::count(listed, '\n'), 16);
+    EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 101);
+    EXPECT_TRUE(
+        table.starts_with("rank\tgroup\tsequence\tnumber\ttransfer\tissued_s_ago\tdone_s_ago\n"
+                          "0\tdp\t\t0\tall-reduce of token count, 12 bytes\t0."))
+        << table;
+    EXPECT_TRUE(table.ends_with("\tnot done\n")) << table;
+}
+
 TEST_F(Flights, TheExplanationIsPartOfPeerLost) {
     FlightRecorder recorder(board(), options(0)), other(board(), options(1));
     LocalGroup group(2);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Faults that ranks inject into themselves, and the comparison of replicas that finds a flipped bit."""
+import os
 import unittest
 
 from ranks import Attempt, RankCase
@@ -38,6 +39,31 @@ class Faults(RankCase):
                 self.assertLessEqual({at for at, _ in attempt.published}, {2})
                 self.assertLess(attempt.metrics()[-1]['step'], step + (phase == 'save'))
 
+    def test_a_full_disk_postpones_the_checkpoint_and_training_goes_on(self):
+        attempt = self.run_whole(9, 1, self.faulty((1, 4, 'save', 'disk_full')), allow_faults=True)
+        self.assertIn('fault: disk_full at step 4 in save\n', attempt.log(1))
+        self.assertIn('the checkpoint of step 4 is postponed, and training continues: rank 1: no space left on the '
+                      'device (train.faults)', attempt.log())
+        self.assertEqual([row['step'] for row in attempt.metrics() if 'loss' in row], list(range(1, 9)))
+        saved = [step for step, _ in attempt.published]
+        self.assertNotIn(4, saved)
+        self.assertEqual(saved[-1], 8)
+        calm = self.run_whole(10, 1, self.faulty())
+        self.assertEqual(calm.metrics(), attempt.metrics())
+        self.assertEqual(calm.weights(8), attempt.weights(8))
+
+    def test_a_slow_rank_delays_the_others_and_changes_no_number(self):
+        document = self.faulty((1, 3, 'forward', 'slow'))
+        document['train']['faults'][0]['ms'] = 300
+        slow = self.run_whole(11, 1, document, allow_faults=True)
+        self.assertEqual(slow.log(1).count('fault: slow at step 3 in forward\n'), 1)
+        calm = self.run_whole(12, 1, self.faulty())
+        self.assertEqual(calm.metrics(), slow.metrics())
+
+        def own_ms(rank):
+            return max(report['own_ms'] for at, report in slow.reports if at == rank and report['t'] == 'step')
+        self.assertGreater(own_ms(1), own_ms(0) + 100)  # so roll-worker finds the straggler
+
     def test_a_rank_that_hangs_is_named_by_the_others(self):
         attempt = Attempt(self, 9, 1, self.faulty((1, 3, 'backward', 'hang'), parallel__collective_timeout='8s'),
                           allow_faults=True)
@@ -47,6 +73,14 @@ class Faults(RankCase):
         for other in (0, 2):
             self.assertRegex(attempt.log(other), r'of group (dp|world), .* has waited \d+ s; rank 1 never issued '
                                                  'this transfer')
+            file = os.path.join(os.path.dirname(attempt.launch), f'transfers-rank-{other}.tsv')
+            self.assertIn(f'; the transfers are in {file}; the latest transfers:\n', attempt.log(other))
+            with open(file, encoding='utf-8') as lines:
+                rows = [line.rstrip('\n').split('\t') for line in lines]
+            self.assertEqual(rows[0][:5], ['rank', 'group', 'sequence', 'number', 'transfer'])
+            self.assertGreater(len(rows), 17)  # more than the log lists
+            self.assertEqual({row[0] for row in rows[1:]}, {str(other)})
+            self.assertEqual([row for row in rows[1:] if row[6] == 'not done'][-1], rows[-1])
 
 
 if __name__ == '__main__':

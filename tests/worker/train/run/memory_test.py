@@ -74,6 +74,38 @@ class MemoryTest(RankCase):
             worst = max(worst, abs(off))
         self.assertLess(worst, 0.05)
 
+    def test_each_rank_tells_its_memory_after_the_first_step(self):
+        changes = {'model__hidden_size': 256, 'model__intermediate_size': 768, 'model__num_hidden_layers': 6,
+                   'model__num_attention_heads': 4, 'model__num_key_value_heads': 4, 'train__micro_batch_size': 4,
+                   'train__seq_length': 256, 'resources__slots_per_node': 2}
+        for number, parallel in enumerate(({'dp': 2}, {'pp': 2}, {'tp': 2}, {'dp': 2, 'zero': 2}, {'dp': 2, 'zero': 3}),
+                                          start=1):
+            with self.subTest(**parallel):
+                run = self.run_whole(number, 1, self.job(**changes, parallel=parallel))
+                with open(os.path.join(run.output, 'memory.json'), encoding='utf-8') as file:
+                    told = json.load(file)
+                self.assertEqual((told['schema'], told['step']), ('roll.memory/1', 1))
+                self.assertEqual([one['rank'] for one in told['ranks']], [0, 1])
+                for one in told['ranks']:
+                    self.expect_categories(one, told['planned_stages'][one['stage']])
+                most = max(told['ranks'], key=lambda one: one['peak'])
+                self.assertRegex(run.log(), rf'memory after step 1, rank {most["rank"]} \(the rank with the most\): '
+                                            rf'{most["peak"] / 2**20:.1f} MiB = weights .*; planned .*; free ')
+
+    def expect_categories(self, told, planned):
+        """Compares the measured memory of a rank with the plan of its stage."""
+        print({key: (round(told[key] / 2**20, 1), round(planned.get(key, 0) / 2**20, 1)) for key in told
+               if key not in ('rank', 'stage')})
+        parts = ('weights', 'main_weights', 'gradients', 'moments', 'activations', 'communication', 'other')
+        self.assertEqual(sum(told[part] for part in parts), told['peak'])
+        self.assertGreater(told['free'], 0)
+        for part in ('main_weights', 'gradients', 'moments'):  # the same for all ranks of the plan's fullest stage
+            self.assertAlmostEqual(told[part], planned[part], delta=0.03 * planned[part] + 2**18, msg=part)
+        for part in ('weights', 'activations', 'communication'):
+            self.assertAlmostEqual(told[part], planned[part], delta=0.15 * planned[part] + 2**21, msg=part)
+        # What is left is the program, and the memory that the allocator does not use again.
+        self.assertAlmostEqual(told['other'], planned['other'], delta=0.05 * told['peak'] + 2**23, msg='other')
+
     def expect_near(self, documents):
         """Compares the plans of the documents with the peaks of their runs."""
         for number, (name, document) in enumerate(documents.items(), start=1):

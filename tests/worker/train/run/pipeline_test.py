@@ -81,6 +81,30 @@ class Pipeline(RankCase):
         self.expect_close(run.metrics(), one.metrics())
         self.expect_close_tensors(run.doubles(2), one.doubles(2))
 
+    def test_layout_strings_stages_by_cost_and_schedule_files_train_as_one_rank_does(self):
+        one = self.run_whole(1, 1, self.staged(2, pp=1, checkpoint__every=1, checkpoint__keep=9))
+        rows = [['0F0', '0F1', '0B0', '0F2', '0B1', '0F3', '0B2', '0B3'] + [''] * 2,
+                ['', '1F0', '1I0', '1W0', '1F1', '1B1', '1F2', '1B2', '1F3', '1B3']]
+        schedule = os.path.join(self.top, 'mine.csv')
+        with open(schedule, 'w', encoding='utf-8') as file:
+            file.write('\n'.join(map(','.join, rows)) + '\n')
+        layouts = {'string': {'parallel__pipeline_layout': 'Et*3|tL'},
+                   'empty stage': {'parallel__pipeline_layout': 'E(t|)*2,ttL', 'pp': 3},
+                   'chunks': {'parallel__pipeline_layout': 'Et||(t|t)*1tL', 'vpp': 2},
+                   'cost': {'parallel__stages': 'cost', 'model__vocab_size': 256},
+                   'file': {'parallel__schedule_file': schedule, 'train__micro_batch_size': 4}}
+        for job, (name, layout) in enumerate(layouts.items(), 2):
+            with self.subTest(name):
+                run = self.run_whole(job, 1, self.staged(2, checkpoint__every=1, checkpoint__keep=9, **layout))
+                if name != 'file':
+                    self.expect_close(run.metrics(), one.metrics())
+                    self.expect_close_tensors(run.doubles(2), one.doubles(2))
+                # The checkpoint resumes on one rank, whatever the layout was.
+                flat = self.run_whole(20 + job, 1, self.staged(2, pp=1, kind='resume'), run.published[:1],
+                                      kind='resume')
+                self.assertEqual(flat.metrics()[-1]['step'], 2)
+                self.assertLess(abs(flat.metrics()[-1].get('loss', 0) - run.metrics()[-1].get('loss', 0)), 1e-9)
+
     def test_plans_the_stages(self):
         document = self.staged(1, dp=2, vpp=2, model__tie_word_embeddings=True)
         plan = json.loads(self.plan(document, '--json').stdout)

@@ -270,6 +270,16 @@ class RankCase(unittest.TestCase):
             json.dump(document, file)
         return subprocess.run([RANK, 'plan', '--spec', path, *words], capture_output=True, text=True, check=False)
 
+    def rank(self, *words):
+        """Runs roll-rank with a command and returns how it ended."""
+        return subprocess.run([RANK, *words], capture_output=True, text=True, check=False)
+
+    def convert(self, source, name, *words):
+        """Converts a checkpoint to a HuggingFace directory."""
+        export = os.path.join(self.top, name)
+        subprocess.run([CONVERT, 'convert', source, export, '--to', 'hf', *words], check=True, capture_output=True)
+        return export
+
     def oracle(self, script, *words):
         """Returns the output of a script of tests/oracle."""
         done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
@@ -278,7 +288,4 @@ class RankCase(unittest.TestCase):
         return done.stdout
 
     def exported(self, run, name):
-        export = os.path.join(self.top, name)
-        subprocess.run([CONVERT, 'convert', run.published[-1][1], export, '--to', 'hf'], check=True,
-                       capture_output=True)
-        return export
+        return self.convert(run.published[-1][1], name)

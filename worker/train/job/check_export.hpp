@@ -1,0 +1,30 @@
+// Compares the export of a checkpoint with the checkpoint: both must compute the same logits.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+
+namespace roll::train {
+
+// File in an export that export.every made: which checkpoint it is of, and how its logits compare.
+inline constexpr const char* kExportFile = "roll_export.json";
+
+struct ExportCheck {
+    std::string directory;              // the export
+    std::string checkpoint;             // the checkpoint of which it was made
+    std::string base;                   // base model of a LoRA job; else empty
+    std::vector<std::string> adapters;  // adapters that the job merged into the base model
+    std::string dtype = "fp32";         // number type of the exported weights
+    bool is_adapter = false;            // the export is an adapter of `base`
+    bool averaged = false;              // the export has the average of the weights (train.ema)
+};
+
+// Loads both models one after the other, computes the logits of the same tokens, and writes
+// kExportFile to the export. Rounds the checkpoint's weights to the type of the export first, so
+// that only errors of the export make a difference. Returns the content of the file. Throws
+// RankFailure if the logits differ.
+OrderedJson check_export(const ExportCheck& check);
+
+}  // namespace roll::train

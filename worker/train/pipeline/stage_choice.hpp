@@ -1,0 +1,24 @@
+// Divides the layers among pipeline stages by their cost (`parallel.stages: cost`).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
+
+namespace roll::train {
+
+// Divides the layers, in order, into `parts` parts. The output layer is in the last part, which
+// may have no other layer; every other part has a layer. Returns the number of layers of each part.
+// The costliest part is as cheap as possible; of such divisions, the one whose costs have the
+// smallest sum of squares. Requires parts <= layers + 1. Pure.
+std::vector<std::int64_t> divided_by_cost(std::span<const double> layers, double output, int parts);
+
+// Returns spec.parallel. If it divides the layers by cost, sets its pipeline_layout instead. The
+// cost of a layer is the FLOPs of its forward and backward; the last part also has those of the
+// output layer.
+spec::ParallelSpec with_stages(const spec::TrainSpec& spec, const spec::ModelConfig& config);
+
+}  // namespace roll::train

@@ -1,0 +1,28 @@
+// Programs that a rank starts beside the training: hooks, and exports of checkpoints.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace roll::train {
+
+// Returns `own` and this process's environment, as NAME=VALUE. A variable in `own` replaces the
+// variable of the environment.
+std::vector<std::string> with_environment(std::vector<std::string> own);
+
+// What a child has on descriptor 3, where roll-convert writes its reports.
+enum class Reports { Closed, Discarded };
+
+// Starts the command in its own process group, with the default signal handlers. The log is its
+// only open file. Returns the pid, or a negative error number.
+pid_t start_child(std::vector<std::string> command, std::vector<std::string> environment,
+                  Reports reports = Reports::Closed);
+
+// Waits until the process ends, or until `timeout` has passed; then kills its process group.
+// Returns a sentence that describes a failure, or an empty text.
+std::string await_child(pid_t pid, std::chrono::milliseconds timeout);
+
+}  // namespace roll::train
