@@ -8,6 +8,7 @@
 #include "cli/hub.hpp"
 #include "cli/job_sizes.hpp"
 #include "cli/model_check.hpp"
+#include "cli/schedule_check.hpp"
 #include "cli/slurm/directives.hpp"
 #include "cli/slurm/sbatch.hpp"
 #include "cli/toml_file.hpp"
@@ -241,6 +242,9 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
                                 source.foreign->problems.end());
         for (spec::Problem& problem : models.problems(source.document, source.base, job.ok()))
             job.problems.push_back(std::move(problem));
+        if (job.ok())
+            for (spec::Problem& problem : schedule_problems(job.spec.document.text()))
+                job.problems.push_back(std::move(problem));
         for (spec::Problem& problem : job.problems)
             add_download(problem, source.document, source.base);
         if (!job.ok()) {

@@ -78,6 +78,13 @@ std::string checkpoints_text(const Json& checkpoints) {
     return table({{"STEP", true}, {"TOKEN"}, {"CHECKPOINT"}}, rows, false);
 }
 
+std::string exports_text(const Json& exports) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& one : exports)
+        rows.push_back({field_text(one, "step"), field_text(one, "directory")});
+    return table({{"STEP", true}, {"EXPORT"}}, rows, false);
+}
+
 // Returns a table of the requests to the training, such as `evaluate`, with their answers, for all
 // attempts of a job; empty if there were no requests.
 std::string requests_text(const Json& attempts) {
@@ -403,6 +410,8 @@ std::string job_text(const Json& job, const Look& look) {
     if (!ranks.empty()) text += "\n" + indent(ranks_text(ranks));
     const Json checkpoints = job.value("checkpoints", Json::array());
     if (!checkpoints.empty()) text += "\n" + indent(checkpoints_text(checkpoints));
+    const Json exports = job.value("exports", Json::array());
+    if (!exports.empty()) text += "\n" + indent(exports_text(exports));
     return text;
 }
 

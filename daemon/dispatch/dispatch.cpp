@@ -179,9 +179,11 @@ void add_verdicts(const core::State& state, WorkerId worker,
         for (const core::Checkpoint& checkpoint : job->second.checkpoints) {
             if (checkpoint.token == entry.attempt.token) recorded.steps.push_back(checkpoint.step);
         }
+        const auto& exports = job->second.exports;
+        if (!exports.empty()) recorded.export_step = exports.back().step;
         recorded.answered = answered(job->second, entry.attempt.token);
-        if (!recorded.steps.empty() || recorded.exported || recorded.answered > 0)
-            answer.recorded.push_back(recorded);
+        const bool news = !recorded.steps.empty() || recorded.exported || recorded.answered > 0;
+        if (news || recorded.export_step > 0) answer.recorded.push_back(recorded);
     }
 }
 

@@ -61,7 +61,7 @@ std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
 }
 
 // Adds the inputs that follow from the worker's report about one attempt. Inputs for checkpoints
-// and the export come before the input for the attempt's end, because the core accepts them only
+// and exports come before the input for the attempt's end, because the core accepts them only
 // while the attempt is current.
 void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& inputs) {
     if (entry.phase == protocol::Phase::Running || entry.phase == protocol::Phase::Ended)
@@ -79,6 +79,8 @@ void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& 
         inputs.push_back(core::RequestDone{worker, entry.attempt, answer});
     if (!entry.exported.empty())
         inputs.push_back(core::ExportWritten{worker, entry.attempt, entry.exported});
+    for (const protocol::WrittenExport& e : entry.exports)
+        inputs.push_back(core::ExportWritten{worker, entry.attempt, e.directory, e.step, e.oldest});
     if (entry.phase == protocol::Phase::Ended) {
         inputs.push_back(core::MemberExited{worker, entry.attempt, entry.outcome, entry.exit_code,
                                             entry.reason, entry.matched, entry.usage});

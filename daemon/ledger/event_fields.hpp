@@ -71,7 +71,10 @@ template <class V> void fields(V& v, core::TrainingAnswered& e) {
     v("text", e.answer.text); v("at", e.at); v.added("stop_step", e.answer.stop_step);
 }
 template <class V> void fields(V& v, core::CheckpointPruned& e) { v("job", e.job); v("step", e.step); v("token", e.token); }
-template <class V> void fields(V& v, core::ExportRecorded& e) { v("attempt", e.attempt); v("directory", e.directory); v("at", e.at); }
+template <class V> void fields(V& v, core::ExportRecorded& e) {
+    v("attempt", e.attempt); v("directory", e.directory); v("at", e.at); v.added("step", e.step);
+    v.added("oldest", e.oldest);
+}
 template <class V> void fields(V& v, core::WorkerJoined& e) {
     v("worker", e.worker); v("node", e.node); v("session", e.session);
     v("slots", e.slots); v("gpus", e.gpus); v("at", e.at); v.added("generation", e.generation);

@@ -63,6 +63,9 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
     if (kind == "checkpoint_recorded")
         return fmt::format("checkpoint of step {} recorded: {}", text_of(body, "step"),
                            text_of(body, "directory"));
+    if (kind == "export_recorded" && body.value("step", 0) > 0)
+        return fmt::format("export of step {} recorded: {}", text_of(body, "step"),
+                           text_of(body, "directory"));
     if (kind == "export_recorded") return "export recorded: " + text_of(body, "directory");
     return kind;
 }

@@ -10,6 +10,7 @@
 #include "daemon/core/facts/machines.hpp"
 #include "daemon/core/facts/save_margin.hpp"
 #include "daemon/query/progress.hpp"
+#include "daemon/query/saved.hpp"
 #include "daemon/query/starts.hpp"
 
 namespace roll::query {
@@ -130,16 +131,6 @@ Json attempts_json(const core::Job& job) {
     Json all = Json::array();
     for (const core::EndedAttempt& attempt : job.past) all.push_back(ended_attempt(attempt));
     if (job.attempt) all.push_back(current_attempt(*job.attempt));
-    return all;
-}
-
-Json checkpoints_json(const core::Job& job) {
-    Json all = Json::array();
-    for (const core::Checkpoint& c : job.checkpoints)
-        all.push_back({{"step", c.step},
-                       {"token", to_string(c.token)},
-                       {"directory", c.directory},
-                       {"asked", c.asked}});
     return all;
 }
 
@@ -383,6 +374,7 @@ Result<Json> show(const core::State& state, const protocol::ShowArgs& args, cons
     Json value = summary(state, id, hearsay, now);
     value["attempts"] = attempts_json(job);
     value["checkpoints"] = checkpoints_json(job);
+    value["exports"] = exports_json(job);
     value["exported"] = job.exported;
     value["save_margin_ms"] = core::save_margin(job.save_ms).count();
     const Progress progress = progress_of(id, hearsay);

@@ -38,6 +38,14 @@ class LoraJob(RollTest):
         differs = self.ctl('diff', merged, self.base, '--json', check=False)
         self.assertEqual(len(json.loads(differs.stdout)['differences']), 2 * 7)
         self.ctl('generate', merged, 'the', '--max-tokens', 4)
+        during = {}
+        for name, merge in (('peft', {}), ('whole', {'merge': True})):
+            export = {'every': 1, **merge}
+            done = self.wait_done(self.submit(self.lora_job(name, checkpoint__every=4, export=export)))
+            self.wait_done(done['export_job'])
+            during[name] = self.show(done['id'])['exports'][-1]['directory']
+        self.assertIn('adapter_model.safetensors', os.listdir(during['peft']))
+        self.ctl('generate', during['whole'], 'the', '--max-tokens', 4)
         again = self.submit(self.lora_job('again', train__steps=16, kind='resume', resume={'job': ended['id']},
                                           export='none'))
         self.wait_done(again)

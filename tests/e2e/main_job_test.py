@@ -76,6 +76,32 @@ class MainJob(RollTest):
         self.assertEqual([row['step'] for row in rows], list(range(1, 31)))
         self.assertEqual([row['loss'] for row in rows[:20]], losses)
 
+    def test_checkpoints_are_exported_while_the_job_trains_and_is_killed(self):
+        self.corpus()
+        self.up()
+        job = self.submit(self.train_job(steps=400, parallel={'pp': 2}, checkpoint__every=20,
+                                         export={'every': 2, 'keep': 3, 'dtype': 'bf16'}))
+        wait_until(lambda: self.show(job)['exports'], 'an export')
+        self.kill_worker()
+        self.ctl('up', '--slots', 2)
+        ended = self.wait_done(job)
+        exports = self.show(job)['exports']
+        self.assertEqual(len(exports), 3, exports)
+        steps = [one['step'] for one in exports]
+        self.assertEqual(steps[-1], 360)
+        self.assertEqual([step % 40 for step in steps], [0, 0, 0])
+        folder = os.path.join(ended['output'], 'export')
+        self.assertEqual(sorted(name for name in os.listdir(folder) if 'step' in name),
+                         [os.path.basename(one['directory']) for one in exports])
+        self.assertEqual(os.path.basename(exports[-1]['directory']), 'hf-step-00000360')
+        recorded = [one['text'] for one in self.events(job) if 'export of step' in one['text']]
+        self.assertEqual(len(recorded), len(set(recorded)), recorded)
+        self.assertRegex(self.ctl('show', job).stdout, r'STEP +EXPORT\n')
+        done = subprocess.run([ORACLE, '-c', BITS_PER_BYTE, exports[-1]['directory']], capture_output=True,
+                              text=True, env={'PATH': '/usr/bin:/bin', 'HF_HUB_OFFLINE': '1'})
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        self.wait_done(ended['export_job'])
+
     def test_the_export_is_of_the_best_checkpoint_where_one_is_kept(self):
         """A job learns 600 bytes by heart. Its held-out loss falls, then rises until the job stops early."""
         with open(self.corpus(), 'r+b') as file:

@@ -339,7 +339,8 @@ void Auditor::on(const core::CheckpointPruned& e) {
 }
 void Auditor::on(const core::ExportRecorded& e) {
     run(e.attempt);
-    ROLL_CHECK(job(e.attempt.job).spec.kind == spec::JobKind::Convert);
+    const bool converts = job(e.attempt.job).spec.kind == spec::JobKind::Convert;
+    ROLL_CHECK(converts == (e.step == 0));
 }
 void Auditor::on(const core::WorkerJoined& e) {
     ROLL_CHECK(

@@ -203,7 +203,7 @@ MUTATIONS = {
     ],
     'dispatch/dispatch.cpp': [
         ('if (!current && entry.phase != protocol::Phase::Ended)', 'if (false)', 'nobody is told FENCED'),
-        ('if (!recorded.steps.empty() || recorded.exported || recorded.answered > 0)', 'if (false)',
+        ('if (news || recorded.export_step > 0)', 'if (false)',
          'nobody is told what is recorded'),
     ],
     'common/protocol/worker.cpp': [

@@ -170,6 +170,15 @@ void on(State& s, const CheckpointPruned& e) {
     });
     ROLL_CHECK(pruned == 1);
 }
-void on(State& s, const ExportRecorded& e) { current(s, e.attempt).exported = e.directory; }
+void on(State& s, const ExportRecorded& e) {
+    Job& job = current(s, e.attempt);
+    if (e.step == 0) {
+        job.exported = e.directory;
+        return;
+    }
+    ROLL_CHECK(job.exports.empty() || job.exports.back().step < e.step);
+    std::erase_if(job.exports, [&](const CheckpointExport& one) { return one.step < e.oldest; });
+    job.exports.push_back({e.step, e.directory});
+}
 
 }  // namespace roll::core

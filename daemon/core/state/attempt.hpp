@@ -110,4 +110,11 @@ struct Checkpoint {
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
+// A checkpoint of a training that the training has exported.
+struct CheckpointExport {
+    std::int64_t step = 0;
+    std::string directory;  // absolute path of the export
+    friend bool operator==(const CheckpointExport&, const CheckpointExport&) = default;
+};
+
 }  // namespace roll::core

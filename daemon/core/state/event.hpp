@@ -57,7 +57,10 @@ struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::stri
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
 struct CheckpointPruned { JobId job; std::int64_t step = 0; Token token; };  // the retention rules deleted the checkpoint
-struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
+// The fields have the same meaning as in ExportWritten.
+struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; std::int64_t step = 0;
+    std::int64_t oldest = 0;
+};
 struct WorkerJoined {
     WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{};
     std::uint64_t generation = 0;  // grows with each roll-worker started on the node; 0: unknown

@@ -57,7 +57,11 @@ struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t ste
 // deletion.
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };
 struct RequestDone { WorkerId worker; AttemptKey attempt; RequestAnswer answer; };  // the ranks carried out a request
-struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
+// `step`: step of the exported checkpoint of a training; 0: the export of a convert job. Exports of
+// steps below `oldest` are deleted.
+struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; std::int64_t step = 0;
+    std::int64_t oldest = 0;
+};
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
 struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
 struct RemoveQueue { std::string queue; std::string by{}; };

@@ -60,10 +60,11 @@ struct Job {
     std::uint64_t attempts = 0;      // number of attempts so far
     Boxed<Attempt> attempt{};        // current attempt; set exactly if phase is Running
     std::vector<EndedAttempt> past{};
-    std::vector<Checkpoint> checkpoints{};  // checkpoints in ascending order of step
-    std::vector<std::int64_t> save_ms{};    // durations of the job's newest saves in ms
-    std::string exported{};                 // directory of the HF export written by this job
-    std::optional<JobId> export_job{};      // the convert job that exports this job's model
+    std::vector<Checkpoint> checkpoints{};    // checkpoints in ascending order of step
+    std::vector<CheckpointExport> exports{};  // exported checkpoints in ascending order of step
+    std::vector<std::int64_t> save_ms{};      // durations of the job's newest saves in ms
+    std::string exported{};                   // directory of the HF export written by this job
+    std::optional<JobId> export_job{};        // the convert job that exports this job's model
     std::optional<Time> ended_at{};
     int exit_code = 0;
     std::string reason{};  // one sentence: why the job failed or was cancelled

@@ -279,6 +279,24 @@ TEST(Export, FollowsAJobThatEndedWell) {
     EXPECT_EQ(desk.state.jobs.size(), 2u);
 }
 
+TEST(Export, OfACheckpointIsListedUntilTheTrainingDeletesIt) {
+    Desk desk;
+    desk.join("n", 1);
+    const JobId id = desk.submit(wants(1, 1));
+    const auto tell = [&](std::int64_t step, std::int64_t oldest) {
+        desk.tell(ExportWritten{desk.worker_of(id), desk.attempt(id), "/e/" + std::to_string(step),
+                                step, oldest});
+    };
+    tell(10, 10);
+    tell(20, 10);
+    tell(10, 10);  // a later attempt reports its exports again
+    using Exports = std::vector<CheckpointExport>;
+    EXPECT_EQ(desk.job(id).exports, (Exports{{10, "/e/10"}, {20, "/e/20"}}));
+    EXPECT_EQ(desk.job(id).exported, "");  // no model of the whole job
+    tell(30, 20);
+    EXPECT_EQ(desk.job(id).exports, (Exports{{20, "/e/20"}, {30, "/e/30"}}));
+}
+
 TEST(Export, DoesNotFollowAJobThatFailed) {
     Desk desk;
     desk.join("n", 1);

@@ -239,6 +239,11 @@ TEST(Dispatch, RecordedNamesTheCheckpointsOfThatAttemptAlone) {
     ASSERT_EQ(answer.recorded.size(), 1u);
     EXPECT_EQ(answer.recorded[0].steps, std::vector<std::int64_t>{20});
     EXPECT_FALSE(answer.recorded[0].exported);
+    EXPECT_EQ(answer.recorded[0].export_step, 0);
+    desk.tell(core::ExportWritten{worker, second, "/e/20", 20, 20});
+    protocol::Answer later;
+    add_verdicts(desk.state, worker, running, later);
+    EXPECT_EQ(later.recorded.at(0).export_step, 20);
 }
 
 protocol::StartOrder order_of(std::uint64_t job, std::size_t bytes) {

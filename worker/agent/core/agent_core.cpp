@@ -64,6 +64,7 @@ void AgentCore::add_leftover(protocol::RunningAttempt entry) {
     for (auto& checkpoint : entry.checkpoints)
         attempt.unrecorded.push_back({std::move(checkpoint), std::nullopt});
     attempt.exported = std::move(entry.exported);
+    attempt.exports = std::move(entry.exports);
     attempt.answers = std::move(entry.answers);
     ran_.insert(entry.attempt);
     attempts_[entry.attempt] = std::move(attempt);
@@ -157,13 +158,7 @@ void AgentCore::note_recorded(const protocol::Recorded& recorded) {
         return !written.checkpoint.deleted && steps.contains(written.checkpoint.step);
     });
     bool changed = attempt->unrecorded.size() != before;
-    if (recorded.exported && !attempt->exported.empty()) {
-        attempt->exported.clear();
-        changed = true;
-    }
-    changed |= std::erase_if(attempt->answers, [&](const RequestAnswer& answer) {
-                   return answer.number <= recorded.answered;
-               }) > 0;
+    changed |= drop_recorded(*attempt, recorded);
     if (changed) effects_.push_back(Remember{entry_of(*attempt)});
     for (const std::int64_t step : steps) {
         if (attempt->gone || !attempt->told.insert(step).second) continue;
@@ -328,6 +323,10 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
         who.failure = failed->message.substr(0, kReasonBytesMax);
     } else if (const auto* exported = std::get_if<protocol::ExportDone>(&report)) {
         attempt->exported = exported->directory;
+        effects_.push_back(Remember{entry_of(*attempt)});
+        effects_.push_back(HeartbeatNow{});
+    } else if (const auto* one = std::get_if<protocol::CheckpointExported>(&report)) {
+        attempt->exports.push_back(one->written);
         effects_.push_back(Remember{entry_of(*attempt)});
         effects_.push_back(HeartbeatNow{});
     } else if (const auto* answered = std::get_if<protocol::Answered>(&report)) {

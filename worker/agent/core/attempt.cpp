@@ -80,6 +80,18 @@ static std::string progress_of(const Attempt& attempt) {
     return progress.dump();
 }
 
+bool drop_recorded(Attempt& attempt, const protocol::Recorded& recorded) {
+    bool changed = recorded.exported && !attempt.exported.empty();
+    if (changed) attempt.exported.clear();
+    changed |= std::erase_if(attempt.exports, [&](const protocol::WrittenExport& written) {
+                   return written.step <= recorded.export_step;
+               }) > 0;
+    changed |= std::erase_if(attempt.answers, [&](const RequestAnswer& answer) {
+                   return answer.number <= recorded.answered;
+               }) > 0;
+    return changed;
+}
+
 protocol::RunningAttempt entry_of(const Attempt& attempt) {
     protocol::RunningAttempt entry;
     entry.attempt = attempt.order.attempt;
@@ -95,6 +107,7 @@ protocol::RunningAttempt entry_of(const Attempt& attempt) {
         entry.checkpoints.push_back(written.checkpoint);
     entry.answers = attempt.answers;
     entry.exported = attempt.exported;
+    entry.exports = attempt.exports;
     entry.progress = progress_of(attempt);
     return entry;
 }

@@ -78,6 +78,7 @@ struct Attempt {
     // Steps of the checkpoints that rolld has recorded and that the ranks were told about.
     std::set<std::int64_t> told{};
     std::string exported{};
+    std::vector<protocol::WrittenExport> exports{};  // exports that rolld has not recorded yet
     std::string progress{};
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
     std::int64_t memory = 0;           // memory of the attempt's processes in bytes; 0: unknown
@@ -99,6 +100,9 @@ void note_use(Attempt& attempt, const std::vector<int>& gpus, Instant now);
 
 // Stores the attempt's resource usage. `usage` does not contain GPU time, which this function adds.
 void note_usage(Attempt& attempt, const Usage& usage);
+
+// Drops the exports and answers that rolld has recorded. Returns true if there were any.
+bool drop_recorded(Attempt& attempt, const protocol::Recorded& recorded);
 
 // Returns true if the attempt has made no progress for half of the allowed time. Its ranks must
 // then write their stacks, before the attempt is stopped as hung.

@@ -203,7 +203,9 @@ Result<void> RunDirectory::append(const std::string& lines) {
 
 Result<void> RunDirectory::write(const Record& record) {
     ROLL_TRY_VOID(append(encode(record)));
-    const bool tells = !record.entry.checkpoints.empty() || !record.entry.exported.empty();
+    const protocol::RunningAttempt& entry = record.entry;
+    const bool tells =
+        !entry.checkpoints.empty() || !entry.exported.empty() || !entry.exports.empty();
     if (!tells || ::fdatasync(file_.get()) == 0) return {};
     return fail(ErrorCode::Failed, "cannot sync " + journal().string() + ": " +
                                        std::generic_category().message(errno));
