@@ -40,7 +40,8 @@ TEST(ParquetRows, WhatHasNoFormInJsonIsRefused) {
                   .find("bytes.parquet: column image: a value of type binary has no form in JSON"),
               std::string::npos)
         << lines_of(kFolder + "bytes.parquet");
-    EXPECT_NE(lines_of(kFolder + "parquet_rows_test.cpp").find("parquet_rows_test.cpp: "), std::string::npos);
+    EXPECT_NE(lines_of(kFolder + "parquet_rows_test.cpp").find("parquet_rows_test.cpp: "),
+              std::string::npos);
     EXPECT_NE(lines_of(kFolder + "none.parquet").find("none.parquet: "), std::string::npos);
 }
 
