@@ -339,8 +339,7 @@ void Auditor::on(const core::CheckpointPruned& e) {
 }
 void Auditor::on(const core::ExportRecorded& e) {
     run(e.attempt);
-    const bool converts = job(e.attempt.job).spec.kind == spec::JobKind::Convert;
-    ROLL_CHECK(converts == (e.step == 0));
+    ROLL_CHECK((job(e.attempt.job).spec.kind == spec::JobKind::Convert) == (e.step == 0));
 }
 void Auditor::on(const core::WorkerJoined& e) {
     ROLL_CHECK(

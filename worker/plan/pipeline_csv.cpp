@@ -11,6 +11,8 @@
 namespace roll::plan {
 namespace {
 
+constexpr std::size_t kBytesMax = std::size_t{64} << 20;
+
 struct Cell {
     std::string text;  // as in the file
     int stage = 0;
@@ -97,6 +99,9 @@ Result<PipelineSchedule> placed(const std::vector<std::vector<Cell>>& rows, Plac
 
 Result<PipelineSchedule> schedule_from_csv(std::string_view text, int pp, int vp,
                                            int microbatches) {
+    if (text.size() > kBytesMax)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("has {} bytes; allowed: at most {}", text.size(), kBytesMax));
     ROLL_TRY(const auto rows, parse_rows(text));
     if (std::ssize(rows) != pp)
         return fail(

@@ -79,6 +79,10 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (differs(member(train, "on_spike"), "ignore")) needs.emplace_back(kSpikes);
     const Json& exports = member(member(document, "export"), "every");
     if (exports.is_number_integer() && exports > 0) needs.emplace_back(kExports);
+    const Json& parallel = member(document, "parallel");
+    if (differs(member(parallel, "pipeline_layout"), "") ||
+        differs(member(parallel, "stages"), "even") || !member(parallel, "schedule_file").is_null())
+        needs.emplace_back(kStages);
     return needs;
 }
 

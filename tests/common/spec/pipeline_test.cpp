@@ -162,6 +162,8 @@ TEST(PipelineLayout, MustFitTheModelAndThePipeline) {
         problems(with("t*3|t*4"), sizes),
         "parallel.pipeline_layout is \"t*3|t*4\", which must begin with E and end with L, and "
         "have no other E or L\n");
+    for (const char* wrong : {"|Et*7L", "Et*7L|"})
+        EXPECT_NE(problems(with(wrong), sizes).find("must begin with E"), std::string::npos);
     EXPECT_NE(problems(with("Et*3|t*4mL"), sizes).find("multi-token prediction"),
               std::string::npos);
     EXPECT_NE(problems(with("Et*3|x"), sizes).find("has a 'x'"), std::string::npos);

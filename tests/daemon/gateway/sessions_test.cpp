@@ -344,12 +344,15 @@ TEST(Sessions, CheckpointsAndExportsAreClaimedBeforeTheEndThatMakesThemStale) {
     room.report(key, protocol::Phase::Ended, Outcome::Done);
     room.running[0].checkpoints = {{.step = 5, .directory = "/c/5"}};
     room.running[0].exported = "/export";
+    room.running[0].exports.push_back({20, "/export/hf-step-00000020", 20});
     room.speak();
     const core::Job& job = room.desk.job(room.job);
     EXPECT_EQ(job.phase, core::JobPhase::Done);
     ASSERT_EQ(job.checkpoints.size(), 1u);
     EXPECT_EQ(job.checkpoints[0].directory, "/c/5");
     EXPECT_EQ(job.exported, "/export");
+    ASSERT_EQ(job.exports.size(), 1u);
+    EXPECT_EQ(job.exports[0].step, 20);
 }
 
 TEST(Sessions, AStaleAttemptIsRecordedOnceHoweverOftenItIsSaid) {

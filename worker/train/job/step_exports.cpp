@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <thread>
 
@@ -200,7 +201,9 @@ void StepExports::finish() {
 // Makes the export, on the background thread. Returns its directory.
 Result<std::string> StepExports::make(const Due& due) {
     const fs::path target = folder_ / directory_name(due.step);
-    const fs::path staged = folder_ / ("." + directory_name(due.step));
+    // the token, because a fenced attempt may still export the same step on another node
+    const fs::path staged =
+        folder_ / ("." + directory_name(due.step) + "." + to_string(launch_.attempt.token));
     spec::ConvertSpec convert;
     convert.target = staged;
     convert.to = spec_.lora.is_set() && !spec_.export_merged ? "peft" : "hf";
@@ -245,7 +248,9 @@ Result<void> StepExports::run(const std::vector<std::string>& command, const std
     std::fflush(stdout);
     const pid_t pid =
         start_child(command, with_environment({"OMP_NUM_THREADS=1"}), Reports::Discarded);
-    if (pid <= 0) return fail(ErrorCode::Failed, "cannot start " + command.front());
+    if (pid <= 0)
+        return fail(ErrorCode::Failed,
+                    "cannot start " + command.front() + ": " + std::strerror(-pid));
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(pid), 19);
     programs_.pid = pid;
     if (programs_.stopped) ::kill(-pid, SIGKILL);

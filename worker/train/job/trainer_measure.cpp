@@ -49,7 +49,9 @@ void Trainer::tell_memory(const TensorBytes& before) {
     for (int rank = 0; rank < world_->size(); ++rank) stages.push_back(mesh.place(rank).pp);
     const auto planned = stage_memory(spec_, model_.config, pipeline_, !launch_.gpus.empty());
     const OrderedJson json = memory_json(state_.step, ranks, planned, stages);
-    need(write_file_atomically(fs::path(launch_.output) / "memory.json", json.dump(1) + "\n"));
+    const auto written =
+        write_file_atomically(fs::path(launch_.output) / "memory.json", json.dump(1) + "\n");
+    if (!written) std::printf("warning: %s\n", sentence_of(written.error()).c_str());
     std::printf("%s\n", memory_line(state_.step, ranks, planned, stages).c_str());
 }
 

@@ -159,10 +159,11 @@ void Trainer::stop_at(const TrainingRequest& request) {
 }
 
 // Explains why a transfer does not end; empty: the transfer has ended after all. Called on the
-// recorder's thread. Writes all recorded transfers to a file beside the logs.
+// recorder's thread. Writes all recorded transfers to a file beside the logs. Reports the reason
+// first, because the file system may be what hangs.
 void Trainer::tell_stuck(const std::string& why) {
+    link_.report(protocol::Failed{why});
     if (why.empty()) {
-        link_.report(protocol::Failed{why});
         std::fprintf(stderr, "the transfer that was stuck has finished\n");
         return;
     }
@@ -170,7 +171,7 @@ void Trainer::tell_stuck(const std::string& why) {
         fs::path(launch_.logs) / ("transfers-rank-" + std::to_string(rank_) + ".tsv");
     const auto written = write_file_atomically(file, recorder_->table());
     const std::string where = written ? "; the transfers are in " + file.string() : "";
-    link_.report(protocol::Failed{why + where});
+    if (written) link_.report(protocol::Failed{why + where});
     if (!written) std::fprintf(stderr, "%s\n", sentence_of(written.error()).c_str());
     std::fprintf(stderr, "stuck: %s%s; the latest transfers:\n%s", why.c_str(), where.c_str(),
                  recorder_->latest().c_str());

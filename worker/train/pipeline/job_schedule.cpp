@@ -19,8 +19,9 @@ plan::PipelineSchedule schedule_for(const spec::ParallelSpec& parallel, std::int
     if (parallel.schedule_file.empty())
         return need(plan::schedule_of(parallel, microbatches, costs));
     const std::string name = "parallel.schedule_file: " + parallel.schedule_file + ": ";
-    auto schedule = plan::schedule_from_csv(need(read_file(parallel.schedule_file)), parallel.pp,
-                                            parallel.vpp, static_cast<int>(microbatches));
+    auto schedule =
+        plan::schedule_from_csv(need(read_regular_file(parallel.schedule_file)), parallel.pp,
+                                parallel.vpp, static_cast<int>(microbatches));
     if (!schedule) throw RankFailure(2, name + schedule.error().message);
     const plan::ScheduleReport report = need(plan::check(*schedule, costs));
     const auto most = std::ranges::max_element(report.peak_bytes);

@@ -12,8 +12,8 @@ namespace roll::train {
 
 // Divides the layers, in order, into `parts` parts. The output layer is in the last part, which
 // may have no other layer; every other part has a layer. Returns the number of layers of each part.
-// The costliest part is as cheap as possible; of such divisions, the one whose costs have the
-// smallest sum of squares. Requires parts <= layers + 1. Pure.
+// The costliest part is as cheap as possible. Among equally good divisions of the first layers, the
+// sum of the squares of the costs decides. Requires parts <= layers + 1. Pure.
 std::vector<std::int64_t> divided_by_cost(std::span<const double> layers, double output, int parts);
 
 // Returns spec.parallel. If it divides the layers by cost, sets its pipeline_layout instead. The

@@ -85,6 +85,10 @@ std::int64_t cut_layout(spec::ParallelSpec& p, std::int64_t needed) {
         parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(kept) - 1, parts.end() - 1);
     std::set<std::int64_t> sizes(parts.begin(), parts.end());
     sizes.erase(0);
+    if (sizes.empty()) {  // all layers are in parts that the small job lacks
+        parts.front() = needed;
+        sizes.insert(needed);
+    }
     std::vector<std::int64_t> small(parts.size());
     std::int64_t all = 0;
     for (std::int64_t more = 0; all < needed && more < *sizes.begin(); ++more) {

@@ -48,6 +48,7 @@ std::string job_record(const protocol::Launch& launch, const spec::TrainSpec& sp
     if (p.account_for_embedding) record["parallel"]["account_for_embedding"] = true;
     if (p.account_for_loss) record["parallel"]["account_for_loss"] = true;
     if (!p.pipeline_layout.empty()) record["parallel"]["pipeline_layout"] = p.pipeline_layout;
+    if (!p.schedule_file.empty()) record["parallel"]["schedule_file"] = p.schedule_file;
     if (p.zero > 0) record["parallel"]["zero"] = p.zero;
     if (spec.epochs > 0) record["train"]["steps"] = spec.steps;
     return record.dump(2) + "\n";

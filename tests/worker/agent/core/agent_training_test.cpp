@@ -65,6 +65,16 @@ TEST_F(AgentCoreTest, ARequestReachesTheRanksOnceAndItsAnswerGoesUpUntilItIsReco
     EXPECT_TRUE(entry().answers.empty());
 }
 
+TEST_F(AgentCoreTest, ExportsOfCheckpointsGoUpUntilTheyAreRecorded) {
+    run();
+    report(0, protocol::CheckpointExported{{20, "/export/hf-step-00000020", 20}});
+    report(0, protocol::CheckpointExported{{40, "/export/hf-step-00000040", 20}});
+    EXPECT_EQ(entry().exports.size(), 2u);
+    exchange({.keep = {kKey}, .recorded = {{.attempt = kKey, .steps = {}, .export_step = 20}}});
+    ASSERT_EQ(entry().exports.size(), 1u);
+    EXPECT_EQ(entry().exports.front().step, 40);
+}
+
 TEST_F(AgentCoreTest, ARequestWhoseCheckpointCouldNotBePublishedIsMadeAgain) {
     run();
     exchange({.keep = {kKey}, .save = {{kKey, 1}}});
