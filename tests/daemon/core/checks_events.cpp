@@ -67,6 +67,7 @@ constexpr Wrong kEvents[] = {
     [](Busy& b) -> Event { return CheckpointRecorded{b.key(), 20, "/c", b.now, 9}; },
     [](Busy& b) -> Event { return CheckpointRecorded{b.key(), 5, "/c", b.now}; },
     [](Busy& b) -> Event { return CheckpointPruned{b.train, 77, b.key().token}; },
+    [](Busy& b) -> Event { b.the(b.train).exports.push_back({20, "/e"}); return ExportRecorded{b.key(), "/e", b.now, 20, 20}; },
     [](Busy& b) -> Event { b.state.index.open.erase(b.ready); return ClockStepped{1000, b.now}; },
     [](Busy& b) -> Event { b.state.index.sleeping.clear(); return ClockStepped{1000, b.now}; },
     [](Busy& b) -> Event { b.state.index.array_running.clear(); return JobHeld{b.array}; },

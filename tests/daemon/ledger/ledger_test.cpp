@@ -95,7 +95,6 @@ core::Events one_of_each() {
         core::AttemptEnded{key, core::Outcome::Infra, 1, "lost", kAt},
         core::CheckpointRecorded{key, 100, "/runs/x-1/checkpoints/step-00000100.2-1", kAt},
         core::CheckpointPruned{JobId{1}, 50, Token{1, 1}},
-        core::ExportRecorded{key, "/runs/x-1/export/hf", kAt},
         core::ExportRecorded{key, "/runs/x-1/export/hf-step-00000020", kAt, 20, 10},
         core::WorkerJoined{
             WorkerId{6}, "n2", "abd", 4, 2, kAt, 3, "leaf1", {0, 1}, 9LL << 30, 6, "dir@n2"},
