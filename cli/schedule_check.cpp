@@ -14,7 +14,7 @@ std::vector<spec::Problem> schedule_problems(std::string_view document) {
     const auto spec = spec::train_spec(document);
     if (!spec) return {};
     const std::string& file = spec->parallel.schedule_file;
-    const auto text = read_file(file);
+    const auto text = read_regular_file(file);
     const auto schedule =
         text ? plan::schedule_from_csv(*text, spec->parallel.pp, spec->parallel.vpp,
                                        static_cast<int>(spec->microbatches()))
