@@ -140,8 +140,9 @@ def viewers(site, count, seconds):
 
 
 def log_viewers(site, count, seconds):
-    site.ctl('submit', '--', 'sh', '-c', 'while :; do date; sleep 1; done')
-    job = json.loads(site.ctl('jobs', '--state', 'running', '--json'))['jobs'][-1]['id']
+    job = site.ctl('submit', '--parsable', '--', 'sh', '-c', 'while :; do date; sleep 1; done').split()[0]
+    while json.loads(site.ctl('show', job, '--json'))['job']['state'] != 'running':
+        time.sleep(0.2)
     selector, connections = open_viewers(site, count, f'jobs/{job}')
     every, done = 3, 0
 

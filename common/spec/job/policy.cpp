@@ -57,7 +57,7 @@ std::string to_json(const Policy& policy) {
                    policy.bad_nodes.exclude_for.count()}},
                  {"accounts", accounts},
                  {"users", users}};
-    // An older rolld does not know this field.
+    // An older rolld refuses a policy with this field, so the field is written only if it is set.
     if (policy.gang_slurm_variables) json["gang_slurm_variables"] = true;
     return json.dump();
 }

@@ -252,15 +252,15 @@ export function jobPage(context, id, name) {
   // its progress each second.
   async function read() {
     clearTimeout(timer);
+    timer = 0;
     const left = job.state === readState ? readAt + READ_MS - Date.now() : 0;
     if (left <= 0) {
       [readAt, readState] = [Date.now(), job.state];
       await part.read(job);
-      if (!context.isShown()) return;
+      // The timer runs already if the job has changed meanwhile.
+      if (!context.isShown() || timer || job.state !== 'running') return;
     }
-    clearTimeout(timer);
-    if (left > 0 || job.state === 'running')
-      timer = setTimeout(() => read().catch(context.failed), left > 0 ? left : READ_MS);
+    timer = setTimeout(() => read().catch(context.failed), left > 0 ? left : READ_MS);
   }
   return {
     title: `Job ${id}`,

@@ -89,7 +89,7 @@ export function logPart(id) {
       make('option', {value: i + 1, textContent: `attempt ${i + 1}`})).reverse());
     attempt.value = old && old !== newest ? old : String(Math.max(1, known));
     newest = String(known);
-    if (attempt.value !== old) again();
+    if (old && attempt.value !== old) again();
   }, async read(job) {
     if (job.attempt > 0) await read();
   }};

@@ -68,6 +68,9 @@ inline Answer sample_answer() {
     start.gpu_percent = 25;
     start.memory = 3LL << 30;
     start.cpus = 2;
+    start.tasks_per_node = 2;
+    start.hosts = {"n1", "n2"};
+    start.slurm_variables = true;
     start.nonce = "00ff";
     start.checkpoints = sample_checkpoints();
     start.time_limit_seconds = 90;

@@ -39,7 +39,7 @@ TEST_F(UsageTest, AnAttemptIsEndedByTheLimitsOfThisMachine) {
 }
 
 TEST_F(UsageTest, ARunningAttemptTellsItsProcessorTime) {
-    // one shell ends at once, after it has used processor time, and the other one runs on
+    // The inner shell uses processor time and ends; the outer shell runs on.
     start(
         R"({"command": ["sh", "-c", "sh -c 'head -c 40M /dev/zero | cksum > x'; while :; do :; done"]})",
         1, "command");
