@@ -40,8 +40,12 @@ ModelSetup setup_of(const Row& row);
 // cell with this key.
 std::vector<int> key_of(const Row& row);
 
-// Returns the row's job of five steps in its layout. `setup` is the row's model, and must outlive
-// the job.
+// Returns the number of steps of a cell. Each cell then saves a checkpoint, and continues from
+// another layout's.
+int steps_of_cell();
+
+// Returns the row's job in its layout. The job saves a checkpoint at its end. `setup` is the row's
+// model, and must outlive the job.
 World world_of(const Row& row, const ModelSetup& setup);
 
 // Returns the same job on one rank.

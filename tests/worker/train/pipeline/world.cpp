@@ -113,7 +113,7 @@ LocalJob job_of(const World& world) {
             .steps = world.steps,
             .first_step = world.first_step,
             .batch = [&world](int step) { return make_batch(world, step); },
-            .saves_after = world.saves_to.empty() ? 0 : kSavesAfter,
+            .saves_after = world.saves_after,
             .saves_to = world.saves_to,
             .starts_from = world.starts_from,
             .model = world.model,

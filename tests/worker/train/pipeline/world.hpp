@@ -19,8 +19,6 @@ namespace roll::train {
 // divided by dp.
 inline constexpr int kMicrobatches = 8;
 
-inline constexpr int kSavesAfter = 5;
-
 // The gradient norm exceeds this limit in every step.
 inline constexpr double kClip = 0.3;
 
@@ -51,8 +49,8 @@ struct World {
     std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs and Labels
     plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
     spec::OptimizerSpec optimizer = {};
-    // Checkpoints. If `saves_to` is not empty, the ranks write one below this directory after
-    // kSavesAfter steps. If `starts_from` is not empty, they start from this checkpoint.
+    // Checkpoints, as in LocalJob
+    int saves_after = 0;
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;  // what the files of a checkpoint record
     spec::ParallelSpec parallel = {};
