@@ -104,8 +104,9 @@ class Pilots(SlurmTest):
         wait_until(lambda: [one['id'] for one in self.alloc()['allocations']] == [other], 'the closed one to go')
         self.ctl('alloc', 'cancel', other)
         wait_until(lambda: len(self.show(second)['attempts']) == 2, 'the job to start elsewhere')
+        # A command cannot save, so it has lost an attempt.
         self.assertEqual(self.show(second)['retries'],
-                         {'infra': 0, 'app': 0, 'timeout': 0, 'preempted': 0, 'no_progress': 0})
+                         {'infra': 1, 'app': 0, 'timeout': 0, 'preempted': 0, 'no_progress': 0})
         self.assertEqual(self.alloc()['queues'][0]['failures'], 0)
         unknown = self.ctl('alloc', 'cancel', 99, check=False)
         self.assertEqual(unknown.returncode, 3, unknown.stderr)
