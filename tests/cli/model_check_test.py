@@ -80,10 +80,12 @@ class ModelCheck(unittest.TestCase):
         self.assertEqual(self.problems({**self.job(good), 'kind': 'tokenize'}), [])
 
     def test_a_pipeline_schedule_is_checked(self):
+        model = self.model('staged')
+
         def found(text):
             with open(os.path.join(self.work, 'mine.csv'), 'w', encoding='utf-8') as file:
                 file.write(text)
-            return self.problems(self.job({'from': self.model('staged')}, resources={'nodes': 1, 'slots_per_node': 2},
+            return self.problems(self.job({'from': model}, resources={'nodes': 1, 'slots_per_node': 2},
                                           parallel={'dp': 1, 'pp': 2, 'schedule_file': 'mine.csv'}))
         self.assertEqual(found('0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n'), [])
         self.assertRegex('\n'.join(found('0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n')),

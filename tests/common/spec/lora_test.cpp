@@ -45,7 +45,6 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
         {"/train/lora/rank_pattern/(q_proj{300}){300}", 4,
          "train.lora.rank_pattern has (q_proj{300}){300}; allowed: a regular expression of at "
          "most 256 characters, without `{`"},
-        {"/train/lora/from", 7, "train.lora.from is 7; allowed: a string"},
         {"/train/lora/layers_pattern", "layers",
          "train.lora.layers_pattern needs train.lora.layers"},
         {"/train/lora/modules_to_save", "norm",

@@ -43,8 +43,9 @@ TEST(UnknownKeys, OfOneMappingHaveWhatIsAllowedOnce) {
     EXPECT_EQ(
         problems({{"parallel", {{"fsdp", 1}, {"sharding", 2}}}}),
         "parallel.fsdp is an unknown key; allowed: layout, dp, tp, sequence, pp, vpp, schedule, "
-        "group, activation_limit, account_for_embedding, account_for_loss, first_layers, "
-        "last_layers, zero, recompute, recompute_method, recompute_layers, memory_limit, "
+        "schedule_file, group, activation_limit, account_for_embedding, account_for_loss, "
+        "first_layers, last_layers, pipeline_layout, stages, zero, recompute, recompute_method, "
+        "recompute_layers, memory_limit, "
         "collective_timeout, cp, ep\n"
         "parallel.sharding is an unknown key\n");
 }

@@ -72,11 +72,13 @@ void Trainer::conclude_parts(bool failed) {
     if (saver_) saver_->give_up(first->rank, first->error);
 }
 
-// Waits a short time for rolld to record the last checkpoint, because retention deletes an older
-// checkpoint only after that.
+// Waits a short time for rolld to record the last checkpoint. Retention deletes an older
+// checkpoint, the hook `save` runs, and an export of a checkpoint begins only after that.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;
-    const auto unsaid = [&] { return hooks_.has("save") && said_saved_ != saver_->last_step(); };
+    const auto unsaid = [&] {
+        return (hooks_.has("save") || exports_) && said_saved_ != saver_->last_step();
+    };
     while (link_.connected() && (saver_->pruning_is_due() || unsaid()) && Clock::now() < deadline) {
         link_.await_line(100ms);
         take_recorded(link_.poll().recorded);
