@@ -25,7 +25,7 @@ constexpr std::int64_t kPositions = 64;
 // multiplied with each other, and the checkpoint's are not.
 constexpr double kAllowed = 1e-3, kAllowedRoundedAdapter = 3e-2;
 
-// Where the weights of a model come from.
+// The source of the weights of a model.
 struct From {
     std::string directory;
     std::vector<std::string> adapters = {};

@@ -53,7 +53,7 @@ Meter& meter() {
     return meter;
 }
 
-// What the allocator stores before a tensor's memory.
+// The record that the allocator stores before a tensor's memory.
 struct Header {
     void* block = nullptr;  // the pointer that malloc returned
     std::int64_t bytes = 0;

@@ -31,8 +31,8 @@ class OutOfMemory : public std::bad_alloc {
 // Call this function at program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 
-// What the memory of a tensor is for. Gathered: weights of other ranks. Exchange: buffers in which
-// ranks send and receive gradients and weights. Value: all other tensors.
+// The use of a tensor's memory. Gathered: weights of other ranks. Exchange: buffers in which ranks
+// send and receive gradients and weights. Value: all other tensors.
 enum class TensorUse { Value, Gathered, Exchange };
 inline constexpr std::size_t kTensorUses = 3;
 

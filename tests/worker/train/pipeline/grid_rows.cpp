@@ -40,7 +40,7 @@ const std::vector<std::vector<int>> kValues = {{0},
 
 int value(const Row& row, Axis axis) { return kValues[axis][static_cast<std::size_t>(row[axis])]; }
 
-// What a model learns: data, and the loss of tokens or of preferences.
+// A lesson is the data of a job and the loss of its tokens or preferences.
 struct Lesson {
     const char* name;
     Data data = Data::Plain;
