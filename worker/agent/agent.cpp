@@ -30,10 +30,6 @@ constexpr Millis kFarewell{3000};
 // node was killed.
 constexpr Millis kRefusedFor{6000};
 
-std::string label(const AttemptKey& key) {
-    return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
-}
-
 }  // namespace
 
 Result<void> Agent::run() {
@@ -48,13 +44,16 @@ Result<void> Agent::run() {
 
 void Agent::turn() {
     now_ = boot_now();
+    // Slurm sends a signal to all processes of an allocation. Signals are read after the ends of
+    // programs, and are handled first: so a program that this signal ended counts as drained.
+    const std::vector<ProcessEvent> process_events = parts_.supervisor.collect();
     take_signals();
     connect();
     hear();
     fetch_files();
     mind_allocation();
     for (const VolumeEvent& event : volume_.collect()) take(event);
-    for (const ProcessEvent& event : parts_.supervisor.collect()) take(event);
+    for (const ProcessEvent& event : process_events) take(event);
     for (const auto& news : terminals_.collect(parts_.supervisor, now_)) parts_.link.send(news);
     parts_.core.on_clock(now_);
     carry_out();

@@ -1,7 +1,6 @@
 #include "worker/agent/core/agent_core.hpp"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "common/check.hpp"
 
@@ -12,25 +11,7 @@ namespace {
 // kCalm, the beacon is read only every kCalmLooks.
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
-constexpr std::size_t kReasonBytesMax = 1000;
 constexpr const char* kOrphaned = "rolld did not answer within the time of --orphan-after";
-
-std::string label(const AttemptKey& key) {
-    return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
-}
-
-bool all_ready(const Attempt& attempt) {
-    return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
-}
-
-// Returns the final path that belongs to a staged checkpoint's path: ".../step-7.3-1" for
-// ".../.step-7.3-1". Empty if `staged` is not a staged path.
-std::string final_name(const std::string& staged) {
-    const std::filesystem::path path(staged);
-    const std::string name = path.filename().string();
-    if (!path.is_absolute() || !name.starts_with(".step-")) return {};
-    return (path.parent_path() / name.substr(1)).string();
-}
 
 }  // namespace
 
@@ -232,7 +213,10 @@ void AgentCore::on_look(const Look& look, Instant now) {
 
 void AgentCore::on_clock(Instant now) {
     for (auto& [key, attempt] : attempts_) {
-        if (!attempt.gone) check_clock(attempt, now);
+        if (!attempt.gone)
+            check_clock(attempt, now);
+        else if (attempt.held_until)
+            conclude(attempt, now);
     }
     // Forget heartbeats older than lease + fence: an answer to such a heartbeat extends no lease.
     const Instant useless = now - rules_.lease - rules_.fence;
@@ -252,7 +236,8 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     check_steps(attempt, now);
     const bool graceless = attempt.stop && now >= attempt.stop->kill_at;
     const bool settled = attempt.settle_at && now >= *attempt.settle_at;
-    if (graceless || settled) kill_processes(attempt);
+    const bool failed = attempt.held_until && now >= *attempt.held_until;
+    if (graceless || settled || failed) kill_processes(attempt);
 }
 
 // Stops an attempt that hangs. This counts as an infra failure, because the cause is not known.
@@ -301,87 +286,6 @@ void AgentCore::kill_processes(Attempt& attempt) {
     effects_.push_back(Note{label(attempt.order.attempt) + ": killed"});
 }
 
-void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Report& report,
-                          Instant now) {
-    Attempt* const attempt = find(key);
-    if (attempt == nullptr || rank < 0 || rank >= static_cast<int>(attempt->ranks.size())) return;
-    Rank& who = attempt->ranks[rank];
-    if (std::holds_alternative<protocol::Ready>(report)) {
-        who.ready = true;
-        attempt->alive = now;
-        if (attempt->phase != Phase::Starting || !all_ready(*attempt)) return;
-        attempt->phase = Phase::Running;
-        effects_.push_back(HeartbeatNow{});
-    } else if (const auto* progress = std::get_if<protocol::Progress>(&report)) {
-        if (attempt->progress != progress->json) attempt->alive = now;
-        attempt->progress = progress->json;
-    } else if (const auto* step = std::get_if<protocol::StepDone>(&report)) {
-        if (attempt->ranked())
-            note_step(attempt->steps[static_cast<std::size_t>(rank)], step->step, step->steps,
-                      step->own_ms, now);
-    } else if (const auto* failed = std::get_if<protocol::Failed>(&report)) {
-        who.failure = failed->message.substr(0, kReasonBytesMax);
-    } else if (const auto* exported = std::get_if<protocol::ExportDone>(&report)) {
-        attempt->exported = exported->directory;
-        effects_.push_back(Remember{entry_of(*attempt)});
-        effects_.push_back(HeartbeatNow{});
-    } else if (const auto* one = std::get_if<protocol::CheckpointExported>(&report)) {
-        attempt->exports.push_back(one->written);
-        effects_.push_back(Remember{entry_of(*attempt)});
-        effects_.push_back(HeartbeatNow{});
-    } else if (const auto* answered = std::get_if<protocol::Answered>(&report)) {
-        take_answer(*attempt, answered->answer);
-    } else if (const auto* pruned = std::get_if<protocol::CheckpointPruned>(&report)) {
-        attempt->unrecorded.push_back(
-            {{pruned->step, "", true, pruned->writer, 0, 0}, std::nullopt});
-        effects_.push_back(Remember{entry_of(*attempt)});
-    } else if (const auto* staged = std::get_if<protocol::CheckpointStaged>(&report)) {
-        std::string to = final_name(staged->directory);
-        if (to.empty()) {
-            effects_.push_back(
-                Note{label(key) + ": the report has no staged checkpoint: " + staged->directory});
-            return;
-        }
-        attempt->staged.push_back(
-            {staged->step, staged->directory, std::move(to), staged->asked, staged->save_ms});
-        publish(*attempt, now);
-    }
-}
-
-void AgentCore::publish(Attempt& attempt, Instant now) {
-    const bool fenced = attempt.stop && attempt.stop->cause == StopCause::Fenced;
-    if (attempt.staged.empty() || attempt.publishing || fenced) return;
-    if (attempt.bound.at(now) >= rules_.lease) return;
-    const Staged& next = attempt.staged.front();
-    attempt.publishing = true;
-    effects_.push_back(Publish{attempt.order.attempt, next.step, next.from, next.to,
-                               attempt.bound.lease_ends(rules_)});
-}
-
-void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
-                             Instant now) {
-    Attempt* const attempt = find(key);
-    if (attempt == nullptr || attempt->staged.empty() || !attempt->publishing) return;
-    attempt->publishing = false;
-    const bool too_late = !done && done.error().code == ErrorCode::Unavailable;
-    if (!too_late) {
-        const Staged staged = attempt->staged.front();
-        attempt->staged.pop_front();
-        if (done) {
-            attempt->unrecorded.push_back(
-                {{step, staged.to, false, std::nullopt, staged.asked, staged.save_ms},
-                 std::nullopt});
-            effects_.push_back(Remember{entry_of(*attempt)});
-            effects_.push_back(HeartbeatNow{});
-        } else {
-            effects_.push_back(Note{label(key) + ": " + done.error().message});
-            // allow the client to repeat the save request
-            if (staged.asked == attempt->asked) attempt->asked = 0;
-        }
-    }
-    attempt->gone ? conclude(*attempt, now) : publish(*attempt, now);
-}
-
 void AgentCore::on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now) {
     Attempt* const attempt = find(key);
     if (attempt == nullptr || rank < 0 || rank >= static_cast<int>(attempt->ranks.size())) return;
@@ -390,7 +294,10 @@ void AgentCore::on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instan
     if (attempt->stop || attempt->first_failed || attempt->kill_sent) return;
     if (failed_by_itself(exit, attempt->command())) {
         attempt->first_failed = rank;
-        kill_processes(*attempt);
+        if (attempt->command())
+            attempt->held_until = now + stops_.hold;
+        else
+            kill_processes(*attempt);
     } else if (exit.number == protocol::kExitPeerLost && !attempt->settle_at) {
         attempt->settle_at = now + stops_.settle;
     }
@@ -424,6 +331,7 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
 // attempt that has ended. If rolld cannot be reached, the renames wait for its next answer.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
+    if (attempt.held_until && now < *attempt.held_until) return;
     publish(attempt, now);
     const bool fenced = attempt.stop && attempt.stop->cause == StopCause::Fenced;
     if (attempt.publishing || (!attempt.staged.empty() && !fenced)) return;
@@ -440,8 +348,19 @@ void AgentCore::on_drain(Instant now) {
     draining_ = true;
     self_.draining = true;
     effects_.push_back(HeartbeatNow{});
-    for (auto& [key, attempt] : attempts_)
-        stop(attempt, StopCause::Draining, "roll-worker was asked to end", true, now);
+    for (auto& [key, attempt] : attempts_) {
+        const std::string reason = "roll-worker was asked to end";
+        const bool excused = attempt.held_until && !attempt.stop && attempt.phase != Phase::Ended;
+        if (excused) {
+            attempt.first_failed.reset();
+            attempt.held_until.reset();
+        }
+        if (excused && attempt.gone) {
+            attempt.stop = StopRequest{StopCause::Draining, reason, true, now};
+            conclude(attempt, now);
+        }
+        stop(attempt, StopCause::Draining, reason, true, now);
+    }
 }
 
 void AgentCore::leash(const Attempt& attempt) {

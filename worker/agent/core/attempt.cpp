@@ -6,6 +6,14 @@
 
 namespace roll::agent {
 
+std::string label(const AttemptKey& key) {
+    return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
+}
+
+bool all_ready(const Attempt& attempt) {
+    return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
+}
+
 int programs_of(const protocol::StartOrder& order) {
     const bool ranked = order.kind == "train" || order.kind == "resume";
     return std::max(ranked ? order.ranks_per_node : order.tasks_per_node, 1);

@@ -23,6 +23,10 @@ struct StopRules {
     // time from the loss of a peer, or from the detection of a hang, until SIGKILL; in this time,
     // the ranks can report the cause
     Millis settle{5000};
+    // time from a command's failure until the attempt ends as failed. Slurm and systemd send
+    // SIGTERM to all processes, and roll-worker may get it after the command. A command that fails
+    // within this time before roll-worker is asked to end was stopped, and has not failed.
+    Millis hold{1000};
 };
 
 using protocol::Phase;
@@ -66,6 +70,7 @@ struct Attempt {
     Instant alive{};  // when a rank last reported activity other than a step
     std::optional<int> first_failed{};
     std::optional<Instant> settle_at{};
+    std::optional<Instant> held_until{};  // see StopRules::hold
     std::optional<StopRequest> stop{};
     bool kill_sent = false;
     bool gone = false;
@@ -93,6 +98,11 @@ struct Attempt {
     bool ranked() const { return order.kind == "train" || order.kind == "resume"; }
     bool command() const { return order.kind == "command"; }
 };
+
+// Returns "job ID attempt TOKEN", for logs.
+std::string label(const AttemptKey& key);
+
+bool all_ready(const Attempt& attempt);
 
 // Stores the mean utilization of the attempt's GPUs, and adds its memory to its curve. `gpus` has
 // the utilization of each GPU of the worker in percent (-1: unknown).

@@ -463,21 +463,6 @@ TEST_F(AgentCoreTest, ADeletedCheckpointIsSaidUntilAnswered) {
     EXPECT_TRUE(entry().checkpoints.empty());
 }
 
-TEST_F(AgentCoreTest, ADrainingWorkerStopsAllAndStartsNothing) {
-    run();
-    core_.on_drain(now_);
-    collect();
-    EXPECT_EQ(count<Terminate>(), 1);
-    exchange({.start = {order({.job = {8}, .token = {1, 1}})}});
-    EXPECT_EQ(count<Start>(), 0);
-    EXPECT_FALSE(core_.idle());
-    exit(0, {false, 75});
-    exit(1, {false, 75});
-    gone();
-    EXPECT_TRUE(core_.idle());
-    EXPECT_EQ(entry().outcome, Outcome::Yielded);
-}
-
 TEST_F(AgentCoreTest, AFailedStartIsAnEndWithItsOwnReason) {
     exchange({.start = {order(kKey)}});
     core_.on_start_failed(kKey,
