@@ -61,7 +61,7 @@ constexpr std::array kKinds = {
     "training_answered",
     "allocation_closed",
 };
-static_assert(kKinds.size() == std::variant_size_v<core::Event>);
+static_assert(kKinds.size() == std::variant_size_v<core::AnyEvent>);
 
 template <class Enum, std::size_t N>
 Enum enum_from(const Json& json, const std::array<const char*, N>& names) {
@@ -230,7 +230,7 @@ struct JobFinder {
 
 template <std::size_t I>
 core::Event read_alternative(const Json& json) {
-    std::variant_alternative_t<I, core::Event> event;
+    std::variant_alternative_t<I, core::AnyEvent> event;
     FieldReader reader{json};
     fields(reader, event);
     if (reader.read != json.size()) throw std::invalid_argument("unknown fields in " + json.dump());

@@ -30,11 +30,11 @@ set(roll_pch <algorithm> <chrono> <filesystem> <functional> <map> <optional> <se
 set(roll_trainer_pch <algorithm> <functional> <map> <string> <vector> <nlohmann/json.hpp> <ATen/ATen.h>
                      <ATen/Parallel.h>)
 
-# Joins the sources of a target in units of up to 8 files, which halves the time of a full build. Files of one target
+# Joins the sources of a target in units of up to 16 files, which halves the time of a full build. Files of one target
 # therefore share the names of their anonymous namespaces. ROLL_UNITY=OFF compiles each file alone, so that a changed
 # file is compiled again faster.
 function(roll_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ROLL_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ROLL_UNITY} UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
 # roll_library(NAME [DEPS ...] [LINK ...]): makes the static library roll_NAME of every .cpp beside the

@@ -134,7 +134,7 @@ core::Events one_of_each() {
 
 TEST(EventJson, ReadsBackEveryKindAsItWasWritten) {
     const core::Events events = one_of_each();
-    ASSERT_EQ(events.size(), std::variant_size_v<core::Event>);
+    ASSERT_EQ(events.size(), std::variant_size_v<core::AnyEvent>);
     for (std::size_t i = 0; i < events.size(); ++i) {
         ASSERT_EQ(events[i].index(), i) << "one of each, in order";
         const std::string body = body_of(events[i]);
