@@ -84,8 +84,9 @@ def require_programs(accounting):
 
 
 def free_ports(count):
-    """Returns the first of `count` free ports in a row, below the range from which the kernel assigns ports."""
-    for first in range(20000 + os.getpid() % 5000, 32000, count):
+    """Returns the first of `count` free ports in a row, below the range from which the kernel assigns ports.
+    Processes that start at the same time have successive ids, and try different ports."""
+    for first in range(20000 + os.getpid() * count % 6000, 32000, count):
         sockets = []
         try:
             for port in range(first, first + count):
