@@ -9,6 +9,7 @@
 #include "cli/commands/keys.hpp"
 #include "cli/commands/logs.hpp"
 #include "cli/commands/secret.hpp"
+#include "cli/commands/sections.hpp"
 #include "cli/commands/shell.hpp"
 #include "cli/commands/slurm.hpp"
 #include "cli/commands/sweep.hpp"
@@ -102,6 +103,7 @@ class Parser {
         add_steering();
         add_alloc();
         add_checkpoint_work();
+        for (CLI::App* sub : app_.get_subcommands(nullptr)) sub->group(section_of(sub->get_name()));
     }
 
     CLI::App* command(const std::string& name, const std::string& what, Action action) {

@@ -143,6 +143,18 @@ TEST_F(Rollctl, HelpFitsATerminalOf80Columns) {
         std::string::npos);
 }
 
+TEST_F(Rollctl, HelpListsTheCommandsInSections) {
+    const std::string help = run("--help").output;
+    const auto submit = help.find("\nSubmit jobs:\n  submit "),
+               watch = help.find("\nWatch jobs:\n"),
+               models = help.find("\nModels and checkpoints:\n  convert ");
+    ASSERT_NE(models, std::string::npos) << help;
+    EXPECT_LT(submit, watch);
+    EXPECT_LT(watch, models);
+    EXPECT_LT(watch, help.find("\n  jobs "));
+    EXPECT_LT(help.find("\n  jobs "), models);
+}
+
 TEST_F(Rollctl, BadOptionsOfQueriesAreOneSentenceBeforeADaemonIsAsked) {
     for (const auto& [arguments, sentence] :
          {std::pair{"logs 1 --grep '('", "--grep (: this is not a regular expression: Unmatched"},
