@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 import unittest
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import web_test
 from browser import Browser
@@ -286,6 +286,36 @@ class Dashboard(RollTest):
                           for one in self.api('events?limit=1000')['events'] if one['kind'] == 'allocation_releasing'],
                          [(1, 'cancelled by root'), (2, 'the allocation was closed by a user')])
         self.assertEqual(page.errors, [])
+
+    def test_a_page_without_a_stream_reads_its_answers_and_says_so(self):
+        streams = []
+        self.addCleanup(lambda: [one.close() for one in streams])
+        targets = [f'jobs?limit={i}' for i in range(1, 65)]
+
+        def stream(target, token=None):
+            """(status, Retry-After, body) of a stream; the body of a stream that is served is left out."""
+            streams.append(http.client.HTTPConnection('127.0.0.1', self.port, timeout=30))
+            streams[-1].request('GET', '/api/v1/stream?watch=' + quote(target, safe=''),
+                                headers={'Authorization': f'Bearer {token or self.token}'})
+            reply = streams[-1].getresponse()
+            return reply.status, reply.getheader('Retry-After'), '' if reply.status == 200 else reply.read().decode()
+
+        self.assertEqual({stream(target)[0] for target in targets}, {200})
+        status, wait, body = stream('totals')
+        self.assertEqual((status, wait), (429, '5'), body)
+        self.assertIn('this token already watches 64 different lists of targets', body)
+        self.assertEqual(stream(targets[0])[0], 200, 'a list that is watched already')
+        other = self.json('token', 'create', '--scope', 'read', '--expires', '1h')['token']
+        self.assertEqual(stream('totals', other)[0], 200, 'another token')
+        page = self.open()
+        page.wait_text('no stream left, reads each 5 s')
+        self.assertIn('this token already watches 64', page.run('document.querySelector("#status").title'))
+        self.submit('--name', 'newcomer', '--hold', '--', 'true')
+        page.wait_text('newcomer')
+        self.assertEqual(page.run('document.querySelector("#status").textContent'), 'no stream left, reads each 5 s')
+        self.go(page, '#/job/9')
+        page.wait_text('Job 9 does not exist')
+        self.assertEqual([error for error in page.errors if 'status of 4' not in error], [])
 
     def test_the_history_of_a_job_shows_its_checkpoints_and_its_exports(self):
         job = self.submit('--name', 'trained', '--hold', '--', 'true')
