@@ -1,6 +1,7 @@
 // The operations on allocation queues and allocations: their arguments and replies.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,35 +20,37 @@ struct AllocAddArgs {
                                           "roll.queue/1", "Adds an allocation queue."};
     Json queue{};
 };
-struct AllocPauseArgs {
+// The queue or the allocation that an operation changes.
+struct QueueName {
+    std::string queue{};
+};
+struct AllocationNumber {
+    std::uint64_t allocation = 0;
+};
+struct AllocPauseArgs : QueueName {
     static constexpr Operation kOperation{"alloc_pause", Access::Operate, Answering::AfterTurn,
                                           "roll.queue/1",
                                           "Stops requesting allocations for a queue."};
-    std::string queue{};
 };
-struct AllocResumeArgs {
+struct AllocResumeArgs : QueueName {
     static constexpr Operation kOperation{"alloc_resume", Access::Operate, Answering::AfterTurn,
                                           "roll.queue/1",
                                           "Requests allocations for a queue again."};
-    std::string queue{};
 };
-struct AllocRemoveArgs {
+struct AllocRemoveArgs : QueueName {
     static constexpr Operation kOperation{"alloc_remove", Access::Operate, Answering::AfterTurn,
                                           "roll.queue/1", "Removes an allocation queue."};
-    std::string queue{};
 };
-struct AllocCloseArgs {
+struct AllocCloseArgs : AllocationNumber {
     static constexpr Operation kOperation{"alloc_close", Access::Operate, Answering::AfterTurn,
                                           "roll.allocation/1",
                                           "Starts no more jobs in an allocation; releases it when "
                                           "its jobs have ended."};
-    std::uint64_t allocation = 0;
 };
-struct AllocCancelArgs {
+struct AllocCancelArgs : AllocationNumber {
     static constexpr Operation kOperation{"alloc_cancel", Access::Operate, Answering::AfterTurn,
                                           "roll.allocation/1",
                                           "Releases an allocation; its jobs stop and wait again."};
-    std::uint64_t allocation = 0;
 };
 struct AllocationReply {
     std::uint64_t allocation = 0;
@@ -68,11 +71,10 @@ struct AllocDryRunArgs {
 // clang-format off
 template <class V> void fields(V&, AllocListArgs&) {}
 template <class V> void fields(V& v, AllocAddArgs& a) { v.needs("queue", a.queue, "the queue's settings, as `alloc_list` shows them"); }
-template <class V> void fields(V& v, AllocPauseArgs& a) { v.needs("queue", a.queue, "name of the queue"); }
-template <class V> void fields(V& v, AllocResumeArgs& a) { v.needs("queue", a.queue, "name of the queue"); }
-template <class V> void fields(V& v, AllocRemoveArgs& a) { v.needs("queue", a.queue, "name of the queue"); }
-template <class V> void fields(V& v, AllocCloseArgs& a) { v.needs("allocation", a.allocation, "number of the allocation"); }
-template <class V> void fields(V& v, AllocCancelArgs& a) { v.needs("allocation", a.allocation, "number of the allocation"); }
+template <class V, std::derived_from<QueueName> Args> void fields(V& v, Args& a) { v.needs("queue", a.queue, "name of the queue"); }
+template <class V, std::derived_from<AllocationNumber> Args> void fields(V& v, Args& a) {
+    v.needs("allocation", a.allocation, "number of the allocation");
+}
 template <class V> void fields(V& v, AllocationReply& r) {
     v("allocation", r.allocation, "number of the allocation");
     v("changed", r.changed, "whether the allocation was changed");

@@ -1,6 +1,7 @@
 // The operations that change jobs: their arguments and replies.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -100,10 +101,7 @@ template <class V> void selection_fields(V& v, Selection& a) {
     v("wait_ms", a.wait_ms, "reply with the progress after this many ms; default: wait for the end of the change", {.minimum = 0});
 }
 template <class V> void fields(V& v, CancelArgs& a) { selection_fields(v, a); v("reason", a.reason, "reason, shown with the job"); }
-template <class V> void fields(V& v, CloseArgs& a) { selection_fields(v, a); }
-template <class V> void fields(V& v, HoldArgs& a) { selection_fields(v, a); }
-template <class V> void fields(V& v, ReleaseArgs& a) { selection_fields(v, a); }
-template <class V> void fields(V& v, RequeueArgs& a) { selection_fields(v, a); }
+template <class V, std::derived_from<Selection> Args> void fields(V& v, Args& a) { selection_fields(v, a); }
 template <class V> void fields(V& v, UpdateArgs& a) {
     selection_fields(v, a);
     v("priority", a.priority, "new priority");

@@ -77,9 +77,7 @@ struct VersionReply {
     std::int64_t pid = 0;
     std::uint64_t uid = 0;
     std::string started_at{};
-    Json turns{};
-    Json commits{};
-    Json dispatches{};
+    Json turns{}, commits{}, ledger{}, dispatches{};
     std::uint64_t fenced = 0;
 };
 struct ShutdownArgs {
@@ -137,8 +135,9 @@ template <class V> void fields(V& v, VersionReply& r) {
     v("pid", r.pid, "process id of rolld");
     v("uid", r.uid, "id of the Unix user of rolld");
     v("started_at", r.started_at, "start of rolld");
-    v("turns", r.turns, "{count, p99_ms, longest_ms} of the iterations of rolld's main loop");
-    v("commits", r.commits, "{count, p99_ms, longest_ms} of the writes to the ledger");
+    v("turns", r.turns, "{count, seconds, p99_ms, longest_ms, recent_longest_ms} of rolld's main loop; recent: the last 100 turns");
+    v("commits", r.commits, "{count, seconds, p99_ms, longest_ms, recent_longest_ms} of the writes to the ledger");
+    v("ledger", r.ledger, "{bytes, wal_bytes, free_bytes}: sizes of the ledger and of its WAL, and the free space of their volume");
     v("dispatches", r.dispatches,
       "{count, seconds, buckets: [{le, count}]}: histogram of the times from the moment a job could run until its start order");
     v("fenced", r.fenced, "number of orders to a worker to kill an attempt that is not its job's current attempt");

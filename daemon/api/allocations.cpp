@@ -9,11 +9,16 @@
 namespace roll::api {
 namespace {
 
-Plan change_queue(core::Input input, const std::string& queue, const char* schema) {
+using protocol::AllocationReply;
+using protocol::QueueReply;
+
+// Returns the plan of an operation that changes the queue or the allocation `name`.
+template <class Reply, class Args, class Name>
+Plan change_named(const Args&, const Name& name, core::Input input) {
     RunTurn plan;
     plan.inputs.push_back(std::move(input));
-    plan.reply = [queue, schema](const core::State&, bool changed) {
-        return protocol::reply_json(protocol::QueueReply{queue, changed}, schema);
+    plan.reply = [name](const core::State&, bool changed) {
+        return protocol::reply_json(Reply{name, changed}, Args::kOperation.reply);
     };
     return plan;
 }
@@ -32,44 +37,32 @@ Result<Plan> add(const Context& context, const Caller& who, const protocol::Allo
                     "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070");
     ROLL_TRY(spec::PilotQueue queue, from_request(spec::pilot_queue_from_json(dump(args.queue))));
     const std::string name = queue.name;
-    return change_queue(core::AddQueue{std::move(queue), who.user}, name,
-                        protocol::AllocAddArgs::kOperation.reply);
+    return change_named<QueueReply>(args, name, core::AddQueue{std::move(queue), who.user});
 }
 
 Result<Plan> pause(const Context&, const Caller& who, const protocol::AllocPauseArgs& args) {
-    return change_queue(core::PauseQueue{args.queue, true, who.user}, args.queue,
-                        protocol::AllocPauseArgs::kOperation.reply);
+    return change_named<QueueReply>(args, args.queue, core::PauseQueue{args.queue, true, who.user});
 }
 
 Result<Plan> resume(const Context&, const Caller& who, const protocol::AllocResumeArgs& args) {
-    return change_queue(core::PauseQueue{args.queue, false, who.user}, args.queue,
-                        protocol::AllocResumeArgs::kOperation.reply);
+    return change_named<QueueReply>(args, args.queue,
+                                    core::PauseQueue{args.queue, false, who.user});
 }
 
 Result<Plan> remove(const Context&, const Caller& who, const protocol::AllocRemoveArgs& args) {
-    return change_queue(core::RemoveQueue{args.queue, who.user}, args.queue,
-                        protocol::AllocRemoveArgs::kOperation.reply);
-}
-
-Plan change_allocation(core::Input input, std::uint64_t allocation, const char* schema) {
-    RunTurn plan;
-    plan.inputs.push_back(std::move(input));
-    plan.reply = [allocation, schema](const core::State&, bool changed) {
-        return protocol::reply_json(protocol::AllocationReply{allocation, changed}, schema);
-    };
-    return plan;
+    return change_named<QueueReply>(args, args.queue, core::RemoveQueue{args.queue, who.user});
 }
 
 Result<Plan> close_allocation(const Context&, const Caller& who,
                               const protocol::AllocCloseArgs& args) {
-    return change_allocation(core::CloseAllocation{AllocationId{args.allocation}, who.user},
-                             args.allocation, protocol::AllocCloseArgs::kOperation.reply);
+    return change_named<AllocationReply>(
+        args, args.allocation, core::CloseAllocation{AllocationId{args.allocation}, who.user});
 }
 
 Result<Plan> cancel_allocation(const Context&, const Caller& who,
                                const protocol::AllocCancelArgs& args) {
-    return change_allocation(core::CancelAllocation{AllocationId{args.allocation}, who.user},
-                             args.allocation, protocol::AllocCancelArgs::kOperation.reply);
+    return change_named<AllocationReply>(
+        args, args.allocation, core::CancelAllocation{AllocationId{args.allocation}, who.user});
 }
 
 Result<Plan> show_order(const Context& context, const Caller&,

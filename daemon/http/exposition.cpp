@@ -130,6 +130,14 @@ void add_machines(Exposition& out, const Json& totals) {
         out.sample(field(field(totals, "allocations"), state), {{"state", state}});
 }
 
+void add_ledger(Exposition& out, const Json& ledger) {
+    out.single("roll_ledger_bytes", "gauge", "Size of the ledger.", field(ledger, "bytes"));
+    out.single("roll_ledger_wal_bytes", "gauge", "Size of the ledger's write-ahead log.",
+               field(ledger, "wal_bytes"));
+    out.single("roll_ledger_volume_free_bytes", "gauge",
+               "Free space for rolld on the ledger's volume.", field(ledger, "free_bytes"));
+}
+
 void add_daemon(Exposition& out, const Json& version) {
     out.single("roll_incarnation", "gauge",
                "Number of times that rolld has started with this ledger.",
@@ -151,6 +159,13 @@ void add_daemon(Exposition& out, const Json& version) {
                seconds(field(commits, "p99_ms")));
     out.single("roll_commit_longest_seconds", "gauge", "Longest commit to the ledger.",
                seconds(field(commits, "longest_ms")));
+    out.single("roll_commit_recent_longest_seconds", "gauge",
+               "Longest of the last 100 commits to the ledger.",
+               seconds(field(commits, "recent_longest_ms")));
+    out.single("roll_commit_seconds_total", "counter",
+               "Sum of the durations of all commits to the ledger since rolld's start.",
+               field(commits, "seconds"));
+    add_ledger(out, field(version, "ledger"));
     out.histogram("roll_dispatch_seconds",
                   "Time from the moment a job could run until rolld sent its start order.",
                   field(version, "dispatches"));

@@ -47,21 +47,30 @@ Feed::Channel::Channel(boost::asio::io_context& io, Request request_of,
       versions(targets.size(), 0),
       woken(io, boost::asio::steady_timer::time_point::max()) {}
 
-io::Task<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
-                                                    const std::vector<std::string>& targets) {
+Result<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
+                                                  const std::vector<std::string>& targets) {
     std::string key = request.authorization + '\n' + request.host + '\n' + request.origin;
     for (const std::string& target : targets) key += '\n' + target;
     const auto found = channels_.find(key);
-    std::shared_ptr<Channel> channel = found == channels_.end() ? nullptr : found->second.lock();
+    if (found != channels_.end())
+        if (auto channel = found->second.lock()) return channel;
+    std::erase_if(channels_, [](const auto& one) { return one.second.expired(); });
     const auto of_token = std::ranges::count_if(channels_, [&](const auto& one) {
         return one.first.starts_with(request.authorization + '\n');
     });
-    if (channel || channels_.size() >= kChannelsMax || of_token >= std::ptrdiff_t{kChannelsOfToken})
-        co_return channel;
-    channel = std::make_shared<Channel>(io_, request, targets);
+    if (of_token >= std::ptrdiff_t{kChannelsOfToken})
+        return fail(ErrorCode::Refused,
+                    fmt::format("this token already watches {} different lists of targets",
+                                kChannelsOfToken),
+                    "close other pages, request the answers every few seconds, or make one token "
+                    "per person: rollctl token create");
+    if (channels_.size() >= kChannelsMax)
+        return fail(ErrorCode::Refused,
+                    fmt::format("roll-web already serves {} different streams", kChannelsMax),
+                    "request the answers every few seconds");
+    auto channel = std::make_shared<Channel>(io_, request, targets);
     channels_[key] = channel;
-    co_await refresh(channel);
-    co_return channel;
+    return channel;
 }
 
 io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {

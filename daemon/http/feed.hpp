@@ -2,6 +2,8 @@
 // a second for all its viewers, and sent only if it changed. A slow viewer misses answers that are
 // outdated by the time it can receive the next one.
 //
+// The viewers of the same answers with the same token share a channel.
+//
 // All functions run on the context's thread. Answers are computed on the pool's threads.
 #pragma once
 
@@ -28,9 +30,11 @@ namespace roll::http {
 
 class Feed {
   public:
-    // Maximum number of channels. Viewers of further channels get an empty stream.
-    static constexpr std::size_t kChannelsMax = 1024;
+    struct Channel;
+
+    static constexpr std::size_t kChannelsMax = 1024;    // maximum number of channels
     static constexpr std::size_t kChannelsOfToken = 64;  // maximum number with the same token
+    static constexpr auto kRetryAfter = std::chrono::seconds(5);  // after a refusal
     static constexpr auto kTick = std::chrono::seconds(1);
     static constexpr auto kPatience = std::chrono::seconds(30);  // longest time to send an event
 
@@ -42,35 +46,19 @@ class Feed {
     // Computes the watched answers each second. Returns only if the context stops.
     io::Task<void> run();
 
-    // Sends the answers to the GET requests for `targets` until the viewer leaves or its token
-    // becomes invalid. `request` is the viewer's request, whose token, host and origin are used.
+    // Returns the channel of the answers to the GET requests for `targets`. `request` is the
+    // viewer's request, whose token, host and origin are used. Fails with Refused if the channel
+    // does not exist and there are too many channels.
+    Result<std::shared_ptr<Channel>> join(const Request& request,
+                                          const std::vector<std::string>& targets);
+
+    // Sends the answers of the channel until the viewer leaves or its token becomes invalid.
     template <class Stream>
-    io::Task<void> serve(Stream& stream, const Request& request,
-                         const std::vector<std::string>& targets);
+    io::Task<void> serve(Stream& stream, std::shared_ptr<Channel> channel);
 
   private:
     using Text = std::shared_ptr<const std::string>;
 
-    // The answers that viewers with the same token watch.
-    struct Channel {
-        Channel(boost::asio::io_context& io, Request request_of,
-                std::vector<std::string> targets_of);
-
-        Request request;
-        std::vector<std::string> targets;
-        std::vector<Text> bodies;             // newest answer for each target
-        std::vector<Text> events;             // each answer as a server-sent event
-        std::vector<std::uint64_t> versions;  // 0: no answer yet
-        bool is_refused = false;              // true if the token is no longer valid
-        bool is_refreshing = false;           // true while its answers are computed
-        std::uint64_t round = 0;              // incremented when viewers must be sent something
-        boost::asio::steady_timer woken;      // never expires; cancelling it wakes the viewers
-        int quiet_ticks = 0;
-    };
-
-    // Returns the channel of these targets; null if there are too many channels.
-    io::Task<std::shared_ptr<Channel>> join(const Request& request,
-                                            const std::vector<std::string>& targets);
     io::Task<void> refresh(std::shared_ptr<Channel> channel);
     static void take(Channel& channel, std::vector<Reply> replies);
 
@@ -81,15 +69,30 @@ class Feed {
     std::map<std::string, std::weak_ptr<Channel>> channels_;
 };
 
+// The answers that viewers with the same token watch.
+struct Feed::Channel {
+    Channel(boost::asio::io_context& io, Request request_of, std::vector<std::string> targets_of);
+
+    Request request;
+    std::vector<std::string> targets;
+    std::vector<Text> bodies;             // newest answer for each target
+    std::vector<Text> events;             // each answer as a server-sent event
+    std::vector<std::uint64_t> versions;  // 0: no answer yet
+    bool is_refused = false;              // true if the token is no longer valid
+    bool is_refreshing = false;           // true while its answers are computed
+    std::uint64_t round = 0;              // incremented when viewers must be sent something
+    boost::asio::steady_timer woken;      // never expires; cancelling it wakes the viewers
+    int quiet_ticks = 0;
+};
+
 template <class Stream>
-io::Task<void> Feed::serve(Stream& stream, const Request& request,
-                           const std::vector<std::string>& targets) {
+io::Task<void> Feed::serve(Stream& stream, std::shared_ptr<Channel> channel) {
     const auto token = boost::asio::as_tuple(boost::asio::use_awaitable);
-    std::shared_ptr<Channel> channel = co_await join(request, targets);
+    if (channel->round == 0) co_await refresh(channel);
     std::uint64_t round = 0;
-    std::vector<std::uint64_t> sent(targets.size(), 0);
+    std::vector<std::uint64_t> sent(channel->targets.size(), 0);
     static const Text beat = std::make_shared<const std::string>(": still here\n\n");
-    while (channel && !channel->is_refused) {
+    while (!channel->is_refused) {
         if (round == channel->round) co_await channel->woken.async_wait(token);
         round = channel->round;
         std::vector<Text> texts;

@@ -173,6 +173,16 @@ io::Task<Reply> Listener::answer(const Request& request) {
     co_return reply;
 }
 
+// Returns the channel of the reply's stream; null if the reply is not a stream. If there are too
+// many channels, replaces the reply by a refusal.
+std::shared_ptr<Feed::Channel> Listener::join(const Request& request, Reply& reply) {
+    if (reply.watched.empty() || request.method == "HEAD") return nullptr;
+    auto channel = feed_.join(request, reply.watched);
+    if (channel) return *std::move(channel);
+    reply = too_many(channel.error(), Feed::kRetryAfter);
+    return nullptr;
+}
+
 io::Task<void> Listener::serve_plain(Socket socket) {
     beast::tcp_stream stream(std::move(socket));
     ++connections_;
@@ -215,6 +225,7 @@ io::Task<void> Listener::serve(Stream& stream) {
         lowest.expires_after(kPatience);
         const auto [error, size] = co_await beast::http::async_read(stream, buffer, parser, token);
         std::optional<Reply> reply;
+        std::shared_ptr<Feed::Channel> channel;
         Request request;
         bool head = false;
         if (error) {
@@ -225,19 +236,19 @@ io::Task<void> Listener::serve(Stream& stream) {
             head = request.method == "HEAD";
             open = parser.get().keep_alive();
             Reply answered = co_await answer(request);
+            channel = join(request, answered);
             reply = std::move(answered);
         }
         if (!reply) break;
-        const bool streams = !reply->watched.empty() && !head;
-        if (streams) open = false;  // a stream of events ends with the connection
+        if (channel) open = false;  // a stream of events ends with the connection
         Message message = response_of(*reply, open);
         beast::http::response_serializer<beast::http::span_body<const char>> serializer(message);
         lowest.expires_after(kPatience);
-        if (head || streams) {
+        if (head || channel) {
             const auto [failed, sent] =
                 co_await beast::http::async_write_header(stream, serializer, token);
             if (failed) break;
-            if (streams) co_await feed_.serve(stream, request, reply->watched);
+            if (channel) co_await feed_.serve(stream, channel);
         } else {
             const auto [failed, sent] =
                 co_await beast::http::async_write(stream, serializer, token);

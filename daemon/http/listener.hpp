@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -44,6 +45,7 @@ class Listener {
     template <class Stream>
     io::Task<void> serve(Stream& stream);
     io::Task<Reply> answer(const Request& request);
+    std::shared_ptr<Feed::Channel> join(const Request& request, Reply& reply);
 
     boost::asio::io_context& io_;
     Site& site_;

@@ -54,7 +54,9 @@ Json responses_of(Json reply) {
               "403",
               "the token's scope, the Host header or the Origin header does not allow the request"),
           std::pair("404", "the named object does not exist"), std::pair("409", "rolld refuses"),
-          std::pair("429", "the client sends too many requests; see Retry-After"),
+          std::pair(
+              "429",
+              "the client sends too many requests or opens too many streams; see Retry-After"),
           std::pair("503", "rolld does not answer")})
         responses[status] = {{"description", what},
                              {"content", content({{"$ref", "#/components/schemas/Error"}})}};

@@ -164,6 +164,13 @@ Reply error_reply(const Error& error) {
                       dump(protocol::error_json(error)) + "\n");
 }
 
+Reply too_many(const Error& error, std::chrono::milliseconds wait) {
+    Reply reply = error_reply(error);
+    reply.status = 429;
+    reply.retry_after_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(wait).count());
+    return reply;
+}
+
 Reply Site::answer(const Request& request, bool counts) {
     if (std::ranges::find(options_.hosts, request.host) == options_.hosts.end())
         return refusal(
@@ -192,14 +199,12 @@ Reply Site::answer(const Request& request, bool counts) {
 std::optional<Reply> Site::take(const std::string& client) {
     const auto wait = rate_.take(client, std::chrono::steady_clock::now());
     if (!wait) return std::nullopt;
-    Reply reply = error_reply(
+    return too_many(
         {ErrorCode::Refused,
          fmt::format("this client sends more than {} requests a second", rate_.per_second()),
          "send fewer requests, watch answers with /api/v1/stream, or raise "
-         "http.requests_per_second in rolld.yaml"});
-    reply.status = 429;
-    reply.retry_after_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(*wait).count());
-    return reply;
+         "http.requests_per_second in rolld.yaml"},
+        *wait);
 }
 
 // Counts a request that has no valid token for the client's address.

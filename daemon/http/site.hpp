@@ -2,6 +2,7 @@
 // sockets. docs/web.md has the table of addresses.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -116,5 +117,8 @@ class Site {
 
 // Returns a reply that reports the error as JSON, with the HTTP status of its code.
 Reply error_reply(const Error& error);
+
+// Returns a reply with status 429, which reports the error and tells the client to wait.
+Reply too_many(const Error& error, std::chrono::milliseconds wait);
 
 }  // namespace roll::http

@@ -83,6 +83,20 @@ Ledger::~Ledger() = default;
 
 std::int64_t Ledger::newest() const { return impl_->head.seq; }
 
+// Asks for the sizes without opening the files, because closing them would drop SQLite's locks.
+Space Ledger::space() const {
+    const auto size_of = [](const std::filesystem::path& path) {
+        std::error_code error;
+        const std::uintmax_t size = std::filesystem::file_size(path, error);
+        return error ? std::nullopt : std::optional(size);
+    };
+    std::error_code error;
+    const std::filesystem::space_info volume =
+        std::filesystem::space(impl_->path.parent_path(), error);
+    return {size_of(impl_->path), size_of(impl_->path.string() + "-wal"),
+            error ? std::nullopt : std::optional(volume.available)};
+}
+
 Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY_VOID(make_directories(directory));
     const std::filesystem::path path = directory / "ledger.db";

@@ -30,6 +30,14 @@ namespace roll::ledger {
 
 using core::Row;
 
+// The space that a ledger uses and that its volume has left, in bytes. A value that the system does
+// not tell is missing.
+struct Space {
+    std::optional<std::uintmax_t> bytes{};       // size of ledger.db
+    std::optional<std::uintmax_t> wal_bytes{};   // size of the write-ahead log, ledger.db-wal
+    std::optional<std::uintmax_t> free_bytes{};  // space that rolld may use
+};
+
 class Ledger {
   public:
     // Opens the ledger of a directory, or creates it if there is none. Fails with Refused if
@@ -71,6 +79,7 @@ class Ledger {
     Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
 
     std::int64_t newest() const;
+    Space space() const;
 
   private:
     struct Impl;

@@ -102,6 +102,14 @@ api::Context Server::context() {
             .now = wall_clock_now()};
 }
 
+static Json space_json(const ledger::Space& space) {
+    Json json = Json::object();
+    if (space.bytes) json["bytes"] = *space.bytes;
+    if (space.wal_bytes) json["wal_bytes"] = *space.wal_bytes;
+    if (space.free_bytes) json["free_bytes"] = *space.free_bytes;
+    return json;
+}
+
 protocol::VersionReply Server::version() const {
     return {.version = ROLL_VERSION,
             .incarnation = engine_.state().incarnation,
@@ -110,6 +118,7 @@ protocol::VersionReply Server::version() const {
             .started_at = to_iso8601(started_at_),
             .turns = times_->turns.json(),
             .commits = times_->commits.json(),
+            .ledger = space_json(ledger_->space()),
             .dispatches = times_->dispatches.json(),
             .fenced = times_->fenced};
 }

@@ -13,13 +13,18 @@ namespace roll::server {
 class Durations {
   public:
     void add(std::chrono::nanoseconds took);
-    // Returns {count, p99_ms, longest_ms}; p99_ms is the upper end of the 99th percentile's bucket.
+    // Returns {count, seconds, p99_ms, longest_ms, recent_longest_ms}: the number and the sum of
+    // the durations, the upper end of the 99th percentile's bucket, the longest duration, and the
+    // longest of the last kRecent durations.
     Json json() const;
 
   private:
+    static constexpr std::size_t kRecent = 100;
     std::array<std::uint64_t, 256> counts_{};
     std::uint64_t count_ = 0;
+    std::chrono::nanoseconds sum_{0};
     std::chrono::nanoseconds longest_{0};
+    std::array<std::chrono::nanoseconds, kRecent> recent_{};  // a ring
 };
 
 // A histogram of durations with the limits that Prometheus shows, from a millisecond to a day.

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 import unittest
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import web_test
 from browser import Browser
@@ -43,13 +43,25 @@ def hostile(value):
     return HOSTILE if isinstance(value, str) and not WORDS.fullmatch(value) else value
 
 
+# Slurm's commands with one file per job: Slurm's queue says that each job is pending until it is cancelled.
+SLURM = {
+    'sbatch': """cat > /dev/null; n=$(($(ls | wc -l) + 1))
+        for one; do case $one in --comment=*) echo "PENDING|Resources|N/A|N/A|1||${one#--comment=}" > $n;; esac; done
+        echo $n""",
+    'squeue': 'ls | while read one; do echo "$one|$(cat $one)"; done',
+    'scancel': 'for one; do :; done; sed -i s/PENDING/CANCELLED/ $one'}
+
+
 class Dashboard(RollTest):
     serve, ask, api = web_test.Web.serve, web_test.Web.ask, web_test.Web.api
 
     def setUp(self):
         super().setUp()
         self.browser, self.webs = None, []
-        self.ctl('up', '--slots', 4, '--endpoint', 'tcp://127.0.0.1:*')  # allocation queues need an endpoint
+        os.makedirs(f'{self.top}/slurm/jobs')  # for make_slurm()
+        self.env['PATH'] = f'{self.top}/slurm:{self.env["PATH"]}'
+        # Allocation queues need an endpoint.
+        self.ctl('up', '--slots', 4, '--endpoint', 'tcp://127.0.0.1:*', '--slurm-poll', 1)
         self.serve()
 
     def tearDown(self):
@@ -144,6 +156,8 @@ class Dashboard(RollTest):
             for reply in replies:
                 for attempt in reply.get('job', reply).get('attempts', []):
                     attempt['requests'] = [{'what': 'evaluate', 'value': 0, 'by': 'ann', 'step': 0, 'answered': False}]
+                if 'job' in reply:
+                    reply['job']['exports'] = [{'step': 5, 'directory': '/runs'}]
             return 'text/event-stream', ''.join(
                 f'event: {i}\ndata: {json.dumps(hostile(reply))}\n\n' for i, reply in enumerate(replies))
 
@@ -155,6 +169,7 @@ class Dashboard(RollTest):
                 page.wait_text(HOSTILE)
             if address == '#/job/1/history':
                 page.wait_text('Requests')
+                page.wait_text('Exports of checkpoints')
             self.assertEqual(page.run('document.querySelectorAll("img, script:not([src])").length'), 0, address)
         self.assertEqual([error for error in page.errors if 'Failed to load' not in error], [])
 
@@ -232,7 +247,77 @@ class Dashboard(RollTest):
         self.assertEqual(self.json('alloc', 'list')['queues'], [])
         self.assertEqual(page.errors, [])
 
-    def test_the_history_of_a_job_shows_its_checkpoints_and_its_export(self):
+    def make_slurm(self):
+        for name, lines in SLURM.items():
+            path = f'{self.top}/slurm/{name}'
+            with open(path, 'w', encoding='ascii') as file:
+                file.write(f'#!/bin/sh\ncd {self.top}/slurm/jobs && {lines}\n')
+            os.chmod(path, 0o755)
+
+    def test_the_operator_closes_and_cancels_single_allocations(self):
+        self.make_slurm()
+        self.ctl('alloc', 'add', 'night', '--time', '30m', '--gpus', '1')
+        job = self.submit('--gpus', '1', '--', 'true')
+
+        def pending():
+            return [one['id'] for one in self.json('alloc', 'list')['allocations']
+                    if one['slurm_state'] == 'PENDING (Resources)']
+
+        wait_until(lambda: pending() == [1], 'an allocation')
+        page = self.open('#/allocations')
+        page.wait_text('PENDING (Resources)')
+        page.click('Cancel')
+        page.wait_text('Cancel allocation 1?')
+        page.click('Keep it')
+        page.wait('!document.querySelector("dialog")')
+        time.sleep(1)  # a request that was sent after all would have arrived
+        self.assertEqual(pending(), [1], 'declined')
+        page.click('Cancel')
+        page.click('Cancel the allocation')
+        wait_until(lambda: pending() == [2], 'another allocation for the job')
+        self.ctl('alloc', 'pause', 'night')  # no further allocation takes its place
+        page.wait('document.querySelector("section:nth-of-type(2) tbody td").textContent == "2"')
+        page.click('Close')
+        page.wait_text('Close allocation 2?')
+        page.click('Close the allocation')
+        page.wait_text('rolld has requested no allocation.')
+        self.assertEqual((pending(), self.show(job)['state']), ([], 'queued'))
+        self.assertEqual([(one['data']['allocation'], one['data']['reason'])
+                          for one in self.api('events?limit=1000')['events'] if one['kind'] == 'allocation_releasing'],
+                         [(1, 'cancelled by root'), (2, 'the allocation was closed by a user')])
+        self.assertEqual(page.errors, [])
+
+    def test_a_page_without_a_stream_reads_its_answers_and_says_so(self):
+        streams = []
+        self.addCleanup(lambda: [one.close() for one in streams])
+        targets = [f'jobs?limit={i}' for i in range(1, 65)]
+
+        def stream(target, token=None):
+            """(status, Retry-After, body) of a stream; the body of a stream that is served is left out."""
+            streams.append(http.client.HTTPConnection('127.0.0.1', self.port, timeout=30))
+            streams[-1].request('GET', '/api/v1/stream?watch=' + quote(target, safe=''),
+                                headers={'Authorization': f'Bearer {token or self.token}'})
+            reply = streams[-1].getresponse()
+            return reply.status, reply.getheader('Retry-After'), '' if reply.status == 200 else reply.read().decode()
+
+        self.assertEqual({stream(target)[0] for target in targets}, {200})
+        status, wait, body = stream('totals')
+        self.assertEqual((status, wait), (429, '5'), body)
+        self.assertIn('this token already watches 64 different lists of targets', body)
+        self.assertEqual(stream(targets[0])[0], 200, 'a list that is watched already')
+        other = self.json('token', 'create', '--scope', 'read', '--expires', '1h')['token']
+        self.assertEqual(stream('totals', other)[0], 200, 'another token')
+        page = self.open()
+        page.wait_text('no stream left, reads each 5 s')
+        self.assertIn('this token already watches 64', page.run('document.querySelector("#status").title'))
+        self.submit('--name', 'newcomer', '--hold', '--', 'true')
+        page.wait_text('newcomer')
+        self.assertEqual(page.run('document.querySelector("#status").textContent'), 'no stream left, reads each 5 s')
+        self.go(page, '#/job/9')
+        page.wait_text('Job 9 does not exist')
+        self.assertEqual([error for error in page.errors if 'status of 4' not in error], [])
+
+    def test_the_history_of_a_job_shows_its_checkpoints_and_its_exports(self):
         job = self.submit('--name', 'trained', '--hold', '--', 'true')
         page = self.open()
 
@@ -244,16 +329,20 @@ class Dashboard(RollTest):
             reply = self.api(f'jobs/{job}')
             reply['job'].update(kind='train', exported='/runs/a/export/hf', export_job=77, checkpoints=[
                 {'step': 10, 'directory': '/runs/a/checkpoints/step-10'},
-                {'step': 20, 'directory': '/runs/a/checkpoints/step-20'}])
+                {'step': 20, 'directory': '/runs/a/checkpoints/step-20'}], exports=[
+                    {'step': 5, 'directory': '/runs/a/exports/step-5'},
+                    {'step': 15, 'directory': '/runs/a/exports/step-15'}])
             return 'text/event-stream', f'event: 0\ndata: {json.dumps(reply)}\n\n'
 
         page.answer(answers)
         self.go(page, f'#/job/{job}/history')
         page.wait_text('Made by')
-        rows = page.run('[...document.querySelectorAll("section")].filter(one => one.querySelector("h2")?.textContent'
-                        ' === "Checkpoints").flatMap(one => [...one.querySelectorAll("tbody tr")].map(row => '
-                        '[...row.children].map(cell => cell.textContent)))')
-        self.assertEqual(rows, [['20', '/runs/a/checkpoints/step-20'], ['10', '/runs/a/checkpoints/step-10']])
+        for title, folder, steps in (('Checkpoints', 'checkpoints', (20, 10)),
+                                     ('Exports of checkpoints', 'exports', (15, 5))):
+            rows = page.run('[...document.querySelectorAll("section")].filter(one => one.querySelector("h2")?.'
+                            f'textContent === "{title}").flatMap(one => [...one.querySelectorAll("tbody tr")].map('
+                            'row => [...row.children].map(cell => cell.textContent)))')
+            self.assertEqual(rows, [[str(step), f'/runs/a/{folder}/step-{step}'] for step in steps])
         self.assertIn('/runs/a/export/hf', page.run('document.body.innerText'))
         self.assertEqual(page.run('[...document.querySelectorAll("dd a")].find(one => one.hash === "#/job/77")'
                                   '.textContent'), 'job 77')

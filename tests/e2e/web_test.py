@@ -196,6 +196,14 @@ class Web(RollTest):
                               capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ''))
 
+        def of_ledger(name):
+            return float(re.search(rf'^roll_ledger_{name} (.+)$', self.ask('/metrics')[1], re.MULTILINE)[1])
+
+        for name, file in (('bytes', 'ledger.db'), ('wal_bytes', 'ledger.db-wal')):
+            path = os.path.join(self.state, file)
+            wait_until(lambda name=name, path=path: of_ledger(name) == os.path.getsize(path) > 0, f'the size of {file}')
+        self.assertGreater(of_ledger('volume_free_bytes'), 0)
+
     def schemathesis(self, token, *options):
         """Calls every operation with made-up arguments; none may answer with a server error."""
         address = f'http://127.0.0.1:{self.port}'

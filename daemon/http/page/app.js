@@ -13,8 +13,9 @@ let session = null;  // roll.session/1: the rights of the token
 let shown = null;  // the page that is shown, and the end of its watch
 let search = null;  // the search field of the page
 
-function say(text, bad) {
+function say(text, bad, why = '') {
   status.textContent = text;
+  status.title = why;
   status.className = bad ? 'bad' : 'good';
 }
 
@@ -88,15 +89,18 @@ function open(path, options) {
   const page = pageOf(context, path, options);
   search = context.search;
   document.title = `${page.title} · Roll`;
-  const mine = {page};
+  const mine = {page, good: ['live', false]};  // what to say if all is well
   shown = mine;
   mine.end = watch(page.targets, {
-    state: say,
+    state: (...said) => {
+      if (!said[1]) mine.good = said;
+      say(...said);
+    },
     refused: tokenPage,
     answer: async (i, answer) => {
       try {
         await page.answer(i, answer);
-        if (mine === shown && !answer.error) say('live', false);
+        if (mine === shown && !answer.error) say(...mine.good);
       } catch (error) {
         failed(error);
       }

@@ -140,7 +140,7 @@ export function setToken(text) {
 }
 
 // Sends a request and returns the response. Fails with Refused if the token is not valid, and with
-// the server's sentence if the server refuses the request.
+// the server's sentence, status and answer if the server refuses the request.
 export async function send(path, options = {}) {
   const response = await fetch('/api/v1/' + path, {
     ...options, cache: 'no-store', headers: {Authorization: 'Bearer ' + token, 'X-Roll-Action': '1'},
@@ -149,7 +149,8 @@ export async function send(path, options = {}) {
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
   const error = body?.error;
-  throw new Error(error ? error.message + (error.hint ? ` (${error.hint})` : '') : `status ${response.status}`);
+  const sentence = error ? error.message + (error.hint ? ` (${error.hint})` : '') : `status ${response.status}`;
+  throw Object.assign(new Error(sentence), {status: response.status, answer: body});
 }
 
 export async function get(path) {

@@ -167,7 +167,15 @@ const ATTEMPT_COLUMNS = [
   {title: 'Reason', kind: 'wide quiet', value: attempt => attempt.reason},
 ];
 
-function exportsOf(job) {
+const SAVED_COLUMNS = [{title: 'Step', kind: 'id', value: one => number(one.step)},
+  {title: 'Directory', kind: 'wide', value: one => one.directory}];
+
+// Exports of checkpoints during the training (export.every), the newest first.
+function stepExportsOf(job) {
+  return job.exports?.length > 0 && section('Exports of checkpoints', table(SAVED_COLUMNS, job.exports.toReversed()));
+}
+
+function exportOf(job) {
   if (!job.exported && !job.export_job) return null;
   return section('Export', facts([['Directory', job.exported],
     ['Made by', job.export_job ? link('job ' + job.export_job, '#/job/' + job.export_job) : '']]));
@@ -193,10 +201,9 @@ function historyPart(id) {
     fill(root,
       section('Attempts', table(ATTEMPT_COLUMNS, job.attempts.toReversed(), 'The job has not started yet.')),
       requestsOf(job),
-      trains(job) && section('Checkpoints', table([{title: 'Step', kind: 'id', value: one => number(one.step)},
-        {title: 'Directory', kind: 'wide', value: one => one.directory}], job.checkpoints.toReversed(),
-      'rolld has recorded no checkpoint yet.')),
-      exportsOf(job));
+      trains(job) && section('Checkpoints', table(SAVED_COLUMNS, job.checkpoints.toReversed(),
+        'rolld has recorded no checkpoint yet.')),
+      stepExportsOf(job), exportOf(job));
   }, async read() {
     const reply = await get(`events?id=${id}&limit=10000`);
     const newest = reply.events.slice(-EVENTS).toReversed();

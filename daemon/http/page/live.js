@@ -4,6 +4,8 @@ import {Refused, send} from './base.js';
 
 const SILENCE_MS = 40000;  // the server sends something every 15 seconds
 const WAIT_MS = [500, 1000, 2000, 5000];
+const POLL_MS = 5000;  // time between two reads of the answers if the server has no stream left
+const POLLS = 6;  // number of reads before the next attempt to get a stream
 
 // Calls `take` with each complete event of a stream: {index, answer}.
 async function readEvents(response, take, alive) {
@@ -25,9 +27,21 @@ async function readEvents(response, take, alive) {
   }
 }
 
-// Watches the answers to the GET requests for `targets`, paths below /api/v1/. Calls
-// `on.answer(i, answer)` for each change, `on.state(text, bad)` when the connection changes, and
-// `on.refused()` if the token is not valid. Returns a function that ends the watch.
+// Returns the text of the answer to a GET request, as a stream sends it: an answer that is an error
+// has the field `error`.
+async function look(target, signal) {
+  try {
+    return await (await send(target, {signal})).text();
+  } catch (error) {
+    if (!error.answer || error.status === 429) throw error;
+    return JSON.stringify(error.answer);
+  }
+}
+
+// Watches the answers to the GET requests for `targets`, paths below /api/v1/. If the server has no
+// stream left, reads the answers each POLL_MS. Calls `on.answer(i, answer)` for each change,
+// `on.state(text, bad, why)` when the connection changes, and `on.refused()` if the token is not
+// valid. Returns a function that ends the watch.
 export function watch(targets, on) {
   const abort = new AbortController();
   let stopped = false, failures = 0;
@@ -53,13 +67,31 @@ export function watch(targets, on) {
     }
   }
 
+  async function poll(why) {
+    const texts = [];
+    for (let i = 0; i < POLLS && !stopped; ++i) {
+      on.state(`no stream left, reads each ${POLL_MS / 1000} s`, false, why);
+      for (const [index, target] of targets.entries()) {
+        const text = await look(target, abort.signal);
+        if (stopped) return;
+        if (text !== texts[index]) on.answer(index, JSON.parse(texts[index] = text));
+      }
+      failures = 0;
+      await new Promise(resolve => setTimeout(resolve, POLL_MS));
+    }
+  }
+
   async function run() {
+    let full = '';  // the server's sentence if it has no stream left
     while (!stopped) {
       try {
-        await once();
+        await (full ? poll(full) : once());
+        full = '';
       } catch (error) {
         if (stopped) return;
         if (error instanceof Refused) return on.refused();
+        full = error.status === 429 && !full ? error.message : '';
+        if (full) continue;
         if (!(error instanceof TypeError) && error.name !== 'AbortError') on.state(error.message, true);
       }
       if (stopped) return;

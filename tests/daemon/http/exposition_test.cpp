@@ -16,7 +16,9 @@ const Json kTotals = Json::parse(R"({"jobs": {"queued": 3, "running": 1, "done":
     "capacity": {"nodes": 2, "slots": 8, "slots_free": 4, "gpus": 2, "gpus_free": 1.5},
     "allocations": {"ordered": 0, "pending": 1, "granted": 2}})");
 const Json kVersion = Json::parse(R"({"incarnation": 4, "turns": {"count": 10, "p99_ms": 0.5,
-    "longest_ms": 2}, "commits": {"count": 9, "p99_ms": 1, "longest_ms": 3}, "fenced": 2,
+    "longest_ms": 2}, "commits": {"count": 9, "seconds": 0.125, "p99_ms": 1, "longest_ms": 3,
+    "recent_longest_ms": 2}, "ledger": {"bytes": 4096, "wal_bytes": 0, "free_bytes": 123456},
+    "fenced": 2,
     "dispatches": {"count": 4, "seconds": 2.5, "buckets": [{"le": 0.005, "count": 1},
                                                            {"le": 60, "count": 3}]}})");
 
@@ -41,6 +43,11 @@ TEST(Exposition, HasTheCountsOfTheReplies) {
                              "roll_turns_total 10",
                              "roll_turn_p99_seconds 0.0005",
                              "roll_commit_longest_seconds 0.003",
+                             "roll_commit_recent_longest_seconds 0.002",
+                             "roll_commit_seconds_total 0.125",
+                             "roll_ledger_bytes 4096",
+                             "roll_ledger_wal_bytes 0",
+                             "roll_ledger_volume_free_bytes 123456",
                              "roll_fenced_total 2",
                              "# TYPE roll_dispatch_seconds histogram",
                              "roll_dispatch_seconds_bucket{le=\"0.005\"} 1",

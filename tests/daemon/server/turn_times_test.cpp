@@ -20,6 +20,18 @@ TEST(Durations, TellTheLongestAndThatOneInAHundredIsLonger) {
     EXPECT_LE(json["p99_ms"].get<double>(), 50 * 1.1);  // the width of a bucket is a tenth
 }
 
+TEST(Durations, TellTheirSumAndTheLongestOfTheLastHundred) {
+    Durations durations;
+    EXPECT_EQ(durations.json()["recent_longest_ms"], 0);
+    durations.add(70ms);
+    for (int i = 0; i < 99; ++i) durations.add(2ms);
+    EXPECT_DOUBLE_EQ(durations.json()["recent_longest_ms"].get<double>(), 70);
+    durations.add(3ms);
+    EXPECT_DOUBLE_EQ(durations.json()["recent_longest_ms"].get<double>(), 3);
+    EXPECT_DOUBLE_EQ(durations.json()["longest_ms"].get<double>(), 70);
+    EXPECT_DOUBLE_EQ(durations.json()["seconds"].get<double>(), 0.271);
+}
+
 TEST(Durations, OnesBeyondTheBucketsAreCountedInTheFirstAndTheLast) {
     Durations durations;
     for (int i = 0; i < 999; ++i) durations.add(0ns);
