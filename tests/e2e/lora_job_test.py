@@ -109,7 +109,9 @@ class LoraJob(RollTest):
                            ({'rank_pattern': {'x': 2}}, 'train.lora.rank_pattern.x is not one of the targets'),
                            ({'targets': r'layers\.0\..*'}, r'train.lora.targets has layers\.0\..*, which matches no'),
                            ({'layers': [0, 9]}, 'train.lora.layers has 9; allowed: 0 to'),
-                           ({'r': 0}, 'train.lora.r')):
+                           ({'r': 0}, 'train.lora.r'),
+                           ({'from': 7}, 'train.lora.from is 7; allowed: a string'),
+                           ({'from': '/nowhere'}, 'train.lora.from is /nowhere, which does not exist')):
             done = self.ctl('submit', self.train_job('bad', model={'from': self.base}, train__lora=lora), check=False)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(text, ' '.join((done.stdout + done.stderr).split()))
@@ -117,6 +119,8 @@ class LoraJob(RollTest):
         self.assertIn('train.lora needs a trained model; set model.from', done.stdout + done.stderr)
         done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'merge': True}), check=False)
         self.assertIn('export.merge is true, but the base model has no `score` layer', ' '.join(done.stderr.split()))
+        done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'every': 2}), check=False)
+        self.assertIn('export.every is 2, but an export during training is compared', ' '.join(done.stderr.split()))
         done = self.ctl('submit', self.train_job('bad', export={'merge': True}), check=False)
         self.assertIn('export.merge is true, but there is no adapter to merge', done.stdout + done.stderr)
 

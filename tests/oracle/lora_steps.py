@@ -1,4 +1,4 @@
-"""lora_steps.py OUT: eight LoRA training steps of tiny models as PEFT computes them, in float64 throughout.
+"""lora_steps.py OUT: ten LoRA training steps of tiny models as PEFT computes them, in float64 throughout.
 
 For each of CASES, OUT/NAME/weight is the base, a HuggingFace directory; OUT/NAME/start and OUT/NAME/trained are PEFT's
 adapters before the first and after the last step, and told.safetensors has `loss` and `norm` (one number a step),
@@ -16,7 +16,7 @@ from family_steps import BETAS, CLIP, DECAY, EPS, LR, ROWS, VOCAB, make_model, s
 from in_type import Lift
 from safetensors.torch import save_file
 
-STEPS, POSITIONS = 8, 19
+STEPS, POSITIONS = 10, 19
 # name: family, changes of the model's config, arguments of LoraConfig
 CASES = {
     "llama": ("llama", {}, {"r": 4, "lora_alpha": 8, "target_modules": "all-linear"}),

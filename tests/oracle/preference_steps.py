@@ -31,7 +31,7 @@ from family_steps import CLIP, VOCAB, make_model, make_optimizer, save
 from in_type import Lift
 from safetensors.torch import save_file
 
-STEPS, PAIRS, LONGEST = 4, 4, 21
+STEPS, PAIRS, LONGEST = 10, 4, 21
 PAD = VOCAB - 1  # in no answer
 CASES = {
     "sigmoid": {"kind": "dpo"},

@@ -114,6 +114,23 @@ void check_saved_modules(const Json& lora, std::vector<Problem>& problems) {
     }
 }
 
+// The base of a reward model's adapter has no score layer.
+void check_reward_export(const Json& given, std::vector<Problem>& problems) {
+    if (given.value("merge", Json()) == true)
+        problems.push_back(
+            {"export.merge",
+             "is true, but the base model has no `score` layer into which the adapter's `score` "
+             "could be merged; allowed: false with objective reward and train.lora"});
+    const Json every = given.value("every", Json());
+    if (every.is_number_integer() && every != 0)
+        problems.push_back(
+            {"export.every",
+             "is " + every.dump() +
+                 ", but an export during training is compared with its checkpoint by merging both "
+                 "into the base model, which has no `score` layer; allowed: 0 with objective "
+                 "reward and train.lora"});
+}
+
 }  // namespace
 
 std::vector<Problem> lora_problems(const Json& document) {
@@ -127,12 +144,8 @@ std::vector<Problem> lora_problems(const Json& document) {
                  "is true, but there is no adapter to merge; allowed: false, or set train.lora"});
         return problems;
     }
-    if (given.value("merge", Json()) == true &&
-        objective_name(document.value("objective", Json())) == "reward")
-        problems.push_back(
-            {"export.merge",
-             "is true, but the base model has no `score` layer into which the adapter's `score` "
-             "could be merged; allowed: false with objective reward and train.lora"});
+    if (objective_name(document.value("objective", Json())) == "reward")
+        check_reward_export(given, problems);
     check_targets(lora, problems);
     check_layers(lora, problems);
     check_saved_modules(lora, problems);

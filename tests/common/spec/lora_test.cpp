@@ -106,6 +106,24 @@ std::vector<std::string> module_names() {
     return names;
 }
 
+TEST(LoraSpec, TheAdapterOfARewardModelIsExportedAfterTrainingOnly) {
+    Json json = {{"model", {{"from", "m"}}},
+                 {"objective", "reward"},
+                 {"train", {{"lora", {{"r", 4}}}}},
+                 {"export", {{"every", 0}}}};
+    EXPECT_TRUE(lora_problems(json).empty());
+    json["export"] = {{"every", 2}, {"merge", true}};
+    const auto problems = lora_problems(json);
+    ASSERT_EQ(problems.size(), 2U);
+    EXPECT_EQ(problems[0].path, "export.merge");
+    EXPECT_EQ(problems[1].path + " " + problems[1].message,
+              "export.every is 2, but an export during training is compared with its checkpoint by "
+              "merging both into the base model, which has no `score` layer; allowed: 0 with "
+              "objective reward and train.lora");
+    json["objective"] = "dpo";
+    EXPECT_TRUE(lora_problems(json).empty());
+}
+
 TEST(LoraSpec, PatternsChooseLayersAndRanksAsPeftDoes) {
     const LoraSpec lora = lora_spec({{"r", 2},
                                      {"alpha", 6},

@@ -1,5 +1,5 @@
 // Compares LoRA training of every model of tests/oracle/lora_steps.py with PEFT in float64, to
-// 1e-10: loss and gradient norm of eight steps of AdamW, and after them the logits and the adapter
+// 1e-10: loss and gradient norm of ten steps of AdamW, and after them the logits and the adapter
 // file, tensor by tensor under PEFT's names.
 #include <cstdlib>
 #include <filesystem>
@@ -109,7 +109,7 @@ void expect_steps(const fs::path& path) {
                 worst_weight);
 }
 
-TEST(LoraOracle, EightStepsArePefts) {
+TEST(LoraOracle, TenStepsArePefts) {
     at::set_num_threads(1);
     const char* folder = std::getenv("ROLL_ORACLE_DATA");
     ASSERT_NE(folder, nullptr) << "run by ctest: no ROLL_ORACLE_DATA";

@@ -198,12 +198,8 @@ void StepExports::finish() {
     }
 }
 
-// Makes the export, on the background thread. Returns its directory.
-Result<std::string> StepExports::make(const Due& due) {
-    const fs::path target = folder_ / directory_name(due.step);
-    // the token, because a fenced attempt may still export the same step on another node
-    const fs::path staged =
-        folder_ / ("." + directory_name(due.step) + "." + to_string(launch_.attempt.token));
+// Writes the export to the directory `staged`, and compares it with the checkpoint.
+Result<void> StepExports::stage(const Due& due, const fs::path& staged) {
     spec::ConvertSpec convert;
     convert.target = staged;
     convert.to = spec_.lora.is_set() && !spec_.export_merged ? "peft" : "hf";
@@ -221,10 +217,22 @@ Result<std::string> StepExports::make(const Due& due) {
     ROLL_TRY_VOID(make_directories(folder_));
     ROLL_TRY_VOID(write_file_atomically(file, protocol::encode(launch)));
     ROLL_TRY_VOID(run({beside("roll-convert"), "--launch", file}, "roll-convert"));
-    ROLL_TRY_VOID(run(check_command(due, staged), "the comparison with the checkpoint"));
+    return run(check_command(due, staged), "the comparison with the checkpoint");
+}
+
+// Makes the export, on the background thread. Returns its directory.
+Result<std::string> StepExports::make(const Due& due) {
+    const fs::path target = folder_ / directory_name(due.step);
+    // the token, because a fenced attempt may still export the same step on another node
+    const fs::path staged =
+        folder_ / ("." + directory_name(due.step) + "." + to_string(launch_.attempt.token));
+    std::error_code error;
+    if (const auto written = stage(due, staged); !written) {
+        fs::remove_all(staged, error);
+        return tl::unexpected(written.error());
+    }
     ROLL_TRY_VOID(publish(staged, target));
     auto complete = complete_in(folder_);
-    std::error_code error;
     for (; std::ssize(complete) > spec_.export_keep; complete.erase(complete.begin()))
         fs::remove_all(complete.begin()->second, error);
     return target.string();

@@ -6,8 +6,9 @@
 // an export. One export runs at a time and one waits; if a further checkpoint is due, it replaces
 // the one that waits.
 //
-// An attempt that is killed leaves at most a hidden directory. The next attempt reports the
-// complete exports again, and exports the newest due checkpoint if its export is missing.
+// An export that fails leaves nothing. An attempt that is killed leaves at most a hidden directory.
+// The next attempt reports the complete exports again, and exports the newest due checkpoint if its
+// export is missing.
 #pragma once
 
 #include <atomic>
@@ -59,6 +60,7 @@ class StepExports {
     void hold() const;
     void report(std::int64_t step) const;
     Result<std::string> make(const Due& due);
+    Result<void> stage(const Due& due, const std::filesystem::path& staged);
     Result<void> run(const std::vector<std::string>& command, const std::string& what);
     std::vector<std::string> check_command(const Due& due, const std::filesystem::path& directory);
 

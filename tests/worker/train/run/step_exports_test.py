@@ -2,10 +2,11 @@
 """Exports of checkpoints while the training goes on (export.every)."""
 import json
 import os
+import subprocess
 import time
 import unittest
 
-from ranks import PATIENCE_S, Attempt, RankCase, tensors_of
+from ranks import CONVERT, PATIENCE_S, Attempt, RankCase, tensors_of
 
 
 class StepExports(RankCase):
@@ -86,6 +87,38 @@ class StepExports(RankCase):
         self.assertLessEqual({report['step'] for report in before}, set(reports) | {8})
         self.assertNotIn('.hf-step-00000016', os.listdir(self.folder(again)))
         self.assertEqual(self.note(again, reports[-1])['step'], reports[-1])
+
+    def test_an_adapter_is_exported_or_merged_in_any_layout(self):
+        base = self.exported(self.run_whole(90, 1, self.document(1)), 'base')
+        lora = lambda job, steps, **changes: self.exporting(steps, **{
+            'model': {'from': base}, 'train__lora': {'r': 4}, 'checkpoint__keep': 9,
+            'resources': {'nodes': 1, 'slots_per_node': 4 if job == 1 else 2},
+            'parallel': {'dp': 1, 'tp': 2, 'pp': 2} if job == 1 else {'dp': 2, 'zero': 3}, **changes})
+        adapter = self.run_whole(1, 1, lora(1, 9, train__lora={'r': 4, 'dora': True, 'dropout': 0.1}))
+        self.expect_as_by_hand(adapter, 8, 'adapter_model.safetensors', 'convert', to='peft')
+        merged = {'train__lora': {'r': 4, 'base': 'nf4'}, 'export__merge': True}
+        first = Attempt(self, 2, 1, lora(2, 100000, **merged))
+        self.await_export(first, 8)
+        first.kill()
+        newest = max(first.published)
+        due = newest[0] - newest[0] % 8 + 8
+        again = self.run_whole(2, 2, lora(2, due + 1, **merged), [newest])
+        self.assertEqual(again.said('exported')[-1]['step'], due)
+        self.expect_as_by_hand(again, due, 'model.safetensors', 'merge', base)
+        # rollctl refuses this job, because no format but PEFT's holds an adapter.
+        failed = self.run_whole(3, 1, lora(3, 9, checkpoint__format='torch_dist'))
+        self.assertIn('the export of step 8 has failed, and training continues', failed.log())
+        self.expect_exports(failed)
+
+    def expect_as_by_hand(self, run, step, name, command, *base, to='hf'):
+        """Checks the tensors of an export that was compared with its checkpoint."""
+        note = self.note(run, step)
+        self.assertLess(note['logit_difference'], 0.03 * note['largest_logit'])
+        by_hand = os.path.join(self.top, f'by-hand-{to}')
+        subprocess.run([CONVERT, command, *base, dict(run.published)[step], by_hand, '--to', to, '--dtype', 'bf16'],
+                       check=True, capture_output=True)
+        self.assertTrue(tensors_of(os.path.join(by_hand, name)) ==
+                        tensors_of(os.path.join(self.folder(run, step), name)))
 
     def test_an_export_that_differs_from_its_checkpoint_is_not_announced(self):
         run = self.run_whole(1, 1, self.exporting(9, checkpoint__keep=9))
