@@ -226,9 +226,9 @@ static Result<Json> steer(const Context& context, const std::string& verb,
     if (verb == "remove") return change(context, protocol::AllocRemoveArgs{name});
     if (verb == "close" || verb == "cancel") {
         const auto id = parse_number<std::uint64_t>(name);
-        if (!id)
+        if (!id || *id == 0)
             return fail(ErrorCode::InvalidArgument,
-                        fmt::format("the allocation is {}; allowed: a number", name),
+                        fmt::format("the allocation is \"{}\"; allowed: a number from 1 on", name),
                         "rollctl alloc list");
         if (verb == "close") return change(context, protocol::AllocCloseArgs{*id});
         return change(context, protocol::AllocCancelArgs{*id});

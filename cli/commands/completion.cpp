@@ -12,6 +12,8 @@ constexpr std::string_view kOnJobs =
     "checkpoint|tell";
 // Subcommands of `alloc` whose argument is a queue.
 constexpr std::string_view kOnQueues = "pause|resume|remove|dry-run";
+// Subcommands of `alloc` whose argument is the number of an allocation.
+constexpr std::string_view kOnAllocations = "close|cancel";
 
 constexpr const char* kBash = R"sh(# rollctl completion bash > /etc/bash_completion.d/rollctl
 _rollctl() {
@@ -23,6 +25,7 @@ _rollctl() {
     case ${COMP_WORDS[1]}:$COMP_CWORD:${COMP_WORDS[2]} in
 @VERBS@
         alloc:3:@QUEUES@) words=$(rollctl alloc list --parsable 2>/dev/null) ;;
+        alloc:3:@ALLOCATIONS@) words=$(rollctl alloc list -o '{id}' 2>/dev/null) ;;
         @JOBS@) words="last all $(rollctl jobs -a --parsable 2>/dev/null)" ;;
         drain:* | undrain:*) words=$(rollctl nodes --parsable 2>/dev/null) ;;
         completion:*) words="bash zsh fish" ;;
@@ -41,6 +44,7 @@ else
     case $words[2]:$((CURRENT - 1)):$words[3] in
 @VERBS@
         alloc:3:@QUEUES@) compadd $(rollctl alloc list --parsable 2>/dev/null) ;;
+        alloc:3:@ALLOCATIONS@) compadd $(rollctl alloc list -o '{id}' 2>/dev/null) ;;
         @JOBS@) compadd last all $(rollctl jobs -a --parsable 2>/dev/null) ;;
         drain:*|undrain:*) compadd $(rollctl nodes --parsable 2>/dev/null) ;;
         completion:*) compadd bash zsh fish ;;
@@ -59,6 +63,8 @@ complete -c rollctl -n "__fish_seen_subcommand_from drain undrain" -f \
 complete -c rollctl -n "__fish_seen_subcommand_from completion" -f -a "bash zsh fish"
 complete -c rollctl -n "__fish_seen_subcommand_from alloc; and \
     __fish_seen_subcommand_from @QUEUES@" -f -a "(rollctl alloc list --parsable 2>/dev/null)"
+complete -c rollctl -n "__fish_seen_subcommand_from alloc; and \
+    __fish_seen_subcommand_from @ALLOCATIONS@" -f -a "(rollctl alloc list -o '{id}' 2>/dev/null)"
 @VERBS@
 )sh";
 
@@ -98,23 +104,26 @@ struct Script {
     std::string verbs;
     std::string jobs;
     std::string queues;
+    std::string allocations;
 };
 
 std::optional<Script> script_of(const std::string& shell, const Commands& commands) {
     const std::string of_case = spell(kOnJobs, " | ", ":*");
     if (shell == "bash")
         return Script{kBash, verb_lines(commands, "        {}:2:*) words=\"{}\" ;;"), of_case,
-                      spell(kOnQueues, " | alloc:3:", "")};
+                      spell(kOnQueues, " | alloc:3:", ""),
+                      spell(kOnAllocations, " | alloc:3:", "")};
     if (shell == "zsh")
         return Script{kZsh, verb_lines(commands, "        {}:2:*) compadd {} ;;"), of_case,
-                      spell(kOnQueues, " | alloc:3:", "")};
+                      spell(kOnQueues, " | alloc:3:", ""),
+                      spell(kOnAllocations, " | alloc:3:", "")};
     if (shell == "fish")
         return Script{
             kFish,
             verb_lines(commands,
                        "complete -c rollctl -n \"__fish_seen_subcommand_from {0}; and \\\n"
                        "    not __fish_seen_subcommand_from {1}\" -f -a \"{1}\""),
-            spell(kOnJobs, " ", ""), spell(kOnQueues, " ", "")};
+            spell(kOnJobs, " ", ""), spell(kOnQueues, " ", ""), spell(kOnAllocations, " ", "")};
     return std::nullopt;
 }
 
@@ -131,6 +140,7 @@ Result<int> run_completion(const std::string& shell, const Commands& commands) {
     std::string text = put_in(script->text, "@COMMANDS@", fmt::format("{}", fmt::join(names, " ")));
     text = put_in(text, "@VERBS@", script->verbs);
     text = put_in(text, "@QUEUES@", script->queues);
+    text = put_in(text, "@ALLOCATIONS@", script->allocations);
     print(put_in(text, "@JOBS@", script->jobs));
     return 0;
 }

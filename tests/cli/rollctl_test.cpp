@@ -380,7 +380,7 @@ TEST_F(Rollctl, CompletionIsAScriptThatShellsAccept) {
 }
 
 // The completion script calls a fake rollctl, which prints its arguments.
-TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsAndQueues) {
+TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsQueuesAndAllocations) {
     std::ofstream(base + "/c.sh") << run("completion bash").output;
     std::ofstream(base + "/rollctl") << "#!/bin/sh\necho $* | tr ' ' '_'\n";
     std::filesystem::permissions(base + "/rollctl", std::filesystem::perms::owner_all);
@@ -394,9 +394,20 @@ TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsAndQueues) {
     EXPECT_EQ(completed("rollctl alloc ''", 2),
               "list add pause resume remove dry-run close cancel\n");
     EXPECT_EQ(completed("rollctl alloc pause ''", 3), "alloc_list_--parsable\n");
+    for (const char* verb : {"close", "cancel"})
+        EXPECT_EQ(completed(std::string("rollctl alloc ") + verb + " ''", 3),
+                  "alloc_list_-o_{id}\n");
     for (const char* command : {"checkpoint", "resubmit", "jobs", "wait"})
         EXPECT_EQ(completed(std::string("rollctl ") + command + " ''", 2),
                   "last all jobs_-a_--parsable\n");
+}
+
+TEST_F(Rollctl, AnAllocationIsNamedByItsNumber) {
+    for (const char* bad : {"''", "x", "0", "-1", "1.5", "18446744073709551616"}) {
+        const Ended ended = run(std::string("alloc close ") + bad);
+        EXPECT_EQ(ended.status, 2) << bad;
+        EXPECT_NE(ended.output.find("allowed: a number from 1 on"), std::string::npos) << bad;
+    }
 }
 
 // Takes the commands from the first list in the completion script.
