@@ -184,10 +184,9 @@ std::string progress_text(const Json& job) {
     if (!progress.is_object()) return "";
     std::vector<std::string> parts;
     const std::string steps = field_text(progress, "steps");
-    if (progress.contains("step")) {
+    if (progress.contains("step"))
         parts.push_back(fmt::format("step {}{}", field_text(progress, "step"),
                                     steps.empty() ? "" : "/" + steps));
-    }
     const auto real = [&](const char* key) {
         const Json value = progress.value(key, Json());
         return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
@@ -200,9 +199,12 @@ std::string progress_text(const Json& job) {
     if (const auto scale = real("loss_scale"))
         parts.push_back(
             fmt::format("scale {:g}, {:.0f} overflows", *scale, real("overflows").value_or(0)));
-    if (const auto speed = real("tokens_per_second")) {
+    if (const auto skipped = real("skipped_steps"))
+        parts.push_back(fmt::format("{:.0f} skipped", *skipped));
+    if (const auto samples = real("left_out_samples"))
+        parts.push_back(fmt::format("{:.0f} samples left out", *samples));
+    if (const auto speed = real("tokens_per_second"))
         parts.push_back(amount_text(*speed) + " tokens/s");
-    }
     if (const auto use = real("gpu_percent")) parts.push_back(fmt::format("GPU {:.0f} %", *use));
     if (const auto left = real("eta_s")) parts.push_back(duration_text(*left) + " left");
     const std::string phase = field_text(progress, "phase");

@@ -135,6 +135,7 @@ std::string encode(const State& s) {
                         {"clipped_steps", s.clipped_steps},
                         {"stale_validations", s.stale_validations},
                         {"left_out", s.left_out}};
+    if (s.skipped_steps > 0) json["skipped_steps"] = s.skipped_steps;
     if (s.loss_scale) json["loss_scale"] = scale_json(*s.loss_scale);
     if (s.recent) json["recent"] = recent_json(*s.recent);
     return json.dump(1) + "\n";
@@ -162,6 +163,7 @@ Result<State> decode_state(std::string_view text) {
     if (const Json& stop = reader.raw("stop"); stop.is_object()) s.stop = decode_best(stop);
     s.best_step = reader.get<std::int64_t>("best_step");
     s.clipped_steps = reader.get_or<std::int64_t>("clipped_steps", 0);
+    s.skipped_steps = reader.get_or<std::int64_t>("skipped_steps", 0);
     s.stale_validations = reader.get_or<std::int64_t>("stale_validations", 0);
     s.left_out = reader.get_or("left_out", s.left_out);
     const Json layout = reader.raw("layout"), scale = reader.raw("loss_scale");

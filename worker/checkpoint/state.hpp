@@ -79,6 +79,8 @@ struct State {
     std::int64_t best_step = 0;        // step of the best checkpoint
     Best stop;                         // best value of train.early_stop.metric so far
     std::int64_t clipped_steps = 0;    // number of steps whose gradient was clipped
+    // number of steps that were not applied because of a spike or a value that is not finite
+    std::int64_t skipped_steps = 0;
     // number of consecutive values of stop.metric that were no improvement
     std::int64_t stale_validations = 0;
     std::optional<LossScale> loss_scale;  // set if `dtype` is "fp16"

@@ -34,6 +34,18 @@ RankFailure failure_of(int status, int teller, const std::string& sentence,
 
 }  // namespace
 
+std::string untrained_text(const checkpoint::State& state) {
+    std::string text;
+    if (state.skipped_steps > 0)
+        text = std::to_string(state.skipped_steps) + " of " + std::to_string(state.step) +
+               " steps were skipped because of a spike or a value that is not finite";
+    if (!state.left_out.empty())
+        text += (text.empty() ? "" : "; ") + std::to_string(state.left_out.size()) +
+                " samples were left out after a return to an earlier checkpoint (" +
+                ranges_text(state.left_out) + ")";
+    return text.empty() ? text : text + "\n";
+}
+
 StepLimits StepGuard::limits() {
     const spec::BadStepSpec& rules = spec_.bad_steps;
     if (rules.on_spike == spec::OnBadStep::Ignore) {
@@ -97,6 +109,7 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
     std::string ending;
     if (policy == Policy::Skip) {
         if (++skipped_in_a_row() <= kSkippedMax) {
+            ++state_.skipped_steps;
             if (world.rank() == 0) std::printf("%s; the step is skipped\n", bad.sentence.c_str());
             return std::nullopt;
         }

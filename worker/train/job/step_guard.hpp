@@ -18,6 +18,10 @@
 
 namespace roll::train {
 
+// Returns a line for the end of the log that says how many steps and samples did not change the
+// weights; empty if all did.
+std::string untrained_text(const checkpoint::State& state);
+
 class StepGuard {
   public:
     // All arguments must outlive this object.

@@ -42,6 +42,18 @@ double waited_in(const PhaseClock::Times& times) {
     return waited;
 }
 
+// Says what the weights have not learned from, and why the training has ended before its last step.
+void tell_end(const spec::TrainSpec& spec, const checkpoint::State& state, bool stopped_early) {
+    std::printf("%s", untrained_text(state).c_str());
+    if (!stopped_early) return;
+    std::printf(
+        "stopped early at step %lld: none of the last %lld values of %s improved on the best "
+        "earlier value by more than %g; the best %s was at step %lld\n",
+        static_cast<long long>(state.step), static_cast<long long>(state.stale_validations),
+        spec.early_stop.metric.name.c_str(), spec.early_stop.min_delta, spec.best.name.c_str(),
+        static_cast<long long>(state.best_step));
+}
+
 }  // namespace
 
 bool Trainer::due(std::int64_t every) const {
@@ -167,13 +179,7 @@ int Trainer::run_steps() {
     carry_out(agreed.requests);
     carry_out({steering_.waiting.begin(), steering_.waiting.end()});
     steering_.waiting.clear();
-    if (stops_early() && writes())
-        std::printf(
-            "stopped early at step %lld: none of the last %lld values of %s improved on the best "
-            "earlier value by more than %g; the best %s was at step %lld\n",
-            static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
-            spec_.early_stop.metric.name.c_str(), spec_.early_stop.min_delta,
-            spec_.best.name.c_str(), static_cast<long long>(state_.best_step));
+    if (writes()) tell_end(spec_, state_, stops_early());
     // Save again when resuming: a checkpoint of the last step may belong to another job, or may not
     // be recorded for this job.
     if (launch_.kind == "resume") save(Save::UnlessSaved);
@@ -370,6 +376,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                      {"phase", "train"}};
     if (report.loss_scale)
         progress.update({{"loss_scale", *report.loss_scale}, {"overflows", report.overflows}});
+    if (state_.skipped_steps > 0) progress["skipped_steps"] = state_.skipped_steps;
+    if (!state_.left_out.empty()) progress["left_out_samples"] = state_.left_out.size();
     link_.report(protocol::Progress{progress.dump()});
     if (logged) std::printf("%s\n", line_of(report).c_str());
     std::fflush(stdout);

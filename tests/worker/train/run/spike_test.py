@@ -49,6 +49,9 @@ class Spike(RankCase):
         self.assertEqual([int(told[i]) for i in (2, 5, 7, 8)],
                          [bad, min(bad - 1, 32), (bad - 1) * ROWS, bad * ROWS - 1])
         self.assertTrue(float(told[6]) < float(told[4]) < float(told[3]))
+        told = f'1 of {STEPS} steps were skipped because of a spike or a value that is not finite\n'
+        self.assertEqual(one.log().count(told), 1, one.log())
+        self.assertEqual(one.said('progress')[-1]['p']['skipped_steps'], 1)
         # The step is not applied, but its samples count as consumed.
         self.assertEqual([row['tokens'] for row in rows], [ROWS * LENGTH * (i + 1) for i in range(STEPS)])
         others = [self.guarded(dp=2), self.guarded(dp=2, parallel__zero=3), self.split(1), self.split(2)]
@@ -75,6 +78,7 @@ class Spike(RankCase):
         self.assertIn(f'resumed at step {before[0][0]} ', second.log())
         self.assertEqual(second.metrics(), whole.metrics())
         self.assertEqual(second.weights(STEPS), whole.weights(STEPS))
+        self.assertIn(f'1 of {STEPS} steps were skipped', second.log())
 
     def test_rewind_leaves_the_samples_out(self):
         document = self.guarded('rewind', dp=2)
@@ -91,6 +95,9 @@ class Spike(RankCase):
                       'finite or too high\n', second.log())
         self.assertEqual([row['step'] for row in second.metrics() if row.get('skipped')], [step])
         self.assertFalse(any('spike' in row for row in second.metrics()))
+        self.assertIn(f'{ROWS} samples were left out after a return to an earlier checkpoint ({begin} to {end})\n',
+                      second.log())
+        self.assertEqual(second.said('progress')[-1]['p']['left_out_samples'], ROWS)
         self.assertEqual(second.metrics()[-1]['tokens'], (STEPS - 1) * ROWS * LENGTH)
 
     def test_stop_ends_the_job(self):
