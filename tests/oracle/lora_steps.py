@@ -2,8 +2,8 @@
 
 For each of CASES, OUT/NAME/weight is the base, a HuggingFace directory; OUT/NAME/start and OUT/NAME/trained are PEFT's
 adapters before the first and after the last step, and told.safetensors has `loss` and `norm` (one number a step),
-`ids` and `targets` [step, row, position], and `logits` of the first step's ids with the trained adapter. B does not
-start at 0, so that the first gradients of A are not 0.
+`ids` and `targets` [step, row, position], `logits` of the first step's ids with the trained adapter, and `lr_ratio`,
+with which PEFT makes the optimizer of LoRA+. B does not start at 0, so that the first gradients of A are not 0.
 """
 import shutil
 import sys
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy
 import peft
+import peft.optimizers
 import torch
 from family_steps import BETAS, CLIP, DECAY, EPS, LR, ROWS, VOCAB, make_model, save
 from in_type import Lift
@@ -28,6 +29,7 @@ CASES = {
                "layers_to_transform": [1, 2], "layers_pattern": ["layers"],
                "exclude_modules": ["layers.1.self_attn.o_proj"],
                "rank_pattern": {r"layers\.2\..*k_proj": 3}, "alpha_pattern": {"2.mlp.up_proj": 7}}),
+    "plus": ("llama", {}, {"r": 4, "lora_alpha": 8, "target_modules": "all-linear"}),
     "dora": ("llama", {}, {"r": 4, "lora_alpha": 8, "target_modules": "all-linear", "use_dora": True,
                            "modules_to_save": ["embed_tokens"]}),
     "drop": ("llama", {}, {"r": 3, "lora_alpha": 8, "target_modules": "all-linear", "lora_dropout": 0.2,
@@ -36,6 +38,7 @@ CASES = {
              {"r": 2, "lora_alpha": 6, "target_modules": r"model\.layers\.[02]\..*(k|v|o|gate|down)_proj",
               "exclude_modules": r".*\.2\..*o_proj", "use_dora": True, "lora_dropout": 0.4}),
 }
+LR_RATIOS = {"plus": 8.0}
 PLACES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SEED = 1
 
@@ -78,11 +81,19 @@ def replace_dropout(model, probability):
             module.lora_dropout["default"] = Drop(probability, layer, PLACES.index(parts[-1]))
 
 
-def train(model, ids, targets, told):
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
+def make_optimizer(model, trained, lr_ratio):
+    if lr_ratio != 1:
+        return peft.optimizers.create_loraplus_optimizer(
+            model, torch.optim.AdamW, lr=LR, loraplus_lr_ratio=lr_ratio, loraplus_weight_decay=DECAY, betas=BETAS,
+            eps=EPS, foreach=False)
     groups = [{"params": [weight for weight in trained if weight.dim() > 1], "weight_decay": DECAY},
               {"params": [weight for weight in trained if weight.dim() == 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS, foreach=False)
+    return torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS, foreach=False)
+
+
+def train(model, ids, targets, told, lr_ratio):
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = make_optimizer(model, trained, lr_ratio)
     model.train()
     losses, norms = [], []
     for step in range(STEPS):
@@ -120,8 +131,9 @@ def main():
             tokens = torch.from_numpy(numpy.random.default_rng(7).integers(0, VOCAB, (STEPS, ROWS, POSITIONS + 1)))
             ids, targets = tokens[:, :, :-1], tokens[:, :, 1:].clone()
             targets[:, 1, :5] = -100
-            told = {"ids": ids, "targets": targets}
-            train(model, ids, targets, told)
+            ratio = LR_RATIOS.get(name, 1.0)
+            told = {"ids": ids, "targets": targets, "lr_ratio": torch.tensor([ratio])}
+            train(model, ids, targets, told, ratio)
             model.save_pretrained(out / name / "trained")
             save_file({key: tensor.double().contiguous() for key, tensor in told.items()},
                       out / name / "told.safetensors")
