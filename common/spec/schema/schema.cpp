@@ -382,10 +382,11 @@ void fill_from(const OrderedJson& properties, Json& value) {
     }
 }
 
-// Returns whether the string is a path. The key's special words, references to earlier jobs of a
-// chain ("{NAME.output}") and paths below "{files}" are not paths of this machine.
+// Returns whether the string is a path. An empty text, the key's special words, references to
+// earlier jobs of a chain ("{NAME.output}") and paths below "{files}" are not paths of this
+// machine.
 bool is_path(const OrderedJson& rule, const Json& text) {
-    if (!rule.contains("x-path") || is_reference(word(text))) return false;
+    if (!rule.contains("x-path") || word(text).empty() || is_reference(word(text))) return false;
     if (word(text).starts_with(kFilesDirectory)) return false;
     const auto words = key_in(rule, "x-words");
     return !words || std::none_of(words->begin(), words->end(),

@@ -31,5 +31,12 @@ TEST_F(ModelSourceKeys, TheOptimizerOfACheckpointNeedsItsWeightsUnchanged) {
         "the kinds adamw, adam and sgd, whose state has the shapes of the weights\n");
 }
 
+TEST_F(ModelSourceKeys, AnEmptyPathIsRefusedAndIsNotTheFolderOfTheJobFile) {
+    Json json = train_file();
+    json["model"] = {{"from", ""}};
+    const std::string found = problems(json);
+    EXPECT_NE(found.find("model.from is \"\"; allowed: "), std::string::npos) << found;
+}
+
 }  // namespace
 }  // namespace roll::spec

@@ -12,20 +12,20 @@ namespace {
 // Returns a warning if some files are shorter than a window; otherwise, an empty text. Training
 // does not use such files, because a window never spans two files.
 std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
-    constexpr int kNamed = 3;
+    constexpr int kNamedFiles = 3;
     if (corpus.cut() != data::Cut::Anywhere) return {};
     std::size_t files = 0, tokens = 0;
     std::string names;
     for (const data::CorpusFile& file : corpus.files()) {
         if (file.train.size() > static_cast<std::size_t>(seq_length)) continue;
         tokens += file.train.size();
-        if (files++ < kNamed) names += (names.empty() ? "" : ", ") + file.name;
+        if (files++ < kNamedFiles) names += (names.empty() ? "" : ", ") + file.name;
     }
     if (files == 0) return {};
     return std::to_string(files) + " of " + std::to_string(corpus.files().size()) +
            " files of data.train (" + std::to_string(tokens) +
            " tokens) are shorter than a sequence of " + std::to_string(seq_length) +
-           " and are not used: " + names + (files > kNamed ? ", ..." : "") +
+           " and are not used: " + names + (files > kNamedFiles ? ", ..." : "") +
            "; join them into one file, or make them lines of one .jsonl";
 }
 
