@@ -71,6 +71,7 @@ Result<void> use_settings(Json& document, const std::string& base, const Earlier
     Json& lora = document[at];
     if (!lora.contains("from") || !lora["from"].is_string()) return {};
     const std::string from = lora["from"];
+    if (from.empty()) return {};  // refused later, by the job's schema
     Json settings = lora_of_earlier(earlier, from);
     const fs::path directory = fs::path(base) / from;
     std::error_code error;

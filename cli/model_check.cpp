@@ -35,7 +35,7 @@ bool is_visible(const std::string& directory) {
 
 std::string path_of(const Json& object, const char* key, const std::string& base) {
     const Json value = object.value(key, Json());
-    if (!value.is_string()) return "";
+    if (!value.is_string() || value == "") return "";
     return (fs::path(base) / value.get<std::string>()).lexically_normal().string();
 }
 
