@@ -25,7 +25,7 @@ Result<core::State> World::read_ledger() {
         const auto found = static_cast<std::size_t>(stored_->newest());
         ROLL_CHECK(found == synced_ || std::ranges::count(unsure_ends_, found) > 0);
         std::erase_if(unsure_ends_, [&](std::size_t end) { return end > found; });
-        ledger_.resize(found);
+        ledger_.erase(ledger_.begin() + static_cast<std::ptrdiff_t>(found), ledger_.end());
         ledger_times_.resize(found);
     }
     core::State state;
