@@ -80,7 +80,7 @@ void World::die(bool asked) {
         stored_->crash(random_, random_.percent(50));
     // A commit that was running at the kill is in the ledger or is not.
     if (!stored_ && pending_ && random_.percent(50)) {
-        ledger_.resize(synced_);
+        ledger_.erase(ledger_.begin() + static_cast<std::ptrdiff_t>(synced_), ledger_.end());
         ledger_times_.resize(synced_);
     }
     pending_.reset();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -110,8 +111,9 @@ using AnyEvent = std::variant<
 // compiler makes code for each alternative, and repeating it in every file took a tenth of a full
 // build.
 struct Event : AnyEvent {
-    template <AlternativeOf<AnyEvent> T>
-    Event(T event) noexcept : AnyEvent(std::in_place_type<T>, std::move(event)) {}
+    template <class T>
+    requires AlternativeOf<std::remove_cvref_t<T>, AnyEvent> Event(T&& event)
+        : AnyEvent(std::in_place_type<std::remove_cvref_t<T>>, std::forward<T>(event)) {}
     Event(const Event&);
     Event(Event&&) noexcept;
     Event& operator=(const Event&);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -89,8 +91,9 @@ using AnyInput =
 // compiler makes code for each alternative, and repeating it in every file took a tenth of a full
 // build.
 struct Input : AnyInput {
-    template <AlternativeOf<AnyInput> T>
-    Input(T input) noexcept : AnyInput(std::in_place_type<T>, std::move(input)) {}
+    template <class T>
+    requires AlternativeOf<std::remove_cvref_t<T>, AnyInput> Input(T&& input)
+        : AnyInput(std::in_place_type<std::remove_cvref_t<T>>, std::forward<T>(input)) {}
     Input(const Input&);
     Input(Input&&) noexcept;
     Input& operator=(const Input&);
