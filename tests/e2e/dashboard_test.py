@@ -6,6 +6,7 @@ ROLL_PICTURES=DIR: also writes a screenshot of each page there.
 import http.client
 import json
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -284,7 +285,8 @@ class Dashboard(RollTest):
         self.assertEqual((pending(), self.show(job)['state']), ([], 'queued'))
         self.assertEqual([(one['data']['allocation'], one['data']['reason'])
                           for one in self.api('events?limit=1000')['events'] if one['kind'] == 'allocation_releasing'],
-                         [(1, 'cancelled by root'), (2, 'the allocation was closed by a user')])
+                         [(1, f'cancelled by {pwd.getpwuid(os.getuid()).pw_name}'),
+                          (2, 'the allocation was closed by a user')])
         self.assertEqual(page.errors, [])
 
     def test_a_page_without_a_stream_reads_its_answers_and_says_so(self):
