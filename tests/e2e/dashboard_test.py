@@ -44,13 +44,15 @@ def hostile(value):
     return HOSTILE if isinstance(value, str) and not WORDS.fullmatch(value) else value
 
 
-# Slurm's commands with one file per job: Slurm's queue says that each job is pending until it is cancelled.
+# Slurm's commands with one file per job: Slurm's queue says that each job is pending until it is cancelled. The files
+# are renamed into place, because squeue may read them at the same time.
 SLURM = {
     'sbatch': """cat > /dev/null; n=$(($(ls | wc -l) + 1))
-        for one; do case $one in --comment=*) echo "PENDING|Resources|N/A|N/A|1||${one#--comment=}" > $n;; esac; done
+        for one; do case $one in --comment=*)
+            echo "PENDING|Resources|N/A|N/A|1||${one#--comment=}" > ../$$; mv ../$$ $n;; esac; done
         echo $n""",
     'squeue': 'ls | while read one; do echo "$one|$(cat $one)"; done',
-    'scancel': 'for one; do :; done; sed -i s/PENDING/CANCELLED/ $one'}
+    'scancel': 'for one; do :; done; sed s/PENDING/CANCELLED/ $one > ../$$ && mv ../$$ $one'}
 
 
 class Dashboard(RollTest):
