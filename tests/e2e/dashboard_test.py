@@ -279,6 +279,7 @@ class Dashboard(RollTest):
         page.click('Cancel the allocation')
         wait_until(lambda: pending() == [2], 'another allocation for the job')
         self.ctl('alloc', 'pause', 'night')  # no further allocation takes its place
+        page.wait_text('paused')  # the page does not change any more while its button is pressed
         page.wait('document.querySelector("section:nth-of-type(2) tbody td").textContent == "2"')
         page.click('Close')
         page.wait_text('Close allocation 2?')
