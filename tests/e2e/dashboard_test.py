@@ -6,6 +6,7 @@ ROLL_PICTURES=DIR: also writes a screenshot of each page there.
 import http.client
 import json
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -43,13 +44,15 @@ def hostile(value):
     return HOSTILE if isinstance(value, str) and not WORDS.fullmatch(value) else value
 
 
-# Slurm's commands with one file per job: Slurm's queue says that each job is pending until it is cancelled.
+# Slurm's commands with one file per job: Slurm's queue says that each job is pending until it is cancelled. The files
+# are renamed into place, because squeue may read them at the same time.
 SLURM = {
     'sbatch': """cat > /dev/null; n=$(($(ls | wc -l) + 1))
-        for one; do case $one in --comment=*) echo "PENDING|Resources|N/A|N/A|1||${one#--comment=}" > $n;; esac; done
+        for one; do case $one in --comment=*)
+            echo "PENDING|Resources|N/A|N/A|1||${one#--comment=}" > ../$$; mv ../$$ $n;; esac; done
         echo $n""",
     'squeue': 'ls | while read one; do echo "$one|$(cat $one)"; done',
-    'scancel': 'for one; do :; done; sed -i s/PENDING/CANCELLED/ $one'}
+    'scancel': 'for one; do :; done; sed s/PENDING/CANCELLED/ $one > ../$$ && mv ../$$ $one'}
 
 
 class Dashboard(RollTest):
@@ -276,6 +279,7 @@ class Dashboard(RollTest):
         page.click('Cancel the allocation')
         wait_until(lambda: pending() == [2], 'another allocation for the job')
         self.ctl('alloc', 'pause', 'night')  # no further allocation takes its place
+        page.wait_text('paused')  # the page does not change any more while its button is pressed
         page.wait('document.querySelector("section:nth-of-type(2) tbody td").textContent == "2"')
         page.click('Close')
         page.wait_text('Close allocation 2?')
@@ -284,7 +288,8 @@ class Dashboard(RollTest):
         self.assertEqual((pending(), self.show(job)['state']), ([], 'queued'))
         self.assertEqual([(one['data']['allocation'], one['data']['reason'])
                           for one in self.api('events?limit=1000')['events'] if one['kind'] == 'allocation_releasing'],
-                         [(1, 'cancelled by root'), (2, 'the allocation was closed by a user')])
+                         [(1, f'cancelled by {pwd.getpwuid(os.getuid()).pw_name}'),
+                          (2, 'the allocation was closed by a user')])
         self.assertEqual(page.errors, [])
 
     def test_a_page_without_a_stream_reads_its_answers_and_says_so(self):

@@ -74,8 +74,9 @@ void Agent::wait() {
     parts_.supervisor.add_polled(polled);
     const Instant now = boot_now();
     terminals_.add_polled(polled, now);
-    const Millis time =
-        std::clamp(std::min(heartbeat_due() - now, terminals_.pause(now)), Millis{0}, kPoll);
+    const Millis due =
+        std::min({heartbeat_due() - now, terminals_.pause(now), parts_.core.hold_left(now)});
+    const Millis time = std::clamp(due, Millis{0}, kPoll);
     ::poll(polled.data(), polled.size(), static_cast<int>(time.count()));
 }
 

@@ -350,7 +350,7 @@ void AgentCore::on_drain(Instant now) {
     effects_.push_back(HeartbeatNow{});
     for (auto& [key, attempt] : attempts_) {
         const std::string reason = "roll-worker was asked to end";
-        const bool excused = attempt.held_until && !attempt.stop && attempt.phase != Phase::Ended;
+        const bool excused = attempt.held_until && now < *attempt.held_until && !attempt.stop;
         if (excused) {
             attempt.first_failed.reset();
             attempt.held_until.reset();
@@ -403,6 +403,14 @@ std::string AgentCore::look_due(Instant now) {
     if (now - looked_ < (highest > kCalm ? rules_.tick : kCalmLooks)) return {};
     looked_ = now;
     return beacon_;
+}
+
+Millis AgentCore::hold_left(Instant now) const {
+    Millis left = Millis::max();
+    for (const auto& [key, attempt] : attempts_)
+        if (attempt.held_until && now < *attempt.held_until)
+            left = std::min(left, *attempt.held_until - now);
+    return left;
 }
 
 bool AgentCore::idle() const {

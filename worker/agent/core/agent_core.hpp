@@ -87,11 +87,12 @@ class AgentCore {
     // at most once per interval.
     std::string look_due(Instant now);
 
+    // Returns the time until on_clock() must be called to end the hold of a failure.
+    Millis hold_left(Instant now) const;
     bool idle() const;  // returns true if no attempt has a process
     // Returns true if heartbeats report the attempt.
     bool has(const AttemptKey& key) const { return attempts_.contains(key); }
-    // Returns the number of attempts that each heartbeat lists.
-    std::size_t running() const { return attempts_.size(); }
+    std::size_t running() const { return attempts_.size(); }  // attempts in each heartbeat
     // Returns true if no attempt is left and rolld has acknowledged the end of every attempt. If
     // this worker drains, rolld must also have acknowledged the drain: otherwise it would wait for
     // this worker until the lease expires. This does not apply if rolld cannot be reached.
@@ -126,8 +127,7 @@ class AgentCore {
     LeaseRules rules_;
     StopRules stops_;
     bool draining_ = false;
-    // Sequence number of the first heartbeat that reported draining
-    std::optional<std::uint64_t> drain_said_{};
+    std::optional<std::uint64_t> drain_said_{};  // number of the first heartbeat that said so
     // newest incarnation (start of rolld) seen in an answer or in the beacon
     std::uint64_t incarnation_ = 0;
     std::uint64_t echoed_ = 0;  // newest sequence number of an answered heartbeat

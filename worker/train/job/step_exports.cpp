@@ -227,11 +227,12 @@ Result<std::string> StepExports::make(const Due& due) {
     const fs::path staged =
         folder_ / ("." + directory_name(due.step) + "." + to_string(launch_.attempt.token));
     std::error_code error;
-    if (const auto written = stage(due, staged); !written) {
+    Result<void> made = stage(due, staged);
+    if (made) made = publish(staged, target);
+    if (!made) {
         fs::remove_all(staged, error);
-        return tl::unexpected(written.error());
+        return tl::unexpected(made.error());
     }
-    ROLL_TRY_VOID(publish(staged, target));
     auto complete = complete_in(folder_);
     for (; std::ssize(complete) > spec_.export_keep; complete.erase(complete.begin()))
         fs::remove_all(complete.begin()->second, error);

@@ -73,5 +73,27 @@ TEST_F(AgentCoreTest, ACommandThatFailsWithoutADrainHasFailed) {
     EXPECT_EQ(entry().outcome, Outcome::App);
 }
 
+TEST_F(AgentCoreTest, ACommandThatFailedLongBeforeTheDrainHasFailedEvenIfItsEndIsSlow) {
+    run(1, "command");
+    exit(0, {true, 15});
+    pass(Millis{1000});
+    core_.on_drain(now_);
+    gone();
+    EXPECT_EQ(entry().outcome, Outcome::App);
+    EXPECT_EQ(entry().exit_code, 143);
+}
+
+TEST_F(AgentCoreTest, TheHoldOfAFailureEndsOnTime) {
+    run(1, "command");
+    EXPECT_EQ(core_.hold_left(now_), Millis::max());
+    exit(0, {false, 1});
+    gone();
+    now_ += Millis{400};
+    EXPECT_EQ(core_.hold_left(now_), Millis{600});
+    pass(Millis{600});
+    EXPECT_EQ(entry().phase, Phase::Ended);
+    EXPECT_EQ(core_.hold_left(now_), Millis::max());
+}
+
 }  // namespace
 }  // namespace roll::agent
