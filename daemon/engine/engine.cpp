@@ -1,5 +1,7 @@
 #include "daemon/engine/engine.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace roll::engine {
@@ -7,10 +9,11 @@ namespace roll::engine {
 core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& turn) {
     core::Events batch;
     const auto take = [&](core::Events&& events) {
-        for (core::Event& event : events) {
-            core::apply(state_, event);
-            batch.push_back(std::move(event));
-        }
+        for (const core::Event& event : events) core::apply(state_, event);
+        if (batch.empty())
+            batch = std::move(events);
+        else
+            std::ranges::move(events, std::back_inserter(batch));
     };
     for (const core::Input& input : inputs) {
         Result<core::Events> decided = core::decide(state_, input, now);

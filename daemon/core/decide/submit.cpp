@@ -173,6 +173,7 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(std::move(whole), JobId{s.next_job}));
     ROLL_TRY(const std::string account, admit(s, in, static_cast<int>(tasks.size())));
     Events events;
+    events.reserve(tasks.size());
     for (spec::JobSpec& spec : tasks) {
         spec.account = account;
         spec.into = in.spec.into;
