@@ -33,7 +33,7 @@ void World::forget_after_copy() {
         if (begin == 0) break;
         end = begin;
     }
-    ledger_.resize(end);
+    ledger_.erase(ledger_.begin() + static_cast<std::ptrdiff_t>(end), ledger_.end());
     ledger_times_.resize(end);
     synced_ = std::min(synced_, end);
     audited_ = noted_ = end;
