@@ -243,7 +243,8 @@ MUTATIONS = {
 def flags_of(options):
     clang = ['-fpch-instantiate-templates'] if 'clang' in options.compiler else []
     return ['-std=c++20', '-O0', '-w', '-I', options.root, '-I', os.path.join(options.build, 'generated'),
-            '-DFMT_SHARED', '-DSPDLOG_COMPILED_LIB', '-DSPDLOG_FMT_EXTERNAL', '-DSPDLOG_SHARED_LIB', *clang]
+            '-DROLL_VERSION="mutant"', '-DFMT_SHARED', '-DSPDLOG_COMPILED_LIB', '-DSPDLOG_FMT_EXTERNAL',
+            '-DSPDLOG_SHARED_LIB', *clang]
 
 
 def text_of(options, file_name):

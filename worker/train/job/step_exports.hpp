@@ -1,6 +1,6 @@
 // Exports checkpoints while the training goes on (`export.every`). Exists only on rank 0.
 //
-// Each export runs in programs of their own, with the lowest priority: roll-convert writes the
+// Each export runs in programs of their own, with a low priority: roll-convert writes the
 // export to a hidden directory, and roll-rank compares its logits with those of the checkpoint.
 // Then the directory gets its final name, hf-step-STEP, and rolld learns of it. No step waits for
 // an export. One export runs at a time and one waits; if a further checkpoint is due, it replaces
