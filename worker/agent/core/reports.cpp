@@ -1,4 +1,4 @@
-// What the programs of an attempt report, and the checkpoints that get their final names.
+// AgentCore handles the reports of programs here, and gives checkpoints their final names.
 #include <algorithm>
 #include <filesystem>
 
