@@ -44,8 +44,9 @@ Result<void> Agent::run() {
 
 void Agent::turn() {
     now_ = boot_now();
-    // Slurm sends a signal to all processes of an allocation. Signals are read after the ends of
-    // programs, and are handled first: so a program that this signal ended counts as drained.
+    // Slurm sends a signal to all processes of an allocation. The agent reads signals after the
+    // ends of programs and handles them first. A program that this signal ended then counts as
+    // stopped.
     const std::vector<ProcessEvent> process_events = parts_.supervisor.collect();
     take_signals();
     connect();
