@@ -375,7 +375,8 @@ def one_target_a_file(tree):
         if name == 'main.cpp':
             owners += (folder, 'program') in targets
         elif name.endswith('_test.cpp'):
-            call = rf'(roll_test\(|foreach\([^)]*?\b){re.escape(name[:-9])}\b(?![^)]*SOURCES)'
+            test = re.escape(name[:-9])
+            call = rf'roll_test\({test}\b(?![^)]*SOURCES)|roll_tests\([^)]*\bTESTS\b[^)]*\b{test}\b'
             owners += bool(re.search(call, lists.get(folder + '/CMakeLists.txt', '')))
         else:
             owners += (folder, 'library') in targets

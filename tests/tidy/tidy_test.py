@@ -170,8 +170,9 @@ class Tidy(unittest.TestCase):
         self.caught(checks.one_target_a_file, dict(LIBRARY, **{'common/main.cpp': ''}))
         test = {'tests/a/CMakeLists.txt': 'roll_test(a LABEL unit DEPS common)\n'}
         self.passes(checks.one_target_a_file, dict(test, **{'tests/a/a_test.cpp': ''}))
-        many = {'tests/a/CMakeLists.txt': 'foreach(t a b)\n  roll_test(${t} LABEL unit)\n'}
+        many = {'tests/a/CMakeLists.txt': 'roll_tests(all LABEL unit TESTS a b)\n'}
         self.passes(checks.one_target_a_file, dict(many, **{'tests/a/b_test.cpp': ''}))
+        self.caught(checks.one_target_a_file, dict(many, **{'tests/a/c_test.cpp': ''}))
         folders = {'worker/train/CMakeLists.txt': 'roll_library(train OWN_PCH FOLDERS ops DEPS plan)\n'}
         self.passes(checks.one_target_a_file, dict(folders, **{'worker/train/ops/a.cpp': ''}))
         self.caught(checks.one_target_a_file, dict(folders, **{'worker/train/other/a.cpp': ''}))

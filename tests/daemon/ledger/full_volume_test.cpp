@@ -14,7 +14,7 @@
 namespace roll::ledger {
 namespace {
 
-constexpr Time kAt{std::chrono::hours(1)};
+constexpr Time kFirstHour{std::chrono::hours(1)};
 
 bool make_small_volume(const std::string& folder) {
     const int spaces = ::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER;
@@ -45,7 +45,7 @@ class FullVolume : public testing::Test {
         spec.output = "/runs/1";
         spec.document = R"({"script":")" + std::string(8000, 'y') + R"("})";
         const std::vector<core::Input> inputs{core::Submit{key, "ann", spec}};
-        return engine.step(inputs, kAt);
+        return engine.step(inputs, kFirstHour);
     }
 
     std::string name_ = "/tmp/roll-full-XXXXXX";

@@ -9,26 +9,12 @@
 #include "daemon/core/apply/apply.hpp"
 #include "daemon/ledger/event_json.hpp"
 #include "daemon/ledger/sqlite.hpp"
+#include "tests/daemon/ledger/folder.hpp"
 
 namespace roll::ledger {
 namespace {
 
 constexpr Time kAt{std::chrono::milliseconds{1'700'000'000'123}};
-
-class Folder {
-  public:
-    Folder() {
-        std::string name = "/tmp/roll-ledger-XXXXXX";
-        path_ = ::mkdtemp(name.data());
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder() { std::filesystem::remove_all(path_); }
-    const std::filesystem::path& path() const { return path_; }
-
-  private:
-    std::filesystem::path path_;
-};
 
 spec::JobSpec some_spec() {
     spec::JobSpec spec;

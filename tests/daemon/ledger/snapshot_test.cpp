@@ -15,7 +15,7 @@ namespace roll::ledger {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr Time kAt{1'700'000'000'000ms};
+constexpr Time kStart{1'700'000'000'000ms};
 
 class SnapshotTest : public testing::Test {
   protected:
@@ -31,10 +31,10 @@ class SnapshotTest : public testing::Test {
         spec.name = "j" + std::to_string(id);
         spec.output = "/o";
         spec.document = "{}";
-        spec.begin = kAt + 1h;
+        spec.begin = kStart + 1h;
         spec.retry.on_exit[3] = {spec::OnExit::AvoidNode, "bad"};
         if (id > 1) spec.after = {{spec::After::Condition::Any, JobId{id - 1}}};
-        return {core::JobSubmitted{JobId{id}, "k" + std::to_string(id), "ann", spec, kAt}};
+        return {core::JobSubmitted{JobId{id}, "k" + std::to_string(id), "ann", spec, kStart}};
     }
     static core::Events history(std::uint64_t first, std::uint64_t last) {
         core::Events events;
@@ -45,13 +45,13 @@ class SnapshotTest : public testing::Test {
     }
     static core::Events running() {
         const AttemptKey key{JobId{1}, Token{1, 1}};
-        return {core::IncarnationRaised{1, kAt},
-                core::WorkerJoined{WorkerId{1}, "n1", "s1", 4, 2, kAt},
+        return {core::IncarnationRaised{1, kStart},
+                core::WorkerJoined{WorkerId{1}, "n1", "s1", 4, 2, kStart},
                 core::JobDue{JobId{1}},
-                core::AttemptPlaced{key, {core::Place{WorkerId{1}, {0, 2}, {1}}}, kAt},
+                core::AttemptPlaced{key, {core::Place{WorkerId{1}, {0, 2}, {1}}}, kStart},
                 core::MemberUp{key, WorkerId{1}},
-                core::AttemptStarted{key, kAt},
-                core::CheckpointRecorded{key, 7, "/o/checkpoints/7", kAt}};
+                core::AttemptStarted{key, kStart},
+                core::CheckpointRecorded{key, 7, "/o/checkpoints/7", kStart}};
     }
     static core::State fold(const core::Events& events) {
         core::State state;
@@ -63,9 +63,9 @@ class SnapshotTest : public testing::Test {
         auto ledger = Ledger::open(folder_);
         core::Events events = history(1, 9);
         for (core::Event& event : running()) events.push_back(std::move(event));
-        EXPECT_TRUE(ledger->append(events, kAt));
+        EXPECT_TRUE(ledger->append(events, kStart));
         ledger->keep_snapshot(fold(events), true);
-        EXPECT_TRUE(ledger->append(history(10, 12), kAt));
+        EXPECT_TRUE(ledger->append(history(10, 12), kStart));
         for (core::Event& event : history(10, 12)) events.push_back(std::move(event));
         return fold(events);
     }
@@ -183,12 +183,12 @@ TEST_F(SnapshotTest, AChildWritesItWhileTheCallerGoesOn) {
 TEST_F(SnapshotTest, OneIsWrittenOnceEnoughHasCome) {
     auto ledger = Ledger::open(folder_);
     const core::Events first = history(1, 100);
-    ASSERT_TRUE(ledger->append(first, kAt));
+    ASSERT_TRUE(ledger->append(first, kStart));
     ledger->keep_snapshot(fold(first));
     EXPECT_FALSE(std::filesystem::exists(path()));
     core::Events held;
     for (int i = 0; i < 20'000; ++i) held.push_back(core::JobHeld{JobId{1}, i % 2 == 0});
-    ASSERT_TRUE(ledger->append(held, kAt));
+    ASSERT_TRUE(ledger->append(held, kStart));
     core::State state = fold(first);
     for (const core::Event& event : held) core::apply(state, event);
     ledger->keep_snapshot(state);

@@ -11,25 +11,13 @@
 #include "daemon/ledger/prune.hpp"
 #include "daemon/ledger/sqlite.hpp"
 #include "tests/daemon/core/desk.hpp"
+#include "tests/daemon/ledger/folder.hpp"
 
 namespace roll::ledger {
 namespace {
 
 using namespace std::chrono_literals;
 constexpr Time kDay0{1'700'000'000'000ms};
-
-class Folder {
-  public:
-    Folder() {
-        std::string pattern = std::filesystem::temp_directory_path() / "roll-upkeep-XXXXXX";
-        EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-        path = pattern;
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    std::filesystem::path path;
-};
 
 core::Event submitted(std::uint64_t id, std::vector<spec::After> after = {}) {
     spec::JobSpec spec;
@@ -91,12 +79,12 @@ TEST(Prune, KeepsAnArrayWholeThatIsAwaited) {
 TEST(Prune, ForgetsTheJobsEventsAndNothingElse) {
     const Folder folder;
     {
-        auto ledger = Ledger::open(folder.path);
+        auto ledger = Ledger::open(folder.path());
         ASSERT_TRUE(ledger->append(history(), kDay0));
         const core::State state = *ledger->load();
         EXPECT_EQ(*ledger->prune(state, kDay0 + 100h, kDay0 + 200h), 3u);
     }
-    auto ledger = Ledger::open(folder.path);
+    auto ledger = Ledger::open(folder.path());
     ASSERT_TRUE(ledger) << ledger.error().message;
     core::State expected = fold(history());
     for (const std::uint64_t id : {1, 3, 4}) {
@@ -143,11 +131,11 @@ TEST(Prune, KeepsWhatTheForgottenJobsHadUsed) {
     ASSERT_EQ(before.use.at(bob).gpu_ms, 2 * 3'600'000);
     ASSERT_GT(before.use.at(bob).decayed, 0);
     {
-        auto ledger = Ledger::open(folder.path);
+        auto ledger = Ledger::open(folder.path());
         ASSERT_TRUE(ledger->append(used_history(), kDay0));
         EXPECT_EQ(*ledger->prune(*ledger->load(), kDay0 + 100h, kDay0 + 200h), 1u);
     }
-    const auto ledger = Ledger::open(folder.path);
+    const auto ledger = Ledger::open(folder.path());
     const auto after = ledger->load();
     ASSERT_TRUE(after) << after.error().message;
     EXPECT_FALSE(after->jobs.contains(JobId{1}));
@@ -158,31 +146,31 @@ TEST(Prune, IsNotTakenForDamageIfItsMarkWasNotWritten) {
     const Folder folder;
     std::string mark;
     {
-        auto ledger = Ledger::open(folder.path);
+        auto ledger = Ledger::open(folder.path());
         ASSERT_TRUE(ledger->append(history(), kDay0));
-        mark = *read_file(folder.path / "ledger.mark");
+        mark = *read_file(folder.path() / "ledger.mark");
         ASSERT_TRUE(ledger->prune(*ledger->load(), kDay0 + 100h, kDay0));
     }
-    ASSERT_TRUE(write_file_atomically(folder.path / "ledger.mark", mark));
-    EXPECT_TRUE(Ledger::open(folder.path));
+    ASSERT_TRUE(write_file_atomically(folder.path() / "ledger.mark", mark));
+    EXPECT_TRUE(Ledger::open(folder.path()));
 }
 
 TEST(Ledger, FindsAJobNumberThatWasChanged) {
     const Folder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path)->append(history(), kDay0)); }
+    { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
     {
-        auto database = open_database(folder.path / "ledger.db");
+        auto database = open_database(folder.path() / "ledger.db");
         ASSERT_TRUE(execute(database->get(), "UPDATE events SET job = 3 WHERE seq = 2"));
     }
-    const auto state = Ledger::open(folder.path)->load();
+    const auto state = Ledger::open(folder.path())->load();
     ASSERT_FALSE(state);
     EXPECT_NE(state.error().message.find("event 2 is stored under job 3"), std::string::npos);
 }
 
 TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
     const Folder folder;
-    const auto state = folder.path / "state";
-    const auto copy = folder.path / "copy";
+    const auto state = folder.path() / "state";
+    const auto copy = folder.path() / "copy";
     {
         auto ledger = Ledger::open(state);
         ASSERT_TRUE(ledger->append(history(), kDay0));
@@ -207,28 +195,28 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
 
 TEST(Backup, ASlashAtTheEndIsNothing) {
     const Folder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path / "state")->append(history(), kDay0)); }
-    const auto newest = back_up(folder.path / "state", (folder.path / "copy").string() + "/");
+    { ASSERT_TRUE(Ledger::open(folder.path() / "state")->append(history(), kDay0)); }
+    const auto newest = back_up(folder.path() / "state", (folder.path() / "copy").string() + "/");
     ASSERT_TRUE(newest) << newest.error().message;
-    EXPECT_TRUE(std::filesystem::exists(folder.path / "copy" / "ledger.db"));
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / "copy" / "ledger.db"));
 }
 
 TEST(Backup, WhatCannotBeLookedAtIsToldInASentence) {
     const Folder folder;
     // The name is too long, which is another error than "no such file".
     const std::filesystem::path endless = std::string(5000, 'x');
-    EXPECT_EQ(back_up(endless, folder.path / "b").error().code, ErrorCode::NotFound);
-    { ASSERT_TRUE(Ledger::open(folder.path / "state")->append(history(), kDay0)); }
-    EXPECT_FALSE(back_up(folder.path / "state", folder.path / endless));
-    EXPECT_FALSE(restore(folder.path / endless, folder.path / "state", 9, kDay0));
+    EXPECT_EQ(back_up(endless, folder.path() / "b").error().code, ErrorCode::NotFound);
+    { ASSERT_TRUE(Ledger::open(folder.path() / "state")->append(history(), kDay0)); }
+    EXPECT_FALSE(back_up(folder.path() / "state", folder.path() / endless));
+    EXPECT_FALSE(restore(folder.path() / endless, folder.path() / "state", 9, kDay0));
 }
 
 // The ledger of a killed rolld whose WAL lost its end: of six jobs, only two are known.
 struct TornLedger {
     Folder folder;
-    std::filesystem::path state = folder.path / "state";
+    std::filesystem::path state = folder.path() / "state";
     TornLedger() {
-        const auto served = folder.path / "served";
+        const auto served = folder.path() / "served";
         auto ledger = Ledger::open(served);
         for (const core::Event& event : history()) EXPECT_TRUE(ledger->append({&event, 1}, kDay0));
         std::filesystem::create_directory(state);
@@ -248,11 +236,11 @@ TEST(Ledger, ThatIsDamagedKeepsItsWal) {
 
 TEST(Backup, IsNotMadeOfADamagedLedger) {
     const TornLedger torn;
-    const auto made = back_up(torn.state, torn.folder.path / "copy");
+    const auto made = back_up(torn.state, torn.folder.path() / "copy");
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().code, ErrorCode::Corrupt);
     EXPECT_NE(made.error().message.find((torn.state / "ledger.db").string()), std::string::npos);
-    EXPECT_FALSE(std::filesystem::exists(torn.folder.path / "copy"));
+    EXPECT_FALSE(std::filesystem::exists(torn.folder.path() / "copy"));
     EXPECT_TRUE(std::filesystem::exists(torn.state / "ledger.db-wal")) << "it is still evidence";
 }
 
@@ -273,8 +261,8 @@ TEST(Restore, StartsOverWithNumbersThatNoLostJobHad) {
 
 TEST(Backup, ThatIsDamagedIsNotRestored) {
     const Folder folder;
-    const auto state = folder.path / "state";
-    const auto copy = folder.path / "copy";
+    const auto state = folder.path() / "state";
+    const auto copy = folder.path() / "copy";
     { ASSERT_TRUE(Ledger::open(state)->append(history(), kDay0)); }
     ASSERT_TRUE(back_up(state, copy));
     {
@@ -291,10 +279,10 @@ TEST(Backup, ThatIsDamagedIsNotRestored) {
 // A rolld that starts in the middle of a restore fails, instead of starting with an empty queue.
 TEST(Backup, ThatIsHalfRestoredIsNoEmptyLedger) {
     const Folder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path)->append(history(), kDay0)); }
+    { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
     for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.db-shm"})
-        std::filesystem::remove(folder.path / name);
-    const auto opened = Ledger::open(folder.path);
+        std::filesystem::remove(folder.path() / name);
+    const auto opened = Ledger::open(folder.path());
     ASSERT_FALSE(opened);
     EXPECT_EQ(opened.error().code, ErrorCode::Corrupt);
 }
@@ -318,12 +306,12 @@ TEST(Forgettable, IsNotWhatBelongsToAnOpenJob) {
 // The database has the format of the first release, format 1.
 TEST(Migrations, BringAnOlderLedgerForward) {
     const Folder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path)->append(history(), kDay0)); }
+    { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
     {
-        auto database = open_database(folder.path / "ledger.db");
+        auto database = open_database(folder.path() / "ledger.db");
         ASSERT_TRUE(execute(database->get(), "DROP TABLE pruned; PRAGMA user_version = 1"));
     }
-    auto ledger = Ledger::open(folder.path);
+    auto ledger = Ledger::open(folder.path());
     ASSERT_TRUE(ledger) << ledger.error().message;
     EXPECT_EQ(*ledger->load(), fold(history()));
     EXPECT_EQ(*ledger->prune(*ledger->load(), kDay0 + 100h, kDay0), 3u);

@@ -5,24 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/worker/plan/smollm2.hpp"
 #include "worker/plan/spare_room.hpp"
 #include "worker/plan/tensor_bytes.hpp"
 
 namespace roll::plan {
 namespace {
-
-spec::ModelConfig smollm2() {
-    spec::ModelConfig model;
-    model.hidden = 576;
-    model.layers = 30;
-    model.heads = 9;
-    model.kv_heads = 3;
-    model.head_dim = 64;
-    model.intermediate = 1536;
-    model.vocab = 49152;
-    model.tied = true;
-    return model;
-}
 
 TEST(Cost, CountsThePublishedParametersOfARealModel) {
     EXPECT_EQ(parameter_count(smollm2()), 134'515'008);  // the published number for SmolLM2-135M

@@ -3,24 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/worker/plan/smollm2.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/plan/pipeline_choice.hpp"
 
 namespace roll::plan {
 namespace {
-
-spec::ModelConfig smollm2() {
-    spec::ModelConfig model;
-    model.hidden = 576;
-    model.layers = 30;
-    model.heads = 9;
-    model.kv_heads = 3;
-    model.head_dim = 64;
-    model.intermediate = 1536;
-    model.vocab = 49152;
-    model.tied = true;
-    return model;
-}
 
 spec::ModelConfig llama_405b() {
     spec::ModelConfig model;

@@ -10,7 +10,7 @@
 #include "common/files.hpp"
 #include "common/spec/train/read_lora.hpp"
 #include "common/tensor/safetensors.hpp"
-#include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/oracle.hpp"
 #include "worker/families/model.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/comm/local_communicator.hpp"
@@ -22,8 +22,6 @@ namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kLimit = 1e-10;
 
 std::map<std::string, at::Tensor> tensors_of(const fs::path& file) {
     std::map<std::string, at::Tensor> tensors;

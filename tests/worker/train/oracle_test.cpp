@@ -2,6 +2,8 @@
 // logits, loss, every gradient and the gradient norm, and the weights after ten steps of AdamW.
 // Weights, gradients and trained weights are HuggingFace directories, which are read through the
 // family files. In bfloat16, gradients must be as close to the true ones as transformers' are.
+#include "tests/worker/train/oracle.hpp"
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -9,7 +11,6 @@
 #include <ATen/Parallel.h>
 
 #include "common/tensor/safetensors.hpp"
-#include "tests/worker/train/expect.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/model/generate.hpp"
@@ -22,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLimit = 1e-10;
 constexpr std::size_t kModels = 17;  // to be raised when another model is added
 
 std::vector<fs::path> models() {
@@ -53,24 +53,6 @@ class Told {
   private:
     tensor::SafetensorsFile file_;
 };
-
-// Returns the tensors of a directory in the layout of the trainer's parameters.
-Parameters read(const fs::path& directory, const spec::ModelConfig& config) {
-    Parameters p = make_parameters(parameter_specs(config, whole_chunk(config)),
-                                   {.dtype = at::kDouble, .draw = false});
-    load_weights(directory, p);
-    return p;
-}
-
-double expect_parameters(const std::vector<at::Tensor>& tensors, const Parameters& expected,
-                         const std::string& what) {
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.specs.size(); ++i) {
-        expect_close(tensors[i], expected.weight[i], what + " " + expected.specs[i].name, kLimit);
-        worst = std::max(worst, error(tensors[i], expected.weight[i]));
-    }
-    return worst;
-}
 
 // The trainer of a model, before its first step.
 struct Run {
@@ -111,11 +93,11 @@ void expect_ten_steps(const fs::path& model) {
         EXPECT_NEAR(result.grad_norm, norm, kLimit * norm) << "step " << step;
         worst_loss = std::max(worst_loss, std::abs(result.loss - loss) / loss);
         if (step > 0) continue;
-        worst_grad =
-            expect_parameters(chunk.parameters().grad, read(model / "grad", config), "gradient of");
+        worst_grad = expect_parameters(chunk.parameters().grad,
+                                       read_parameters(model / "grad", config), "gradient of");
     }
-    const double worst_weight =
-        expect_parameters(chunk.parameters().weight, read(model / "trained", config), "trained");
+    const double worst_weight = expect_parameters(
+        chunk.parameters().weight, read_parameters(model / "trained", config), "trained");
     std::printf("%-20s worst: loss %.1e, gradient %.1e, weight after ten steps %.1e\n",
                 model.filename().c_str(), worst_loss, worst_grad, worst_weight);
 }
@@ -132,8 +114,8 @@ void expect_narrow_gradients(const fs::path& model) {
     const Microbatch batch[] = {
         {told.get("ids")[0].to(at::kLong), told.get("targets")[0].to(at::kLong)}};
     run.trainer.run(batch, 0);
-    const Parameters truth = read(model / "true", run.config),
-                     theirs = read(model / "bf16", run.config);
+    const Parameters truth = read_parameters(model / "true", run.config),
+                     theirs = read_parameters(model / "bf16", run.config);
     const auto off = [&](const at::Tensor& gradient, std::size_t i) {
         const at::Tensor& wanted = truth.weight[i];
         return ((gradient.to(at::kDouble) - wanted).norm() / wanted.norm()).item<double>();

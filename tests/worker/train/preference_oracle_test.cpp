@@ -12,7 +12,7 @@
 #include "common/files.hpp"
 #include "common/spec/check/preference_rules.hpp"
 #include "common/tensor/safetensors.hpp"
-#include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/oracle.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/model/load_weights.hpp"
 #include "worker/train/model/model_setup.hpp"
@@ -22,8 +22,6 @@ namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kLimit = 1e-10;
 
 at::Tensor tensor_of(const fs::path& file, const std::string& name) {
     const auto opened = tensor::SafetensorsFile::open(file).value();
@@ -63,23 +61,6 @@ struct Answers {
         return batch;
     }
 };
-
-Parameters read(const fs::path& directory, const spec::ModelConfig& config) {
-    Parameters p = make_parameters(parameter_specs(config, whole_chunk(config)),
-                                   {.dtype = at::kDouble, .draw = false});
-    load_weights(directory, p);
-    return p;
-}
-
-double expect_parameters(const std::vector<at::Tensor>& tensors, const Parameters& expected,
-                         const std::string& what) {
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.specs.size(); ++i) {
-        expect_close(tensors[i], expected.weight[i], what + " " + expected.specs[i].name, kLimit);
-        worst = std::max(worst, error(tensors[i], expected.weight[i]));
-    }
-    return worst;
-}
 
 // The steps of one case: its answers, and labels with mismatched answers if they are unpaired.
 struct Steps {
@@ -154,11 +135,11 @@ void expect_steps(const fs::path& top, const fs::path& path) {
             EXPECT_NEAR(seen[i], reward, kLimit * std::max(1.0, std::abs(reward)));
         }
         if (step == 0)
-            worst_grad =
-                expect_parameters(chunk.parameters().grad, read(path / "grad", config), "gradient");
+            worst_grad = expect_parameters(chunk.parameters().grad,
+                                           read_parameters(path / "grad", config), "gradient");
     }
-    const double worst_weight =
-        expect_parameters(chunk.parameters().weight, read(path / "trained", config), "weight");
+    const double worst_weight = expect_parameters(
+        chunk.parameters().weight, read_parameters(path / "trained", config), "weight");
     std::printf("%-11s worst: loss %.1e, gradient %.1e, weight %.1e\n", path.filename().c_str(),
                 worst_loss, worst_grad, worst_weight);
 }

@@ -8,7 +8,7 @@
 namespace roll::agent {
 namespace {
 
-bool has(const Program& program, const std::string& variable) {
+bool has_once(const Program& program, const std::string& variable) {
     return std::ranges::count(program.environment, variable) == 1;
 }
 
@@ -26,7 +26,7 @@ protocol::StartOrder gang() {
     return order;
 }
 
-LaunchSite site() {
+LaunchSite pilot_site() {
     LaunchSite site;
     site.programs = "/opt/roll/bin";
     site.environment = {"SLURM_JOB_ID=4711", "SLURMD_NODENAME=n2", "SLURM_PROCID=0"};
@@ -36,11 +36,11 @@ LaunchSite site() {
 
 TEST(SlurmVariables, OfATaskAreThoseOfSrunIfTheSiteWantsThem) {
     protocol::StartOrder order = gang();
-    const auto without = plan_launch(order, site());
+    const auto without = plan_launch(order, pilot_site());
     ASSERT_TRUE(without) << without.error().message;
-    EXPECT_FALSE(has(without->programs.at(0), "SLURM_NTASKS=4"));
+    EXPECT_FALSE(has_once(without->programs.at(0), "SLURM_NTASKS=4"));
     order.slurm_variables = true;
-    const auto plan = plan_launch(order, site());
+    const auto plan = plan_launch(order, pilot_site());
     ASSERT_TRUE(plan) << plan.error().message;
     for (const char* variable :
          {"SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NODEID=1", "SLURM_GTIDS=2,3",
@@ -49,9 +49,9 @@ TEST(SlurmVariables, OfATaskAreThoseOfSrunIfTheSiteWantsThem) {
           "SLURM_JOB_NODELIST=n1,n2", "SLURMD_NODENAME=n2", "SLURM_TASKS_PER_NODE=2(x2)",
           "SLURM_CPUS_ON_NODE=2", "SLURM_JOB_NAME=x", "SLURM_RESTART_COUNT=1",
           "ROLL_PILOT_SLURM_JOB_ID=4711"})
-        EXPECT_TRUE(has(plan->programs.at(1), variable)) << variable;
-    EXPECT_TRUE(has(plan->programs.at(0), "SLURM_PROCID=2"));
-    EXPECT_TRUE(has(plan->programs.at(0), "RANK=2"));
+        EXPECT_TRUE(has_once(plan->programs.at(1), variable)) << variable;
+    EXPECT_TRUE(has_once(plan->programs.at(0), "SLURM_PROCID=2"));
+    EXPECT_TRUE(has_once(plan->programs.at(0), "RANK=2"));
 }
 
 }  // namespace

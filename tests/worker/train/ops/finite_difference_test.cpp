@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/ops/random.hpp"
 #include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/embedding.hpp"
@@ -16,7 +17,6 @@
 namespace roll::ops {
 namespace {
 
-at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 double along(const at::Tensor& a, const at::Tensor& b) { return (a * b).sum().item<double>(); }
 
 // Checks `d`, which backward returned as the gradient of sum(dy * f(x)).

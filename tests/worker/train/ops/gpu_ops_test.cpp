@@ -10,6 +10,7 @@
 
 #include "tests/worker/train/device/trial.hpp"
 #include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/ops/random.hpp"
 #include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/gpu.hpp"
@@ -20,8 +21,6 @@
 
 namespace roll::ops {
 namespace {
-
-at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 
 TEST(GpuOperators, SwigluIsTheCpus) {
     const at::Tensor x = 3 * random({17, 2 * 29}), da = random({17, 29});

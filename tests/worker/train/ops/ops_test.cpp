@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/ops/random.hpp"
 #include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/embedding.hpp"
@@ -23,7 +24,6 @@
 namespace roll::ops {
 namespace {
 
-at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 at::Tensor leaf(const at::Tensor& value) { return value.detach().clone().requires_grad_(); }
 
 // at::parallel_for silently uses one thread in a file that is compiled without OpenMP.

@@ -33,13 +33,13 @@ struct Step {
     bool overflows = false;  // true: a gradient of the last rank becomes infinite
 };
 
-constexpr int kMicrobatches = 4;  // of all replicas
+constexpr int kMicrobatchesOfAll = 4;
 
 // Trains one step for each entry of `steps`, all on the same batch.
 Record train(const Layout& layout, const std::vector<Step>& steps) {
     const spec::ModelConfig config = tiny_model(false);
     const plan::PipelineSchedule schedule =
-        plan::one_forward_one_backward(layout.pp, kMicrobatches / layout.dp);
+        plan::one_forward_one_backward(layout.pp, kMicrobatchesOfAll / layout.dp);
     const int ranks = layout.dp * layout.tp * layout.pp;
     const plan::Mesh mesh =
         need(plan::Mesh::make({.dp = layout.dp, .tp = layout.tp, .pp = layout.pp}, ranks));
@@ -63,7 +63,7 @@ Record train(const Layout& layout, const std::vector<Step>& steps) {
         TrainStep trainer(config, schedule, {*pp, *dp, nullptr, tp.get(), nullptr, at_phase},
                           {.init = {.std = 0.2, .dtype = at::kHalf}, .zero = layout.zero});
         trained = &trainer;
-        const auto batch = tiny_batch(0, kMicrobatches);
+        const auto batch = tiny_batch(0, kMicrobatchesOfAll);
         const auto own =
             std::span(batch).subspan(dp->rank() * schedule.microbatches, schedule.microbatches);
         for (std::size_t i = 0; i < steps.size(); ++i) {

@@ -15,7 +15,7 @@
 namespace roll::train {
 namespace {
 
-struct Cell {
+struct BugCell {
     const char* name;
     World world;
 };
@@ -28,19 +28,19 @@ struct Bug {
 };
 
 // Cells that use every axis. All are small, so that each bug costs milliseconds.
-std::vector<Cell> cells() {
+std::vector<BugCell> cells() {
     const int m = kMicrobatches;
     const auto cell = [](const char* name, bool tied, plan::PipelineSchedule schedule, int dp,
                          int tp) {
-        return Cell{name, {split_model(tied), std::move(schedule), dp, tp, {.seed = 1}, 1}};
+        return BugCell{name, {split_model(tied), std::move(schedule), dp, tp, {.seed = 1}, 1}};
     };
-    const auto with = [](Cell changed, int zero, bool sequence) {
+    const auto with = [](BugCell changed, int zero, bool sequence) {
         changed.world.zero = zero;
         changed.world.sequence = sequence;
         return changed;
     };
     // Computes all layers again, in units of two.
-    const auto again = [&](Cell changed, bool sequence) {
+    const auto again = [&](BugCell changed, bool sequence) {
         changed = with(std::move(changed), 0, sequence);
         const std::int64_t layers = changed.world.config.layers;
         const int stages = changed.world.schedule.stages();
@@ -51,7 +51,7 @@ std::vector<Cell> cells() {
                                  spec::Recompute::Full, layers, 2);
         return changed;
     };
-    const auto two_steps = [](Cell changed) {
+    const auto two_steps = [](BugCell changed) {
         changed.world.steps = 2;
         return changed;
     };
@@ -143,13 +143,13 @@ TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
                                .steps = world.steps});
         return reference;
     };
-    for (const Cell& cell : cells())
+    for (const BugCell& cell : cells())
         EXPECT_EQ(first_difference(train_locally(job_of(cell.world)), alone(cell.world)),
                   std::nullopt)
             << cell.name;
     for (const Bug& bug : bugs()) {
         std::string found;
-        for (Cell cell : cells()) {
+        for (BugCell cell : cells()) {
             if (!std::string(cell.name).starts_with(bug.cell)) continue;
             cell.world.fabric.plants = {bug.plant};
             const auto differs =
@@ -165,7 +165,7 @@ TEST(PlantedBugs, EachIsFoundAndTheCellsAreRightWithoutThem) {
 
 // Returns three layouts of a model with LoRA in all linear layers. The gradients of factors are
 // small, and not clipped.
-std::vector<Cell> lora_cells() {
+std::vector<BugCell> lora_cells() {
     const int m = kMicrobatches;
     World world{.config = split_model(false),
                 .schedule = plan::gpipe(1, 1, m),
@@ -193,12 +193,12 @@ Change references_of(std::shared_ptr<Chunk> model) {
 
 // Returns the cells of lora_cells() with objective dpo, and the model without the adapter as the
 // reference.
-std::vector<Cell> preference_cells() {
-    std::vector<Cell> cells = lora_cells();
+std::vector<BugCell> preference_cells() {
+    std::vector<BugCell> cells = lora_cells();
     World base = cells.front().world;
     base.config.lora = {};
     const std::shared_ptr<Chunk> model = starting_model(base);
-    for (Cell& cell : cells) {
+    for (BugCell& cell : cells) {
         cell.world.data = Data::Pairs;
         cell.world.preference = spec::PreferenceSpec{.beta = 0.3};
         cell.world.change = references_of(model);
@@ -266,13 +266,13 @@ std::pair<std::string, std::string> found_in(const World& world, const Named& al
     return {all.empty() ? "" : all.front().name, tensor == all.end() ? "" : tensor->name};
 }
 
-void expect_found(const std::vector<Cell>& cells, const Named& alone,
+void expect_found(const std::vector<BugCell>& cells, const Named& alone,
                   const std::vector<JobBug>& bugs) {
-    for (const Cell& cell : cells)
+    for (const BugCell& cell : cells)
         EXPECT_EQ(found_in(cell.world, alone), std::pair(std::string(), std::string()))
             << cell.name;
     for (const JobBug& bug : bugs)
-        for (Cell cell : cells) {
+        for (BugCell cell : cells) {
             bug.plant(cell.world);
             const auto [quantity, tensor] = found_in(cell.world, alone);
             EXPECT_TRUE(quantity.starts_with(bug.quantity)) << bug.name << ": " << quantity;
@@ -294,14 +294,14 @@ TEST(PlantedBugs, EachBugOfALoraJobIsFoundInEveryCell) {
         world.fabric.plants = {{Plant::Kind::Drop, Site::PartialGrads}};
     };
     const auto train_head = [](World& world) { world.config.lora.modules_to_save = {"lm_head"}; };
-    const std::vector<Cell> cells = lora_cells();
+    const std::vector<BugCell> cells = lora_cells();
     expect_found(cells, train(alone_like(cells.front().world)),
                  {{"replicated LoRA factor not summed over tp", drop_factors, "0.grad.", ".lora_"},
                   {"a frozen weight updated", train_head, "0.grad.", ".output_layer.weight"}});
 }
 
 TEST(PlantedBugs, EachBugOfAPreferenceJobIsFoundInEveryCell) {
-    const std::vector<Cell> cells = preference_cells();
+    const std::vector<BugCell> cells = preference_cells();
     Named alone = train(alone_like(cells.front().world));
     // In the first step, the adapter has no effect, so that rounding decides which reward is higher
     alone.erase("0.pair_sum." + std::to_string(PairSums::Accuracy));

@@ -18,7 +18,7 @@
 namespace roll::train {
 namespace {
 
-constexpr int kMicrobatches = 8;
+constexpr int kMicrobatchesOfStep = 8;
 
 TrainOptions fp64_options() {
     return {.init = {.std = 0.2, .dtype = at::kDouble}, .bucket_numel = 2000};
@@ -28,12 +28,12 @@ TrainOptions fp64_options() {
 Named train_replica(Communicator& dp, const TrainOptions& options, bool tied) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
-    const int microbatches = kMicrobatches / dp.size();
+    const int microbatches = kMicrobatchesOfStep / dp.size();
     const auto schedule = plan::one_forward_one_backward(1, microbatches);
     TrainStep trainer(tiny_model(tied), schedule, {self, dp}, options);
     Named seen;
     for (int step = 0; step < 10; ++step) {
-        const auto batch = tiny_batch(step, kMicrobatches);
+        const auto batch = tiny_batch(step, kMicrobatchesOfStep);
         const StepResult result =
             trainer.run(std::span(batch).subspan(dp.rank() * microbatches, microbatches), 1e-2);
         seen["loss." + std::to_string(step)] = at::scalar_tensor(result.loss, at::kDouble);
@@ -123,7 +123,7 @@ TEST(Step, TwoReplicasTrainAsOneDoesWithEitherLoss) {
 
 // Freezes parameters in the middle, at an end and scattered, with small buckets and with one.
 TEST(Step, GradientsOfFrozenParametersAreNotSummed) {
-    constexpr std::size_t kSteps = 10;
+    constexpr std::size_t kMeasured = 10;
     const std::vector<std::string> globs[] = {
         {"decoder.layers.[12].*"}, {"embedding.*", "*norm*"}, {"*linear_fc1.weight", "output*"}};
     for (const std::vector<std::string>& freeze : globs) {
@@ -141,7 +141,7 @@ TEST(Step, GradientsOfFrozenParametersAreNotSummed) {
             EXPECT_LE(
                 worst(train_two_replicas(options, true, &without), train_alone(options, true)),
                 1e-10);
-            EXPECT_EQ(all - without, kSteps * frozen * sizeof(double));
+            EXPECT_EQ(all - without, kMeasured * frozen * sizeof(double));
         }
     }
 }

@@ -10,7 +10,7 @@
 namespace roll::train {
 namespace {
 
-constexpr spec::TokenLossSpec kAll{.label_smoothing = 0.1, .z_loss = 0.02, .neftune_alpha = 5};
+constexpr spec::TokenLossSpec kAllRules{.label_smoothing = 0.1, .z_loss = 0.02, .neftune_alpha = 5};
 
 Named train_with(const spec::TokenLossSpec& loss) {
     return train(World{.config = tiny_model(false),
@@ -31,7 +31,7 @@ TEST(TokenLoss, EachOptionChangesTheLossOfTrainingButNotThatOfAnEvaluation) {
     EXPECT_GT(std::abs(loss({.teacher_weight = 0.5}) - plain), 1e-2);
     Chunk chunk(config, whole_chunk(config), {.dtype = at::kDouble});
     const Microbatch data = tiny_batch(0, 1)[0];
-    const LossRule rule{.scale = 1, .tokens = kAll, .seed = 7};
+    const LossRule rule{.scale = 1, .tokens = kAllRules, .seed = 7};
     const at::Tensor before = chunk.evaluate(data, {});
     chunk.forward(0, data, {}, rule, [](int) {});
     EXPECT_TRUE(chunk.evaluate(data, {}).equal(before));

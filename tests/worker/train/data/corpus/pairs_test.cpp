@@ -15,7 +15,7 @@
 namespace roll::data {
 namespace {
 
-constexpr const char* kTemplate =
+constexpr const char* kPairTemplate =
     "{% for m in messages %}{% if m.role == 'assistant' %}A{{ m.content }};"
     "{% elif m.role == 'user' %}U{{ m.content }};"
     "{% else %}{{ raise_exception('no role ' + m.role) }}{% endif %}{% endfor %}"
@@ -33,7 +33,7 @@ class Pairs : public testing::Test {
         options.rules.pairs = !labels_;
         options.rules.end_token = '.';
         options.skip_bad_lines = skips_;
-        auto parsed = chat::Template::parse(kTemplate);
+        auto parsed = chat::Template::parse(kPairTemplate);
         if (has_template_)
             options.rules.chat = std::make_shared<const chat::ModelTemplate>(
                 chat::ModelTemplate{*std::move(parsed), {}, {}, "identity", "t.jinja"});
@@ -187,7 +187,7 @@ TEST_F(Pairs, ThatAreNoneAreRefusedWithLineAndValue) {
 }
 
 // Returns a line whose answers become documents of these sizes, with a prompt of one token.
-std::string line(std::size_t chosen, std::size_t rejected) {
+std::string pair_line(std::size_t chosen, std::size_t rejected) {
     return R"({"prompt": "p", "chosen": ")" + std::string(chosen - 2, 'a') + R"(", "rejected": ")" +
            std::string(rejected - 2, 'b') + "\"}\n";
 }
@@ -195,7 +195,8 @@ std::string line(std::size_t chosen, std::size_t rejected) {
 TEST_F(Pairs, StayTogetherInWindowsAndInTheHeldOutTail) {
     // 60 tokens; the held-out third begins within the third pair, so it is the fourth
     const Corpus made =
-        corpus(line(5, 9) + line(8, 4) + line(10, 9) + line(4, 11), 0.33, /*seq_length=*/8);
+        corpus(pair_line(5, 9) + pair_line(8, 4) + pair_line(10, 9) + pair_line(4, 11), 0.33,
+               /*seq_length=*/8);
     const Sampler sampler(made, 8, 1);
     ASSERT_EQ(sampler.windows(), 3);
     std::set<std::size_t> seen;
@@ -221,7 +222,7 @@ TEST_F(Pairs, WithAnAnswerBeyondTheLimitAreLeftOut) {
     const std::string far = R"({"prompt": ")" + std::string(9, 'p') +
                             R"(", "chosen": "a", "rejected": "b"})"
                             "\n";
-    const Corpus made = corpus(line(5, 5) + far + line(6, 6), 0, 8);
+    const Corpus made = corpus(pair_line(5, 5) + far + pair_line(6, 6), 0, 8);
     const Sampler sampler(made, 8, 1);
     ASSERT_EQ(sampler.windows(), 2);
     EXPECT_EQ(sampler.sample(0).pair + sampler.sample(1).pair, 2);  // pairs 0 and 2
@@ -231,7 +232,7 @@ TEST_F(Pairs, WithAnAnswerBeyondTheLimitAreLeftOut) {
 }
 
 TEST_F(Pairs, WithALongAnswerAreDroppedIfTheRuleSaysSo) {
-    const Corpus made = corpus(line(5, 5) + line(9, 10) + line(9, 9), 0, 8);
+    const Corpus made = corpus(pair_line(5, 5) + pair_line(9, 10) + pair_line(9, 9), 0, 8);
     const RowRules drop{8, Truncate::Drop};
     const Sampler sampler = Sampler::make(made, {.rows = drop}).value();
     ASSERT_EQ(sampler.windows(), 2);
