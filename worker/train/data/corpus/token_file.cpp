@@ -108,7 +108,7 @@ Result<void> TokenFile::check_sequences(const fs::path& path) const {
             return corrupt(path, fmt::format("has sequence {} at byte {} of its .bin; expected: {}",
                                              i, offset, end));
         const std::int32_t length = sequence_length(i);
-        if (length < 0 || static_cast<std::size_t>(length) > (size - end) / element_)
+        if (length < 0 || static_cast<std::size_t>(length) * element_ > size - end)
             return corrupt(path, fmt::format("has a sequence {} of {} tokens at byte {}, but its "
                                              ".bin has {} bytes: one of the two files is truncated",
                                              i, length, offset, size));
