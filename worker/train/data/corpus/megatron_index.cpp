@@ -14,6 +14,7 @@ namespace roll::data {
 namespace {
 
 constexpr std::size_t kEntries = 64;
+constexpr std::size_t kAhead = 16;   // a size is fetched this many documents before it is read
 constexpr std::size_t kDraws = 512;  // number of elements whose partners are drawn at once
 // The last epoch is shuffled separately from the other epochs if less than this share of its
 // samples is needed.
@@ -117,6 +118,8 @@ void MegatronIndex::add_up() {
     before_.reserve(documents_.size() / kEntries + 1);
     for (std::size_t i = 0; i < documents_.size(); ++i) {
         if (i % kEntries == 0) before_.push_back(tokens);
+        const std::size_t later = std::min(i + kAhead, documents_.size() - 1);
+        file_->prefetch_size(static_cast<std::size_t>(documents_[later]));
         tokens += file_->sequence_size(static_cast<std::size_t>(documents_[i]));
     }
 }

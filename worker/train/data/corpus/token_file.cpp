@@ -93,6 +93,10 @@ std::int32_t TokenFile::sequence_length(std::size_t sequence) const {
     return load<std::int32_t>(index_->bytes(), kIndexHeader + 4 * sequence);
 }
 
+void TokenFile::prefetch_size(std::size_t sequence) const {
+    if (index_) __builtin_prefetch(index_->bytes().data() + kIndexHeader + 4 * sequence);
+}
+
 std::int64_t TokenFile::sequence_offset(std::size_t sequence) const {
     return load<std::int64_t>(index_->bytes(), kIndexHeader + 4 * sequences_ + 8 * sequence);
 }
