@@ -136,6 +136,21 @@ TEST_F(ForeignFile, DataOfAnotherStageAreRefused) {
               "pref_loss is kto_pair; supported: sigmoid, hinge, ipo, orpo, simpo\n");
 }
 
+TEST_F(ForeignFile, TellsHowToAddRowsAndWhereToSetFieldsOfTheModel) {
+    Json with = config();
+    with["resize_vocab"] = true;
+    EXPECT_EQ(problems(with), "");
+    const std::string told =
+        "resize_vocab: if the tokenizer has more tokens than the embedding has rows, the job ends "
+        "before training and tells the value of model.vocab_size, with which Roll adds rows";
+    EXPECT_EQ(std::ranges::count(foreign.no_effect, told), 1);
+    with["additional_configs"] = {{"moe_grouped_gemm", true}};
+    EXPECT_EQ(problems(with),
+              "additional_configs is {\"moe_grouped_gemm\":true}: these are fields of Megatron's "
+              "config; remove those that choose a kernel, because Roll has its own, and set those "
+              "that describe the model in its config.json\n");
+}
+
 // The file of ROLL's SFT pipeline, or that of its DPO pipeline.
 Json pipeline(bool sft) {
     Json worker = Json::parse(R"({"model_args": {"dtype": "bf16", "flash_attn": "sdpa"},

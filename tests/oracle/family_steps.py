@@ -5,7 +5,9 @@ OUT/NAME/ holds three HuggingFace directories of the same model: `weight` before
 last, and `grad`, whose tensors are the gradients of the first step; and told.safetensors: `loss` and `norm` (one number
 a step), `ids` and `targets` [step, row, position] (-100 does not count), `logits` of the first step's ids before it,
 `prompt` and `greedy`. OUT/NAME/true and OUT/NAME/bf16 hold the first step's gradients at the weights rounded to
-bfloat16, in float64 and as transformers' bfloat16 has them.
+bfloat16, in float64 and as transformers' bfloat16 has them. The loss of a model of OBJECTIVES has the options of
+OUT/NAME/objective.json, written from the formulas of the papers: NEFTune (arXiv:2310.05914), whose noise is drawn by
+Roll's counter-based generator, z-loss (arXiv:2204.02311) and torch's label smoothing.
 """
 import json
 import shutil
@@ -16,6 +18,7 @@ import numpy
 import torch
 import transformers
 from in_type import Lift, gradients
+from philox import uniform
 from safetensors.torch import save_file
 
 STEPS, ROWS, VOCAB = 10, 4, 256
@@ -53,7 +56,10 @@ VARIANTS = {
                                "max_window_layers": 0,
                                "layer_types": ["full_attention", "sliding_attention", "full_attention"]}, 67),
     "qwen3-yarn": ("qwen3", {"head_dim": 24, "rope_parameters": YARN}, 67),
+    "llama-neftune": ("llama", {}, 19),
 }
+OBJECTIVES = {"llama-neftune": {"kind": "sft", "neftune_alpha": 5.0, "z_loss": 0.02, "label_smoothing": 0.1}}
+SEED, NEFTUNE = 1, 0xF021D3582CCE29A9  # Roll's seed, and XXH3-64 of the name "neftune"
 FAMILIES = Path(__file__).resolve().parents[2] / "schemas/families"
 
 
@@ -98,16 +104,36 @@ def save(model, out, tensors=None):
     model.save_pretrained(out, state_dict=tensors, max_shard_size="1TB")
 
 
-def train(model, ids, targets, told, out):
+def add_noise(embedded, step, alpha):
+    """Embedding + alpha / sqrt(L d) * e, where e is uniform in (-1, 1), L is the length and d the width."""
+    rows, length, width = embedded.shape
+    first = step * embedded.numel()  # an element's number among all of the run
+    noise = torch.from_numpy(2 * uniform(numpy.arange(first, first + embedded.numel()), SEED, NEFTUNE) - 1)
+    return embedded + alpha / (length * width) ** 0.5 * noise.view(rows, length, width)
+
+
+def loss_of(model, ids, targets, step, objective):
+    """Returns the loss and the logits."""
+    inputs = {"input_ids": ids}
+    if "neftune_alpha" in objective:
+        embedded = model.get_input_embeddings()(ids)
+        inputs = {"inputs_embeds": add_noise(embedded, step, objective["neftune_alpha"])}
+    logits = model(**inputs, use_cache=False).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100,
+                                             label_smoothing=objective.get("label_smoothing", 0.0))
+    if "z_loss" in objective:
+        loss = loss + objective["z_loss"] * logits[targets != -100].logsumexp(-1).square().mean()
+    return loss, logits
+
+
+def train(model, ids, targets, objective, told, out):
     optimizer = make_optimizer(model)
     losses, norms = [], []
     for step in range(STEPS):
-        logits = model(ids[step], use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[step].flatten(), ignore_index=-100)
+        loss, logits = loss_of(model, ids[step], targets[step], step, objective)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if step == 0:
-            told["logits"] = logits.detach()
             save(model, out / "grad", {name: weight.grad.clone() for name, weight in model.named_parameters()})
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP, foreach=False))
         optimizer.step()
@@ -123,7 +149,7 @@ def greedy(model, prompt, count):
     return ids
 
 
-def compute(number, family, asked, positions, out):
+def compute(number, family, asked, positions, objective, out):
     model = make_model(number, family, asked)
     save(model, out / "weight")
     random = numpy.random.default_rng(7)
@@ -132,8 +158,9 @@ def compute(number, family, asked, positions, out):
     targets[:, 1, :5] = -100
     told = {"ids": ids, "targets": targets}
     with torch.no_grad():
-        told |= {"prompt": ids[0, :1, :7], "greedy": greedy(model, ids[0, :1, :7], 24)}
-    train(model, ids, targets, told, out)
+        told |= {"prompt": ids[0, :1, :7], "greedy": greedy(model, ids[0, :1, :7], 24),
+                 "logits": model(ids[0], use_cache=False).logits}
+    train(model, ids, targets, objective, told, out)
     save_file({name: tensor.double().contiguous() for name, tensor in told.items()}, out / "told.safetensors")
     return ids[0], targets[0]
 
@@ -157,7 +184,9 @@ def main():
     with Lift():
         for number, (name, model) in enumerate((from_tables() | VARIANTS).items()):
             (out / name).mkdir(parents=True)
-            seen[name] = compute(number, *model, out / name)
+            objective = OBJECTIVES.get(name, {})
+            (out / name / "objective.json").write_text(json.dumps(objective))
+            seen[name] = compute(number, *model, objective, out / name)
     for name, (ids, targets) in seen.items():
         compute_narrow(out / name, ids, targets)
 

@@ -4,18 +4,27 @@ For each of CASES, OUT/NAME/weight is the base, a HuggingFace directory; OUT/NAM
 adapters before the first and after the last step, and told.safetensors has `loss` and `norm` (one number a step),
 `ids` and `targets` [step, row, position], `logits` of the first step's ids with the trained adapter, and `lr_ratio`,
 with which PEFT makes the optimizer of LoRA+. B does not start at 0, so that the first gradients of A are not 0.
+OUT/NAME/base.json has the keys of `train.lora` for the form of the base. With a form of PACKED, the linear layers of
+PEFT's base have the values that bitsandbytes gives them, and OUT/NAME/packed.safetensors has these values. The layers
+themselves stay PEFT's plain ones, because those of bitsandbytes compute nothing in float64 on a CPU; check_layers()
+compares both in float32.
 """
+import json
 import shutil
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / ".deps/bitsandbytes"))
+import bitsandbytes
 import numpy
 import peft
 import peft.optimizers
 import torch
+import transformers
 from family_steps import BETAS, CLIP, DECAY, EPS, LR, ROWS, VOCAB, make_model, save
 from in_type import Lift
-from safetensors.torch import save_file
+from philox import philox
+from safetensors.torch import load_file, save_file
 
 STEPS, POSITIONS = 10, 19
 # name: family, changes of the model's config, arguments of LoraConfig
@@ -38,19 +47,12 @@ CASES = {
              {"r": 2, "lora_alpha": 6, "target_modules": r"model\.layers\.[02]\..*(k|v|o|gate|down)_proj",
               "exclude_modules": r".*\.2\..*o_proj", "use_dora": True, "lora_dropout": 0.4}),
 }
+WIDE = ("llama", {"intermediate_size": 192}, {"r": 4, "lora_alpha": 8, "target_modules": "all-linear"})
+PACKED = {"nf4": {"base": "nf4"}, "nf4-twice": {"base": "nf4", "double_quantization": True}, "int8": {"base": "int8"}}
+CASES |= {name: WIDE for name in PACKED}
 LR_RATIOS = {"plus": 8.0}
 PLACES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SEED = 1
-
-
-def philox(counter, key):
-    """Returns four arrays of random words by Philox4x32-10; `counter` has four arrays, `key` two numbers."""
-    c, mask = [numpy.asarray(word, dtype=numpy.uint64) for word in counter], 0xFFFFFFFF
-    for _ in range(10):
-        x, y = numpy.uint64(0xD2511F53) * c[0], numpy.uint64(0xCD9E8D57) * c[2]
-        c = [(y >> 32) ^ c[1] ^ numpy.uint64(key[0]), y & mask, (x >> 32) ^ c[3] ^ numpy.uint64(key[1]), x & mask]
-        key = ((key[0] + 0x9E3779B9) & mask, (key[1] + 0xBB67AE85) & mask)
-    return c
 
 
 class Drop(torch.nn.Module):
@@ -79,6 +81,34 @@ def replace_dropout(model, probability):
             parts = name.split(".")
             layer = int(parts[parts.index("layers") + 1])
             module.lora_dropout["default"] = Drop(probability, layer, PLACES.index(parts[-1]))
+
+
+def packed(weight, form):
+    """Returns the float32 values of a weight that bitsandbytes has quantized and dequantized."""
+    functions, weight = bitsandbytes.functional, weight.to(torch.float32)
+    if form["base"] == "int8":
+        return functions.int8_vectorwise_dequant(*functions.int8_vectorwise_quant(weight)[:2])
+    codes, state = functions.quantize_4bit(weight, blocksize=64, quant_type="nf4")
+    if "double_quantization" in form:
+        # The mean in float64, as Roll computes it. Given float64, bitsandbytes selects the nearest code in PyTorch
+        # instead of its kernel for CPUs, whose choice is not always the nearest.
+        offset = state.absmax.double().mean().float()
+        table, kernels = functions.create_dynamic_map(), torch.ops.bitsandbytes
+        scales, second = kernels.quantize_blockwise((state.absmax - offset).double(), table, 256)
+        state.absmax = kernels.dequantize_blockwise(scales, second, table, 256, torch.float32) + offset
+    return functions.dequantize_4bit(codes, state)
+
+
+def pack(base, form, out):
+    linear = {name: module.weight for name, module in base.named_modules()
+              if isinstance(module, torch.nn.Linear) and ".layers." in name}
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        torch.set_default_dtype(torch.float32)
+        values = {name + ".weight": packed(weight, form) for name, weight in linear.items()}
+        torch.set_default_dtype(torch.float64)
+        for name, weight in linear.items():
+            weight.copy_(values[name + ".weight"])
+    save_file({name: value.double().contiguous() for name, value in values.items()}, out / "packed.safetensors")
 
 
 def make_optimizer(model, trained, lr_ratio):
@@ -111,6 +141,24 @@ def train(model, ids, targets, told, lr_ratio):
         told["logits"] = model(ids[0], use_cache=False).logits
 
 
+def check_layers(out):
+    """Trains with PEFT over bitsandbytes' own layers, in float32: the losses must be those of the packed values."""
+    base = transformers.AutoModelForCausalLM.from_pretrained(out / "weight", attn_implementation="eager",
+                                                             dtype=torch.float32)
+    for name, module in list(base.named_modules()):
+        if isinstance(module, torch.nn.Linear) and ".layers." in name:
+            layer = bitsandbytes.nn.Linear4bit(module.in_features, module.out_features, bias=False, quant_type="nf4",
+                                               compute_dtype=torch.float32, compress_statistics=False)
+            layer.load_state_dict(module.state_dict())
+            base.set_submodule(name, layer.to("cpu"))
+    base.is_loaded_in_4bit = True
+    model = peft.PeftModel.from_pretrained(base, out / "start", is_trainable=True)
+    assert isinstance(model.get_submodule("base_model.model.model.layers.0.mlp.up_proj"), peft.tuners.lora.Linear4bit)
+    told, seen = load_file(out / "told.safetensors"), {}
+    train(model, told["ids"].long(), told["targets"].long(), seen, 1.0)
+    torch.testing.assert_close(seen["loss"].double(), told["loss"], rtol=1e-6, atol=0)
+
+
 def main():
     out = Path(sys.argv[1])
     shutil.rmtree(out, ignore_errors=True)
@@ -121,6 +169,10 @@ def main():
         for number, (name, (family, changes, lora)) in enumerate(CASES.items()):
             base = make_model(number, family, changes)
             save(base, out / name / "weight")
+            form = PACKED.get(name, {})
+            (out / name / "base.json").write_text(json.dumps(form))
+            if form:
+                pack(base, form, out / name)
             model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **lora))
             replace_dropout(model, lora.get("lora_dropout", 0))
             with torch.no_grad():
@@ -137,6 +189,8 @@ def main():
             model.save_pretrained(out / name / "trained")
             save_file({key: tensor.double().contiguous() for key, tensor in told.items()},
                       out / name / "told.safetensors")
+    torch.set_default_dtype(torch.float32)
+    check_layers(out / "nf4")
 
 
 if __name__ == "__main__":

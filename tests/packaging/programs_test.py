@@ -39,6 +39,11 @@ class Programs(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, f'{python} lacks {done.stderr.strip()}; run packaging/setup --oracle')
 
+    def test_there_are_the_packages_that_the_oracles_import(self):
+        for path in ('bitsandbytes/bitsandbytes', 'templates', 'trackers/mlflow', 'trackers/wandb'):
+            self.assertTrue(os.path.isdir(os.path.join(TOP, '.deps', path)),
+                            f'.deps/{path} is missing; run packaging/setup --oracle')
+
 
 if __name__ == '__main__':
     unittest.main(verbosity=2)

@@ -112,9 +112,11 @@ class TurnFinder {
         ROLL_TRY(const std::size_t begin, index == 0 ? first_begin() : begin_of(index));
         auto with = part(messages_.first(index + 1), /*prompt=*/false);
         if (!with) return refused(index, with.error().message);
-        if (!whole_.starts_with(*with)) remove_end(*with);
-        if (whole_.starts_with(*with) && with->size() > begin) return Span{begin, with->size()};
-        return by_mark(index, begin);
+        const bool ends_otherwise = !whole_.starts_with(*with);
+        if (ends_otherwise) remove_end(*with);
+        if (!whole_.starts_with(*with) || with->size() <= begin) return by_mark(index, begin);
+        const std::size_t end = with->size();
+        return Span{begin, ends_otherwise ? before_next(index, end) : end};
     }
 
   private:
@@ -133,6 +135,14 @@ class TurnFinder {
                                            &std::pair<std::string, std::string>::first);
         if (eos != model_.tokens.end() && text.ends_with(eos->second))
             text.resize(text.size() - eos->second.size());
+    }
+
+    // Returns the position at which the next message begins, at or after `end`. Some templates,
+    // such as Olmo 3's, write the EOS token after the last turn and another mark after each earlier
+    // turn; this mark belongs to the turn. Returns `end` if the next message is not found.
+    std::size_t before_next(std::size_t index, std::size_t end) const {
+        const std::size_t next = whole_.find(text_of_next(index), end);
+        return next == std::string::npos ? end : next;
     }
 
     // Returns the position at which the turn of a message begins. This is the end of the prompt
@@ -159,7 +169,7 @@ class TurnFinder {
     // so the prompt cannot be rendered after earlier messages as in begin_of(). Instead, renders
     // the prompt after a user's message and looks for this prompt in the text of the conversation.
     Result<std::size_t> first_begin() const {
-        const Value user = dict({{"role", string("user")}, {"content", string("a")}}, arena_);
+        const Value user = users_message();
         auto prompt = part({&user, 1}, /*prompt=*/true);
         auto before = part({&user, 1}, /*prompt=*/false);
         if (!prompt || !before) return refused(0, (prompt ? before : prompt).error().message);
@@ -176,6 +186,10 @@ class TurnFinder {
                 return content;
         return refused(
             0, "the text of this turn does not begin with the prompt that the template writes");
+    }
+
+    Value users_message() const {
+        return dict({{"role", string("user")}, {"content", string("a")}}, arena_);
     }
 
     // Returns a copy of the messages in which `mark` is the content of the message at `index`.
@@ -233,12 +247,15 @@ class TurnFinder {
     }
 
     // Returns the text that the template writes for the next message if the message at `index` is
-    // left out. If there is no such text, returns a NUL character, which is in no conversation.
+    // left out. A user's message stands for the first message, because the text without any message
+    // may lack what begins a conversation. If there is no such text, returns a NUL character, which
+    // is in no conversation.
     std::string text_of_next(std::size_t index) const {
         const std::string none(1, '\0');
         if (index + 1 == messages_.size()) return none;
         std::vector<Value> without(messages_.begin(),
                                    messages_.begin() + static_cast<std::ptrdiff_t>(index));
+        if (index == 0) without.push_back(users_message());
         const auto before = part(without, /*prompt=*/false);
         without.push_back(messages_[index + 1]);
         const auto both = part(without, /*prompt=*/false);

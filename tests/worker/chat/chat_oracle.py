@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares rendered conversations and learned spans with transformers, on the templates that the
-package trl ships, and on those that packaging/setup takes from other packages. Compares the turns
-that Roll finds in a template without {% generation %} with the spans of trl's training template of
-the same model.
+package trl ships, on those that packaging/setup takes from other packages, and on olmo3.jinja beside
+this file. Compares the turns that Roll finds in a template without {% generation %} with the spans of
+trl's training template of the same model.
 
     chat_oracle.py RENDER_CHATS [FOLDER]     FOLDER: trl's chat_templates, if it is not installed
 """
@@ -18,7 +18,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 # Templates whose training template never renders a conversation as the template itself does
 OTHER_TEXTS = {'glm4moe', 'llava_next'}
 # Conversations that Roll refuses, because their turns cannot be told apart
-UNCLEAR = {'gptoss': 2, 'diffusion_gemma': 1, 'qwen3_8': 1, 'nemotron_3_5_lightning': 1, 'nemotron_3_nano': 1,
+UNCLEAR = {'gptoss': 1, 'diffusion_gemma': 1, 'qwen3_8': 1, 'nemotron_3_5_lightning': 1, 'nemotron_3_nano': 1,
            'nemotron_3_super': 1, 'nemotron_3_ultra': 1}
 # Conversations with tools in which the prompt does not have the mark that begins the turn after a tool's answer, so
 # that Roll teaches this mark
@@ -26,7 +26,8 @@ MARK_TAUGHT = {('diffusion_gemma', 31), ('diffusion_gemma', 32), ('diffusion_gem
 # Families of the templates that must all be there. Others in the folder are compared too.
 FAMILIES = ('llama3', 'llama3_1', 'qwen2_5', 'qwen3', 'qwen3_5_think', 'gemma', 'gemma3', 'phi3',
             'cohere2', 'deepseekv3', 'glm4moe', 'gptoss', 'mistral_v1', 'mistral_v2v3', 'mistral_v3_tekken',
-            'mistral_v7_tekken', 'smollm2')
+            'mistral_v7_tekken', 'smollm2', 'olmo3')
+OURS = Path(__file__).resolve().parent
 OTHER_PACKAGES = Path(__file__).resolve().parents[3] / '.deps' / 'templates'
 TOKENS = {'bos_token': '<bos>', 'eos_token': '<eos>', 'unk_token': '<unk>', 'pad_token': '<pad>'}
 TIME = '1970-01-01'
@@ -179,12 +180,13 @@ def in_bytes(text, spans):
 
 
 def templates(folder):
-    paths = [*sorted(folder.glob('*.jinja')), *sorted(OTHER_PACKAGES.glob('*.jinja'))]
+    paths = [path for place in (folder, OTHER_PACKAGES, OURS) for path in sorted(place.glob('*.jinja'))]
     files = {path.stem: path.read_text(encoding='utf-8') for path in paths}
     missing = [name for name in FAMILIES if name not in files]
     if missing:
         sys.exit(f'chat_oracle: neither {folder} nor {OTHER_PACKAGES} has a template of {", ".join(missing)}; '
                  'packaging/setup --oracle installs them')
+    files['olmo3_training'] = re.sub(r'\{#- (\w*generation) -#\}', r'{%- \1 -%}', files['olmo3'])
     return {name: re.sub(r'strftime_now\([^)]*\)', f"'{TIME}'", text) for name, text in files.items()}
 
 

@@ -138,6 +138,15 @@ TEST_F(Turns, EndBeforeAnEosTokenThatOnlyTheLastOneHas) {
     EXPECT_EQ(learned(once, two_), "b;|dé;<end>");
 }
 
+// as Olmo 3's template
+TEST_F(Turns, EndAfterTheMarkThatTheLastOneHasNot) {
+    const std::string other =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+        "{{ eos_token if loop.last and m.role == 'assistant' else ';' }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    EXPECT_EQ(learned(other, two_), "b;|dé<end>");
+}
+
 // as DeepSeek's template, whose prompt begins a thought that old answers do not have
 TEST_F(Turns, BeginWhereThePromptAndTheTextPart) {
     const std::string thinks =

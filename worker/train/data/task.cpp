@@ -195,9 +195,14 @@ Result<std::string> text_of(const Source& source, Record& record) {
 
 // Returns the dataset's file. A path that is not absolute is relative to the directory of the task.
 Result<fs::path> dataset_of(const Json& task, const std::string& split, const fs::path& file) {
-    if (task.value("dataset_path", Json()) != "json")
-        return refused(file, "dataset_path is " + task.value("dataset_path", Json()).dump() +
-                                 "; allowed: json, with the file in dataset_kwargs.data_files");
+    const Json name = task.value("dataset_path", Json());
+    if (name != "json")
+        return refused(
+            file, "dataset_path is " + name.dump() +
+                      "; allowed: json, with the file in dataset_kwargs.data_files. To write a "
+                      "data set of the HuggingFace Hub to a file, use for example the Python "
+                      "package datasets: load_dataset(NAME, split=\"" +
+                      split + "\").to_json(\"" + split + ".jsonl\")");
     const Json::json_pointer at("/dataset_kwargs/data_files");
     Json files = task.contains(at) ? task[at] : Json();
     if (files.is_object()) files = files.value(split, Json());
@@ -234,6 +239,11 @@ Result<void> check_examples(const Json& task, const fs::path& file) {
 Result<void> check_keys(const Json& task, const std::string& text, const fs::path& file) {
     if (!task.is_object() || !holds<std::string>(task.value("task", Json())))
         return refused(file, "lacks the key `task`, which gives the name of the task");
+    if (task.contains("process_docs"))
+        return refused(file,
+                       "process_docs needs Python and is not supported; write the records that "
+                       "this function returns to a .jsonl, name the file in "
+                       "dataset_kwargs.data_files, and remove process_docs");
     for (const auto& [key, value] : task.items())
         if (!is_in(kRead, key) && !is_in(kNoEffect, key))
             return refused(file, key + " is not supported");

@@ -44,8 +44,11 @@ std::array<float, 256> dynamic_map() {
     for (int i = 0; i < 7; ++i) {
         const int items = 1 << i;
         const auto scale = static_cast<float>(std::pow(10.0, i - 6));
+        const float step = (1 - 0.1F) / static_cast<float>(items);
+        // Counts from the nearer end and rounds once, as torch.linspace() does.
         const auto border = [&](int k) {
-            return 0.1F + 0.9F * static_cast<float>(k) / static_cast<float>(items);
+            return 2 * k < items ? std::fma(step, static_cast<float>(k), 0.1F)
+                                 : std::fma(-step, static_cast<float>(items - k), 1.0F);
         };
         for (int k = 0; k < items; ++k) {
             const float mean = scale * ((border(k) + border(k + 1)) / 2);

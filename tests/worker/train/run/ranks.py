@@ -6,6 +6,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,14 @@ class Attempt:
             self.ranks[rank].stdin.flush()
         except OSError:
             pass
+
+    def pause(self):
+        for process in self.ranks:
+            process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        for process in self.ranks:
+            process.send_signal(signal.SIGCONT)
 
     def kill(self):
         for process in self.ranks:

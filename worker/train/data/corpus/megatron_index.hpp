@@ -8,19 +8,18 @@
 
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <span>
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/train/data/corpus/mersenne_twister.hpp"
 #include "worker/train/data/corpus/token_file.hpp"
 
 namespace roll::data {
 
-// Shuffles `values` as numpy.random.RandomState.shuffle does. std::mt19937 with the same seed has
-// the same state as numpy's generator.
+// Shuffles `values` as numpy.random.RandomState.shuffle does with the same seed.
 template <class T>
-void numpy_shuffle(std::mt19937& random, std::span<T> values);
+void numpy_shuffle(MersenneTwister& random, std::span<T> values);
 
 struct MegatronSampling {
     std::int64_t seq_length = 0;
@@ -62,9 +61,9 @@ class MegatronIndex {
 
   private:
     explicit MegatronIndex(const TokenFile& file) : file_(&file) {}
-    void shuffle_documents(std::mt19937& random, std::size_t begin, std::size_t end,
+    void shuffle_documents(MersenneTwister& random, std::size_t begin, std::size_t end,
                            std::uint64_t epochs);
-    void shuffle_samples(std::mt19937& random, std::uint64_t begin, std::uint64_t end);
+    void shuffle_samples(MersenneTwister& random, std::uint64_t begin, std::uint64_t end);
     void add_up();
 
     const TokenFile* file_;

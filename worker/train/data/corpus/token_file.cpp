@@ -93,6 +93,10 @@ std::int32_t TokenFile::sequence_length(std::size_t sequence) const {
     return load<std::int32_t>(index_->bytes(), kIndexHeader + 4 * sequence);
 }
 
+void TokenFile::prefetch_size(std::size_t sequence) const {
+    if (index_) __builtin_prefetch(index_->bytes().data() + kIndexHeader + 4 * sequence);
+}
+
 std::int64_t TokenFile::sequence_offset(std::size_t sequence) const {
     return load<std::int64_t>(index_->bytes(), kIndexHeader + 4 * sequences_ + 8 * sequence);
 }
@@ -108,7 +112,7 @@ Result<void> TokenFile::check_sequences(const fs::path& path) const {
             return corrupt(path, fmt::format("has sequence {} at byte {} of its .bin; expected: {}",
                                              i, offset, end));
         const std::int32_t length = sequence_length(i);
-        if (length < 0 || static_cast<std::size_t>(length) > (size - end) / element_)
+        if (length < 0 || static_cast<std::size_t>(length) * element_ > size - end)
             return corrupt(path, fmt::format("has a sequence {} of {} tokens at byte {}, but its "
                                              ".bin has {} bytes: one of the two files is truncated",
                                              i, length, offset, size));

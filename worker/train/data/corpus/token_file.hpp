@@ -35,6 +35,11 @@ class TokenFile {
     // has one sequence. Requires sequence < sequences().
     std::size_t sequences() const { return sequences_; }
     Tokens sequence(std::size_t sequence) const;
+    // Returns the number of tokens of a sequence; faster than sequence().
+    std::size_t sequence_size(std::size_t sequence) const {
+        return index_ ? static_cast<std::size_t>(sequence_length(sequence)) : tokens_.size();
+    }
+    void prefetch_size(std::size_t sequence) const;  // fetches what sequence_size() reads
 
     // Returns the token indices in (begin, end) at which documents start, ascending.
     std::vector<std::size_t> starts_within(std::size_t begin, std::size_t end) const;

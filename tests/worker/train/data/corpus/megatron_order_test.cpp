@@ -2,6 +2,7 @@
 // tests/oracle/megatron_order.py computed with Megatron-core.
 #include <filesystem>
 #include <numeric>
+#include <random>
 #include <regex>
 
 #include <gtest/gtest.h>
@@ -139,8 +140,16 @@ TEST(MegatronOrder, TheIndexesAreThoseOfGptDataset) {
     EXPECT_EQ(compared, 8);
 }
 
+TEST(MegatronOrder, DrawsTheWordsOfMt19937) {
+    for (const std::uint32_t seed : {0U, 1234U, 4294967295U}) {
+        std::mt19937 known(seed);
+        MersenneTwister random(seed);
+        for (int i = 0; i < 2000; ++i) ASSERT_EQ(random(), known()) << seed << ", word " << i;
+    }
+}
+
 TEST(MegatronOrder, ShufflesLikeNumpy) {
-    std::mt19937 random(1234);  // reference/training.md: two shuffles of 0..9 from one state
+    MersenneTwister random(1234);  // reference/training.md: two shuffles of 0..9 from one state
     std::vector<std::int32_t> first(10);
     std::vector<std::uint32_t> second(10);
     std::iota(first.begin(), first.end(), 0);
