@@ -11,7 +11,7 @@ namespace roll::train {
 // are the group, its ranks, the sequence ("" for collectives, "FROM>TO SITE" for messages), the
 // number in the sequence, the transfer, the ranks that issued it, those of them that have not
 // finished it, and the ranks that never issued it. If ranks issued different transfers under one
-// number, the column has all of them.
+// number, the column has all of them. It is empty if every rank that issued it has finished it.
 //
 // `published`: for each rank, the latest text of its FlightRecorder.
 std::string merged_transfers(const std::map<int, std::string>& published);
