@@ -4,7 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "common/spec/train/packed_form.hpp"
+#include "worker/plan/packed_bytes.hpp"
+#include "worker/plan/snapshot_bytes.hpp"
 #include "worker/plan/spare_room.hpp"
 
 namespace roll::plan {
@@ -131,15 +132,18 @@ LayerRecompute layer_of(const Recomputed& all, std::int64_t layer) {
     return all.empty() ? LayerRecompute{} : all[static_cast<std::size_t>(layer)];
 }
 
-// Returns the largest number of elements that backward holds in addition to the values that forward
-// saved. Backward recomputes the layers of a recomputation unit together, so their values are in
-// memory at the same time. `outside` has, for each layer, the elements that it saved outside the
-// gradients' memory and that its backward frees. `workspace` is the number of temporary elements of
-// one layer's backward.
-std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
-                            const Recomputed& all, const std::vector<std::int64_t>& outside,
-                            std::int64_t workspace) {
-    std::int64_t held = 0, most = workspace;
+// Returns, for each layer, the numbers of elements that backward holds during and after the layer,
+// in addition to the values that forward saved. The numbers may be negative, because backward frees
+// the saved values. Backward recomputes the layers of a recomputation unit together, so their
+// values are in memory at the same time. `outside` has, for each layer, the elements that it saved
+// outside the gradients' memory and that its backward frees. `workspace` is the number of temporary
+// elements of one layer's backward.
+std::vector<PartValues> backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                                       const Recomputed& all,
+                                       const std::vector<std::int64_t>& outside,
+                                       std::int64_t workspace) {
+    std::vector<PartValues> extra(outside.size());
+    std::int64_t held = 0;
     const auto restored = [&](std::int64_t layer) {
         return layer_held(m, rows, segments, {}) -
                layer_held(m, rows, segments, layer_of(all, layer));
@@ -151,10 +155,12 @@ std::int64_t backward_extra(const spec::ModelConfig& m, const Rows& rows, bool s
             while (!layer_of(all, first).keeps_input) --first;
             for (std::int64_t i = first; i <= layer; ++i) held += restored(i);
         }
-        most = std::max(most, held + workspace);
+        PartValues& of_layer = extra[static_cast<std::size_t>(layer)];
+        of_layer.during = held + workspace;
         held -= outside[static_cast<std::size_t>(layer)] + restored(layer);
+        of_layer.after = held;
     }
-    return most;
+    return extra;
 }
 
 // Returns the number of temporary elements of a layer's backward.
@@ -226,61 +232,116 @@ LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
             .down = product(m.hidden, m.intermediate)};
 }
 
-constexpr std::int64_t kMib = 1 << 20;
-
-// A matrix of a decoder layer.
-struct Matrix {
-    std::int64_t rows = 0, columns = 0;
-};
-
-std::array<Matrix, 4> layer_matrices(const spec::ModelConfig& m) {
-    const std::int64_t attention = m.heads * m.head_dim;
-    return {{{attention + 2 * m.kv_heads * m.head_dim, m.hidden},
-             {m.hidden, attention},
-             {2 * m.intermediate, m.hidden},
-             {m.hidden, m.intermediate}}};
-}
-
-// Returns the bytes that packing saves in one layer of a LoRA job with a packed base.
-std::int64_t layer_saving(const spec::ModelConfig& m, std::int64_t element) {
-    if (!m.lora.is_set() || m.lora.base == spec::LoraBase::Full) return 0;
-    std::int64_t saved = 0;
-    for (const Matrix& matrix : layer_matrices(m)) {
-        const spec::PackedForm form{m.lora.base, m.lora.double_quantization, 0, matrix.columns};
-        saved += matrix.rows * (matrix.columns * element - form.row_bytes());
-    }
-    return saved;
-}
-
-// Returns the number of elements of the largest packed matrix, which is unpacked for its product; 0
-// if no matrix is packed.
-std::int64_t largest_unpacked(const spec::ModelConfig& m) {
-    if (!m.lora.is_set() || m.lora.base == spec::LoraBase::Full) return 0;
-    std::int64_t most = 0;
-    for (const Matrix& matrix : layer_matrices(m))
-        most = std::max(most, matrix.rows * matrix.columns);
-    return most;
-}
-
-// Returns the number of bytes that a rank of the stage copies for a checkpoint, which is at most
-// the size of the checkpoint buffer. The value is for the rank that copies the most.
-//
-// One replica writes the stage's weights, or the first stage's adapter in a LoRA job. All replicas
-// together write the `states` elements of optimizer state. If the replicas share the optimizer
-// state (ZeRO), or in a LoRA job, each replica writes an equal part of the state. Otherwise, the
-// replica that writes the weights writes less of the state, which balances the replicas.
-std::int64_t snapshot_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
-                            const StagePart& part, std::int64_t count, std::int64_t states) {
-    const std::int64_t dp = spec.parallel.dp, main = main_bytes(spec.precision);
-    const std::int64_t trained = parameter_count(model) - part.frozen_of_model;
+// Returns the number of weights that one replica writes to a checkpoint for the stage: all of the
+// stage's weights, or the first stage's adapter in a LoRA job.
+std::int64_t written_weights(const spec::ModelConfig& model, const spec::TrainSpec& spec,
+                             const StagePart& part, std::int64_t count) {
+    if (!model.lora.is_set()) return count;
     // 2: the adapter and its average
     const std::int64_t copies = spec.optimizer.ema.decay > 0 ? 2 : 1;
-    const std::int64_t adapter = part.first ? copies * trained : 0;
-    const std::int64_t weights = model.lora.is_set() ? adapter : count;
-    const bool by_rows = spec.parallel.zero > 0 || model.lora.is_set();
-    const std::int64_t most = by_rows ? weights + (states + dp - 1) / dp
-                                      : std::max(weights, (weights + states + dp - 1) / dp);
-    return std::min(most * main, spec.checkpoint_buffer_mib * kMib);
+    return part.first ? copies * (parameter_count(model) - part.frozen_of_model) : 0;
+}
+
+// Returns the bytes of the copies of `logits` logits that the loss makes if the vocabulary is
+// split, or with label smoothing or z-loss: in float32 (bf16 only), their exponentials, and these
+// in float64. With fp64, only the exponentials.
+std::int64_t loss_copies(const spec::TrainSpec& spec, std::int64_t logits) {
+    if (spec.parallel.tp == 1 && spec.loss.label_smoothing == 0 && spec.loss.z_loss == 0) return 0;
+    const std::int64_t element = element_bytes(spec.precision);
+    return logits * (element == 8 ? 8 : (element < 4 ? 4 : 0) + 4 + 8);
+}
+
+// The activations and temporary values of a step on one rank, in bytes.
+struct StepValues {
+    std::int64_t activations = 0;  // of all micro-batches that are in memory at once
+    std::int64_t workspace = 0;    // largest size of the temporary values
+    std::int64_t of_chunk = 0;     // activations of one micro-batch in one chunk
+    // all values of one micro-batch in one chunk, in the order of backward (exchange_peak.hpp)
+    std::vector<PartValues> parts = {};
+};
+
+// Returns the moment of a step at which the rank needs the most memory. The replicas' last
+// micro-batch passes the chunks from the last to the first. Meanwhile, the rank has the activations
+// of the lower chunks and the pending sums of the higher chunks. If each micro-batch is summed over
+// the replicas (ZeRO-2), sums of the previous micro-batch are pending in all chunks.
+Moment step_moment(const Held& held, const StepValues& values, const StagePart& part, bool tied,
+                   bool several, std::int64_t main) {
+    Moment most{values.activations + values.workspace, 0};
+    const Owned owned = held.owned.value_or(Owned{});
+    const bool continued = owned.gradients && several;
+    for (const auto& buckets : owned.buckets)
+        most.exchange += continued ? pending_at_end(buckets) : 0;
+    std::int64_t pending = most.exchange;
+    for (std::ptrdiff_t i = std::ssize(owned.buckets) - 1; i >= 0; --i) {
+        const std::vector<ExchangeBucket>& buckets = owned.buckets[static_cast<std::size_t>(i)];
+        const std::int64_t own = pending_at_end(buckets);
+        const bool joins = tied && part.first && part.last && part.chunks == 1;
+        Moment one = exchange_peak(buckets, {owned.gradients, continued, joins}, values.parts);
+        one.values += i * values.of_chunk;
+        one.exchange += continued ? pending - own : pending;
+        if (!continued) pending += own;
+        most = std::ranges::max({most, one}, {}, &Moment::total);
+    }
+    const Moment update{held.update_bytes, held.matrices * main};
+    return std::ranges::max({most, update}, {}, &Moment::total);
+}
+
+// Returns the activations and temporary values of the part, whose model has the sizes `m` of one
+// rank. `staged`: the rank stores gradients only for its own elements.
+StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
+                       const StagePart& part, const Held& held, bool staged) {
+    const std::int64_t element = element_bytes(spec.precision), main = main_bytes(spec.precision);
+    const std::int64_t tokens = microbatch_tokens(spec);
+    // Only the first micro-batch of a step finds the gradients' memory unused. Therefore,
+    // activations are stored there only if a step has one micro-batch. They are not stored there if
+    // parameters are frozen, because the gradients of frozen parameters must stay 0.
+    const bool spare =
+        !staged && spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu && part.chunks == 1;
+    const std::int64_t layers = part.layers / part.chunks;  // layers per chunk
+    const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
+    SpareRoom room(embedding, parameters_of(m, 1) * main, spare ? layers : 0);
+    const Rows rows = rows_of(spec, part.tp);
+    const bool segments = spec.data.documents_apart;
+    StepValues values;
+    const std::int64_t input = rows.outer * m.hidden * element;
+    values.of_chunk = saves_input(part, m) ? input : 0;
+    std::vector<std::int64_t> outside;  // for each layer: elements outside the gradients' memory
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+        if (layer < part.below) {
+            outside.push_back(0);
+            continue;
+        }
+        const LayerRecompute again = layer_of(held.recompute, layer);
+        std::int64_t& own = outside.emplace_back(layer_saved_elsewhere(m, rows, segments, again));
+        for (const std::int64_t size : layer_saved(m, rows, segments, again))
+            if (!spare || !room.take(layer, size * element)) own += size;
+        values.of_chunk += own * element;
+    }
+    values.activations = held.live * values.of_chunk;
+    if (held.activations && !spare) values.activations = *held.activations;
+    const std::int64_t logits = tokens * head_outputs(m) * element;
+    const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
+    const bool fits = spare && room.take(layers, block).has_value();
+    const std::int64_t head =
+        (fits ? 0 : block) + loss_copies(spec, block / element) + 2 * tokens * m.hidden * element;
+    const std::int64_t loss = part.last ? head : 0;
+    const std::int64_t layer = layer_workspace(m, spec), unpacked = largest_unpacked(m) * element;
+    values.parts.push_back({values.of_chunk + loss, values.of_chunk});
+    std::int64_t most = 0;
+    const std::vector<PartValues> extra =
+        backward_extra(m, rows, segments, held.recompute, outside, layer);
+    for (auto i = std::ssize(extra) - 1; i >= part.below; --i) {
+        const auto [during, after] = extra[static_cast<std::size_t>(i)];
+        most = std::max(most, during * element);
+        values.parts.push_back({values.of_chunk + during * element + unpacked,
+                                values.of_chunk + after * element + input});
+    }
+    // A stage without a backward holds the values of one layer while it runs the layer's forward.
+    if (part.below == part.layers) most = (layer + layer_held(m, rows, segments, {})) * element;
+    values.workspace = std::max(loss, most + unpacked);
+    values.parts.resize(static_cast<std::size_t>(layers) + 1);
+    values.parts.push_back({part.first ? 2 * input : 0, part.first ? input : 0});
+    return values;
 }
 
 }  // namespace
@@ -345,12 +406,10 @@ std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& pa
 
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                          const Held& held) {
-    const std::int64_t live = held.live;
     const StagePart part = held.part.value_or(StagePart{model.layers, 1, true, true, held.frozen});
     const spec::ModelConfig m = part_of(model, part.tp);
     const std::int64_t element = element_bytes(spec.precision);
     const std::int64_t count = part_parameters(model, part);
-    const std::int64_t tokens = microbatch_tokens(spec);
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     const std::int64_t moving = count - held.frozen;
@@ -362,50 +421,17 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const bool is_lora = model.lora.is_set();
     bytes.main_weights =
         (is_lora ? owned.trained : owned.all) * copy_bytes(spec.precision, held.on_gpu);
-    // On a CPU, the gradients of frozen parameters take no memory, because their pages are never
-    // written.
+    // On a CPU, the pages of frozen parameters' gradients are never written and take no memory.
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
     bytes.moments = owned.states * main;
     bytes.updated = owned.trained * main;
-    bytes.exchange = std::max(owned.exchange, held.matrices) * main;
-    // Only the first micro-batch of a step finds the gradients' memory unused. Therefore,
-    // activations are stored there only if a step has one micro-batch. They are not stored there if
-    // parameters are frozen, because the gradients of frozen parameters must stay 0.
-    const bool spare = !owned.gradients && spec.microbatches() == 1 && held.frozen == 0 &&
-                       !held.on_gpu && part.chunks == 1;
-    const std::int64_t layers = part.layers / part.chunks;  // layers per chunk
-    const std::int64_t none = spare ? layers : 0;
-    const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
-    SpareRoom room(embedding, parameters_of(m, 1) * main, none);
-    const Rows rows = rows_of(spec, part.tp);
-    const bool segments = spec.data.documents_apart;
-    bytes.activations = saves_input(part, m) ? live * rows.outer * m.hidden * element : 0;
-    std::vector<std::int64_t> outside;  // for each layer: elements outside the gradients' memory
-    for (std::int64_t layer = 0; layer < layers; ++layer) {
-        if (layer < part.below) {
-            outside.push_back(0);
-            continue;
-        }
-        const LayerRecompute again = layer_of(held.recompute, layer);
-        std::int64_t& own = outside.emplace_back(layer_saved_elsewhere(m, rows, segments, again));
-        for (const std::int64_t size : layer_saved(m, rows, segments, again))
-            if (!spare || !room.take(layer, size * element)) own += size;
-        bytes.activations += live * own * element;
-    }
-    if (held.activations && !spare) bytes.activations = *held.activations;
-    const std::int64_t logits = tokens * head_outputs(m) * element;
-    const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
-    const bool fits = spare && room.take(layers, block).has_value();
-    const std::int64_t head = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
-    const std::int64_t loss = part.last ? head : 0;
-    const std::int64_t layer = layer_workspace(m, spec);
-    // A stage without a backward holds the values of one layer while it runs the layer's forward.
-    const std::int64_t most =
-        part.below < part.layers ? backward_extra(m, rows, segments, held.recompute, outside, layer)
-                                 : layer + layer_held(m, rows, segments, {});
-    bytes.workspace = std::max(
-        {loss, (most + largest_unpacked(m)) * element, held.update_bytes - bytes.activations});
-    bytes.snapshot = snapshot_bytes(model, spec, part, count, states - held.copied_states);
+    const StepValues values = step_values(m, spec, part, held, owned.gradients);
+    const Moment moment = step_moment(held, values, part, m.tied, spec.microbatches() > 1, main);
+    bytes.activations = std::min(values.activations, moment.values);
+    bytes.workspace = moment.values - bytes.activations;
+    bytes.exchange = moment.exchange;
+    bytes.snapshot = snapshot_bytes(spec, is_lora, written_weights(model, spec, part, count),
+                                    states - held.copied_states);
     bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
     return bytes;
 }

@@ -9,6 +9,7 @@
 #include "common/spec/train/model.hpp"
 #include "common/spec/train/train.hpp"
 #include "worker/plan/element_bytes.hpp"
+#include "worker/plan/exchange_peak.hpp"
 #include "worker/plan/pipeline_check.hpp"
 #include "worker/plan/recompute.hpp"
 
@@ -54,11 +55,13 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 //   memory (spare_room.hpp) and do not count.
 // - `workspace`: the largest temporary memory of the loss, of a layer's backward or of the update.
 //   The loss needs a block of logits with its input and output rows. A layer's backward needs the
-//   gradient of its widest product and the recomputed values. The update runs when no activations
-//   are in memory, so `activations` is subtracted from the update's memory.
+//   gradient of its widest product and the recomputed values. No activations are in memory during
+//   the update.
 // - `snapshot`: the copy of the rank's part of a checkpoint, which is written to disk while
 //   training continues. The value is for the rank with the stage's largest part.
-// - `exchange`: buffers for gradients, if the data-parallel ranks share optimizer state.
+// - `exchange`: gradients of incomplete buckets and buffers for gradients, if the data-parallel
+//   ranks share optimizer state; buffers for Muon's matrices.
+// `activations`, `workspace` and `exchange` are those of the moment at which their sum is largest.
 struct MemoryBytes {
     std::int64_t weights = 0;
     std::int64_t main_weights = 0;  // the optimizer's copy of the weights, besides `weights`
@@ -100,11 +103,12 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
 
 // One rank's part of the optimizer state, in elements, if data-parallel ranks share that state.
 struct Owned {
-    std::int64_t all = 0;       // elements of the rank's part, including frozen ones
-    std::int64_t trained = 0;   // elements in `all` that are not frozen
-    std::int64_t states = 0;    // elements of the optimizer's state
-    std::int64_t exchange = 0;  // elements in the buffers for exchanging gradients
-    bool gradients = false;     // true: the rank stores gradients only for its own elements
+    std::int64_t all = 0;      // elements of the rank's part, including frozen ones
+    std::int64_t trained = 0;  // elements in `all` that are not frozen
+    std::int64_t states = 0;   // elements of the optimizer's state
+    // for each chunk: the buckets in which gradients are exchanged; sizes in elements
+    std::vector<std::vector<ExchangeBucket>> buckets = {};
+    bool gradients = false;  // true: the rank stores gradients only for its own elements
     // Numbers of weights if the ranks also share weights; else 0.
     // - `weights`: in memory on the rank at the peak; `gathered` of them are there for gathering
     // - `gathers`: own weights that the rank sends to each other rank for each micro-batch

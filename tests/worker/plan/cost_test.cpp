@@ -118,17 +118,68 @@ TEST(Cost, SharedOptimizerStateAndGradientsAreTheRanksPart) {
     spec.seq_length = 128;
     spec.micro_batch_size = 1;
     spec.global_batch_size = 2;
-    const Owned owned{.all = 1000, .trained = 800, .states = 1600, .exchange = 30};
+    const Owned owned{.all = 1000, .trained = 800, .states = 1600};
     const MemoryBytes whole = memory_bytes(smollm2(), spec, {});
     const MemoryBytes part = memory_bytes(smollm2(), spec, {.owned = owned});
     EXPECT_EQ(part.main_weights, 2 * 1000);
     EXPECT_EQ(part.moments, 2 * 4 * 800);
-    EXPECT_EQ(part.exchange, 4 * 30);
+    EXPECT_EQ(part.exchange, 0);
     EXPECT_EQ(part.weights, whole.weights);
     EXPECT_EQ(part.gradients, whole.gradients);
     Owned staged = owned;
     staged.gradients = true;
     EXPECT_EQ(memory_bytes(smollm2(), spec, {.owned = staged}).gradients, 4 * 800);
+}
+
+// Three buckets: the output layer with layer 1, layer 0, and the embedding. Sizes of their
+// gradients: 8, 2, 4; of their buffers: twice that.
+constexpr ExchangeBucket kBuckets[] = {{1, 8, 16}, {0, 2, 4}, {-1, 4, 8}};
+
+TEST(ExchangePeak, IsAtTheMomentWithTheMostMemory) {
+    const auto peak = [](const ExchangeRule& rule, std::int64_t activations) {
+        // values during and after the loss, layer 1, layer 0 and the embedding
+        const std::int64_t a = activations;
+        const PartValues parts[] = {{3 * a, 2 * a}, {2 * a, a}, {a, 0}, {1, 0}};
+        const Moment most = exchange_peak(kBuckets, rule, parts);
+        return std::pair(most.values, most.exchange);
+    };
+    using Pair = std::pair<std::int64_t, std::int64_t>;
+    // The smaller the activations, the later: the loss, before any sum; the first sum, after layer
+    // 1; the embedding, while two sums are pending.
+    EXPECT_EQ(peak({}, 100), Pair(300, 0));
+    EXPECT_EQ(peak({}, 7), Pair(7, 16));
+    EXPECT_EQ(peak({}, 0), Pair(1, 20));
+    // Incomplete buckets: the first one at the loss; with a tied output layer, also the embedding.
+    EXPECT_EQ(peak({.staged = true}, 100), Pair(300, 8));
+    EXPECT_EQ(peak({.staged = true, .tied = true}, 100), Pair(300, 12));
+    EXPECT_EQ(peak({.staged = true}, 0), Pair(1, 24));
+    // The previous micro-batch's sums of the last two buckets are pending.
+    EXPECT_EQ(peak({.staged = true, .continued = true}, 100), Pair(300, 20));
+    EXPECT_EQ(pending_at_end(kBuckets), 12);
+}
+
+TEST(Cost, RanksThatShareStateAddTheirExchangeOnlyAtThePeak) {
+    spec::TrainSpec spec;
+    spec.seq_length = 128;
+    spec.micro_batch_size = 1;
+    spec.global_batch_size = 4;
+    spec.parallel.dp = 2;
+    constexpr std::int64_t kGradients = 100, kBuffers = 200;
+    // complete after the last layer's backward, when the loss has freed its values
+    const Owned owned{.all = 1, .trained = 1, .buckets = {{{29, kGradients, kBuffers}}}};
+    const MemoryBytes one = memory_bytes(smollm2(), spec, {});
+    EXPECT_EQ(memory_bytes(smollm2(), spec, {.owned = owned}).exchange, 0);
+    Owned staged = owned;
+    staged.gradients = true;
+    const MemoryBytes all = memory_bytes(smollm2(), spec, {.owned = staged});
+    EXPECT_EQ(all.exchange, kGradients + kBuffers);  // of this micro-batch, and of the previous one
+    EXPECT_EQ(all.activations + all.workspace, one.activations + one.workspace);
+    // Muon's matrices exist only when the activations are gone.
+    const std::int64_t values = one.activations + one.workspace;
+    EXPECT_EQ(memory_bytes(smollm2(), spec, {.matrices = values / 8}).exchange, 0);
+    const MemoryBytes update = memory_bytes(smollm2(), spec, {.matrices = values});
+    EXPECT_EQ(update.activations + update.workspace, 0);
+    EXPECT_EQ(update.exchange, 4 * values);
 }
 
 TEST(Cost, FrozenWeightsHaveNoGradientsAndWindowsBoundTheFullCount) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "common/json.hpp"
+#include "worker/train/comm/merged_transfers.hpp"
 
 namespace roll::train {
 namespace {
@@ -125,9 +126,13 @@ bool FlightRecorder::is_patient() const {
 std::string FlightRecorder::text() const {
     Json json{{"beat", beat_},
               {"next", Json::object()},
+              {"first", Json::object()},
               {"open", Json::array()},
               {"waits", waits_ && *waits_ >= first_ ? with_number(at(*waits_)) : ""}};
-    for (const auto& [name, group] : groups_) json["next"][name] = group.next;
+    for (const auto& [name, group] : groups_) {
+        json["next"][name] = group.next;
+        json["first"][name] = group.ranks.front();
+    }
     for (const Flight& flight : flights_) {
         if (flight.done) continue;
         json["open"].push_back({{"group", flight.group},
@@ -196,6 +201,7 @@ void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
     const Flight flight = at(open);
     const std::vector<int> ranks = others(flight);
     lock.unlock();
+    is_first_ = false;
     Look look{open, 0, {}};
     for (const int rank : ranks) {
         look.ranks.push_back(see(rank, flight));
@@ -212,8 +218,13 @@ void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
         return;
     } else {
         std::string faults;
-        for (std::size_t i = 0; i < ranks.size(); ++i)
-            faults += fault(flight, ranks[i], *look_->ranks[i], *look.ranks[i]);
+        is_first_ = true;
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+            const Seen& after = *look.ranks[i];
+            faults += fault(flight, ranks[i], *look_->ranks[i], after);
+            const bool waits = after.next > flight.seq && after.beat > look_->ranks[i]->beat;
+            if (waits && ranks[i] < options_.rank) is_first_ = false;
+        }
         found += faults.empty() ? "; every rank has issued this transfer" : faults;
     }
     options_.on_stuck(found);
@@ -228,6 +239,22 @@ std::string FlightRecorder::explain() {
     const bool known = changed_.wait_for(lock, kExplainingMax + 10 * options_.period,
                                          [this] { return explained_.has_value(); });
     return known ? explained_->second : "";
+}
+
+std::string FlightRecorder::merged_table() const {
+    if (!is_first_) return "";
+    std::map<int, std::string> published;
+    {
+        const std::lock_guard lock(mutex_);
+        published.emplace(options_.rank, text());
+    }
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+        if (rank == options_.rank) continue;
+        const std::optional<std::string> other = board_.get(key_of(rank));
+        if (!other) break;
+        published.emplace(rank, *other);
+    }
+    return merged_transfers(published);
 }
 
 std::string FlightRecorder::latest() {

@@ -45,6 +45,7 @@ struct Flight {
 
 struct RecorderOptions {
     int rank = 0;                        // this rank's number in the job
+    int ranks = 1;                       // number of the job's ranks
     std::chrono::milliseconds period{};  // interval at which the rank publishes
     std::chrono::milliseconds patience{};
     // Called on the recorder's thread with the explanation of a transfer. Called again with an
@@ -76,6 +77,9 @@ class FlightRecorder {
     std::string latest();
     // Returns all recorded transfers as a table with tabs between its columns; the newest is last.
     std::string table();
+    // Returns the table of all ranks (merged_transfers.hpp). Returns "" on all ranks that wait for
+    // the same transfer but the first. Must be called by RecorderOptions::on_stuck.
+    std::string merged_table() const;
 
   private:
     static constexpr std::size_t kKept = 20'000, kListed = 16;
@@ -105,6 +109,8 @@ class FlightRecorder {
 
     const Board board_;
     const RecorderOptions options_;
+    // true: the first of the ranks that wait for the explained transfer; used only on thread_
+    bool is_first_ = false;
     mutable std::mutex mutex_;  // guards the members that follow
     std::condition_variable changed_;
     bool is_stopping_ = false;

@@ -26,6 +26,7 @@ const char* site_name(Site site) {
         case Site::GradZeros: return "gradient zeros";
         case Site::LayerNorms: return "norms of the layers";
         case Site::Evaluation: return "evaluation";
+        case Site::Sample: return "sampled text";
         case Site::NotFinite: return "search for a non-finite value";
         case Site::Weights: return "weights";
         case Site::Matrices: return "matrices of the optimizer update";

@@ -31,6 +31,7 @@ enum class Site : std::uint8_t {
     GradZeros,      // the number of zeros in a step's gradient
     LayerNorms,     // sums of squares over each layer's gradient, weights and update
     Evaluation,     // loss and token count of an evaluation
+    Sample,         // generated text: each rank's logits, and the chosen token
     NotFinite,      // the search for a non-finite value; `layer`: the parameter
     Weights,        // weights that ranks copy from each other; `layer`: the parameter or bucket
     Matrices,       // matrices that the optimizer updates as wholes; `layer`: the batch of matrices

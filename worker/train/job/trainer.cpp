@@ -421,15 +421,14 @@ Moment Trainer::moment() const {
 // Generates sample texts. Returns true, on all ranks, if the job asks for sample texts.
 bool Trainer::sample() {
     if (spec_.sample.prompts.empty()) return false;
+    // One replica generates the text. If replicas share weights, all of them generate the same
+    // text.
     if (dp_->rank() > 0 && !step_->shares_weights()) return true;
-    // The whole model as one chunk on rank 0. Only rank 0 generates the text.
-    std::unique_ptr<Chunk> joined;
-    if (pp_->size() * tp_->size() > 1 || step_->shares_weights()) joined = joined_stages(*step_);
-    if (!writes()) return true;
+    const TextModel model = text_model(*step_);
     for (const std::string& prompt : spec_.sample.prompts) {
-        const std::string text =
-            continue_text(joined ? *joined : step_->chunks().front(), *model_.tokenizer, prompt,
-                          {spec_.sample.max_tokens, 0.8, 1, spec_.seed});
+        const std::string text = continue_text(model, *model_.tokenizer, prompt,
+                                               {spec_.sample.max_tokens, 0.8, 1, spec_.seed});
+        if (!writes()) continue;
         metrics_->append({{"step", state_.step}, {"prompt", prompt}, {"text", text}});
         const std::string shown =
             Json(prompt + text).dump(-1, ' ', false, Json::error_handler_t::replace);

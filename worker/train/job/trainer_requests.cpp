@@ -159,8 +159,9 @@ void Trainer::stop_at(const TrainingRequest& request) {
 }
 
 // Explains why a transfer does not end; empty: the transfer has ended after all. Called on the
-// recorder's thread. Writes all recorded transfers to a file beside the logs. Reports the reason
-// first, because the file system may be what hangs.
+// recorder's thread. Writes all recorded transfers to a file beside the logs, and one rank writes
+// what all ranks have published. Reports the reason first, because the file system may be what
+// hangs.
 void Trainer::tell_stuck(const std::string& why) {
     link_.report(protocol::Failed{why});
     if (why.empty()) {
@@ -173,6 +174,10 @@ void Trainer::tell_stuck(const std::string& why) {
     const std::string where = written ? "; the transfers are in " + file.string() : "";
     if (written) link_.report(protocol::Failed{why + where});
     if (!written) std::fprintf(stderr, "%s\n", sentence_of(written.error()).c_str());
+    if (const std::string all = recorder_->merged_table(); !all.empty()) {
+        const auto merged = write_file_atomically(fs::path(launch_.logs) / "transfers.tsv", all);
+        if (!merged) std::fprintf(stderr, "%s\n", sentence_of(merged.error()).c_str());
+    }
     std::fprintf(stderr, "stuck: %s%s; the latest transfers:\n%s", why.c_str(), where.c_str(),
                  recorder_->latest().c_str());
 }

@@ -281,6 +281,7 @@ void Trainer::connect_recorder() {
     const auto on_stuck = [this](const std::string& why) { tell_stuck(why); };
     recorder_ = std::make_unique<FlightRecorder>(
         fabric_->board(), RecorderOptions{.rank = rank_,
+                                          .ranks = launch_.world_size(),
                                           .period = std::min(timeout / 16, kPublishedMost),
                                           .patience = std::min(timeout / 2, kPatienceMost),
                                           .on_stuck = on_stuck});

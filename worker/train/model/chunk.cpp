@@ -194,14 +194,19 @@ Chunk::Sequences Chunk::sequences_of(const Microbatch& data) {
             data.first_row};
 }
 
-at::Tensor Chunk::embedded(const at::Tensor& tokens_M, const RowSplit& rows) const {
-    at::Tensor x_MC = vocabulary_.embedding(tokens_M, parameters_.weight[0], rows);
+at::Tensor Chunk::embed(const at::Tensor& tokens_M, const RowSplit& rows) const {
+    const HeldUnit held = hold(kEmbeddingUnit, unit_after(config_, part_, kEmbeddingUnit));
+    at::Tensor x_MC = vocabulary_.embedding(here(tokens_M), parameters_.weight[0], rows);
     return config_.embedding_scale == 1 ? x_MC : x_MC.mul_(config_.embedding_scale);
 }
 
 at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
     return ops::rms_norm(x_MC, norm_weight(config_, parameters_.weight[norm()]), config_.norm_eps,
                          saved);
+}
+
+ops::Head Chunk::output() const {
+    return vocabulary_.head(parameters_.weight[head()], config_.logit_soft_cap);
 }
 
 std::vector<double> Chunk::sequence_log_probs(const at::Tensor& h_MC,
@@ -305,9 +310,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
 
 // Returns the input of the first layer. In the first stage, that is the embedding of the tokens.
 at::Tensor Chunk::embed(const Microbatch& data, const at::Tensor& hidden_MC, const RowSplit& rows) {
-    if (!part_.pre) return hidden_MC;
-    const HeldUnit held = hold(kEmbeddingUnit, unit_after(config_, part_, kEmbeddingUnit));
-    return embedded(here(data.tokens_BT).flatten(), rows);
+    return part_.pre ? embed(data.tokens_BT.flatten(), rows) : hidden_MC;
 }
 
 at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
@@ -353,6 +356,25 @@ at::Tensor Chunk::log_probs(const Microbatch& data, const at::Tensor& hidden_MC)
     if (!part_.post) return h_MC;
     const HeldUnit held = hold(head_unit(config_, part_), -1);
     return at::tensor(sequence_log_probs(h_MC, data), at::kDouble);
+}
+
+at::Tensor Chunk::run_layer(std::int64_t index, const at::Tensor& x_MC, const ops::RopeTable& rope,
+                            RowLengths& lengths, const Attend& attend) const {
+    const HeldUnit held = hold(layer_unit(index), unit_after(config_, part_, layer_unit(index)));
+    const auto i = static_cast<std::size_t>(index);
+    Layer layer{config_,         parameters_, places_.places[i], rope, part_.layer_begin + index,
+                places_.first[i]};
+    layer.tp = tp_;
+    layer.lengths = &lengths;
+    LayerSaved dropped;
+    const ops::Heads heads = layer.project(x_MC, x_MC.size(0), dropped);
+    return layer.finish(x_MC, attend(heads, layer.rule()), dropped);
+}
+
+at::Tensor Chunk::next_logits(const at::Tensor& x_MC) const {
+    const HeldUnit held = hold(head_unit(config_, part_), -1);
+    ops::RmsNormSaved dropped;
+    return vocabulary_.gather_logits(ops::logits(normed(x_MC, dropped), output()));
 }
 
 at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -62,20 +63,17 @@ class Chunk {
     // not ignored, [2, N, K] doubles on the CPU: N rows of K ids, then N rows of log-probabilities.
     at::Tensor top_tokens(const Microbatch& data, const at::Tensor& hidden_MC, const TopRule& rule);
 
-    // Returns logits [B, T, V]. This chunk must contain the whole model.
-    at::Tensor logits(const at::Tensor& tokens_BT);
+    at::Tensor logits(const at::Tensor& tokens_BT);  // [B, T, V]; the chunk must be a whole model
 
     // Returns the weights that the ranks share; null if each rank has all weights.
     GatheredWeights* gathered() { return gathered_.get(); }
-
-    // These functions compute parts of forward for text generation, which has its own attention:
-    // the embedding's output, the final norm of x_MC, and the output layer.
-    at::Tensor embedded(const at::Tensor& tokens_M, const RowSplit& rows = {}) const;
-    at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
-    ops::Head output() const {
-        return vocabulary_.head(parameters_.weight[head()], config_.logit_soft_cap);
-    }
-    const PlacesOfLayers& places() const { return places_; }
+    // Parts of forward for text generation (text_decoder.hpp); each gathers the weights it needs.
+    at::Tensor embed(const at::Tensor& tokens_M, const RowSplit& rows = {}) const;
+    using Attend = std::function<at::Tensor(const ops::Heads&, const ops::AttentionRule&)>;
+    at::Tensor run_layer(std::int64_t index, const at::Tensor& x_MC, const ops::RopeTable& rope,
+                         RowLengths& lengths, const Attend& attend) const;
+    // Returns the logits of all tokens, [M, V], also if ranks split the vocabulary.
+    at::Tensor next_logits(const at::Tensor& x_MC) const;
 
     // Returns the number of rows of this rank's hidden_MC.
     std::int64_t hidden_rows(const Microbatch& data) const { return rows_of(data).rows_per_rank(); }
@@ -130,6 +128,8 @@ class Chunk {
     at::Tensor score_of(int microbatch, const at::Tensor& h_MC, const Microbatch& data,
                         const LossRule& rule, const GradReady& ready);
     at::Tensor embed(const Microbatch& data, const at::Tensor& hidden_MC, const RowSplit& rows);
+    at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
+    ops::Head output() const;
     at::Tensor loss_backward(Saved& saved, const Contribute& contribute);
 
     spec::ModelConfig config_;

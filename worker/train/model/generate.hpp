@@ -1,11 +1,15 @@
-// Generates text one token at a time, with cached keys and values. The whole model must be in one
-// chunk.
+// Generates text one token at a time, with cached keys and values.
+//
+// Several ranks may hold the model: the stages of a pipeline, the ranks of a tensor-parallel group,
+// and the ranks that share weights (ZeRO-3). Each rank computes with its own part, and caches the
+// keys and values of its own layers and heads. No rank needs the whole model. All of these ranks
+// must call generate() with the same arguments, and all get the tokens.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "worker/train/model/chunk.hpp"
+#include "worker/train/model/text_decoder.hpp"
 
 namespace roll::train {
 
@@ -23,7 +27,7 @@ struct GenerateOptions {
 // Returns the tokens that follow the prompt, without the stop token. Returns at most max_tokens
 // tokens, and fewer if the model's positions_max is reached. If the prompt is too long, drops its
 // first tokens. Requires that `prompt` is not empty.
-std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
+std::vector<std::int64_t> generate(const TextModel& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 
 }  // namespace roll::train

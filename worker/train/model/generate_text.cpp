@@ -17,7 +17,7 @@ std::vector<std::int64_t> start_of(const tokenizer::TextTokenizer& text,
 
 }  // namespace
 
-std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenizer,
+std::string continue_text(const TextModel& model, const tokenizer::TextTokenizer& tokenizer,
                           const std::string& prompt, const TextOptions& options) {
     const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
     const std::vector<std::int64_t> stops(tokenizer.stops.begin(), tokenizer.stops.end());
@@ -50,7 +50,7 @@ std::string generate_text(const std::filesystem::path& directory, const std::str
             2, directory.string() + " has no tokenizer.json; copy the model's tokenizer into it");
     Chunk model(setup.config, whole_chunk(setup.config), {.draw = false, .gradients = false});
     load_weights(directory, model.parameters());
-    return continue_text(model, *setup.tokenizer, prompt, options);
+    return continue_text(text_model(model), *setup.tokenizer, prompt, options);
 }
 
 }  // namespace roll::train

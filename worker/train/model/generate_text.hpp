@@ -19,8 +19,9 @@ struct TextOptions {
 
 // Returns the text with which the model continues `prompt`, up to a stop token. If `prompt` is
 // empty, the model continues the tokens that the tokenizer puts before a text. If there are no such
-// tokens, the model continues a newline.
-std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenizer,
+// tokens, the model continues a newline. All ranks that hold the model must call this function, as
+// generate() says.
+std::string continue_text(const TextModel& model, const tokenizer::TextTokenizer& tokenizer,
                           const std::string& prompt, const TextOptions& options);
 
 // Like continue_text(), for the model in a HuggingFace or MCA directory. Computes in float32.

@@ -50,6 +50,14 @@ ops::Head Vocabulary::head(const at::Tensor& w_VC, double soft_cap) const {
                                  }}};
 }
 
+// Each rank has the same number of logits. Those behind the last token of the vocabulary are
+// padding.
+at::Tensor Vocabulary::gather_logits(const at::Tensor& own_MV) const {
+    if (tp_ == nullptr) return own_MV;
+    const at::Tensor all_PMV = gather_over(*tp_, own_MV, {Site::Sample});
+    return all_PMV.transpose(0, 1).flatten(1).narrow(1, 0, vocab_);
+}
+
 at::Tensor Vocabulary::sum_input_grad(const at::Tensor& dx_MC, const RowSplit& rows) const {
     if (rows.is_split()) return reduce_rows(rows, dx_MC, {Site::HeadInput});
     if (tp_ != nullptr) sum_over(*tp_, dx_MC, {Site::HeadInput});

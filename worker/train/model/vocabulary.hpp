@@ -31,6 +31,9 @@ class Vocabulary {
     // part of the gradient of its input; sum_input_grad() sums the parts.
     ops::Head head(const at::Tensor& w_VC, double soft_cap) const;
 
+    // Returns the logits of all tokens, [M, V], from each rank's own logits.
+    at::Tensor gather_logits(const at::Tensor& own_MV) const;
+
     // Sums the gradient of the output layer's input over the ranks. Returns the sum or, with
     // sequence parallelism, this rank's rows of the sum. May write to `dx_MC`.
     at::Tensor sum_input_grad(const at::Tensor& dx_MC, const RowSplit& rows) const;

@@ -60,34 +60,46 @@ std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, s
     return (bytes + element - 1) / element;
 }
 
-// Adds the part of one chunk's optimizer state that data-parallel rank `owner` of `owners` holds.
-void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
-               const std::vector<ParameterSpec>& specs, int owners, int owner, bool on_gpu) {
+// Returns the part of the chunk after whose backward the gradient of the parameter is complete
+// (plan::ExchangeBucket::layer).
+std::int64_t place_in(const ParameterSpec& spec, const ChunkSpec& chunk, std::size_t index) {
+    const std::int64_t layer = layer_number(spec.name);
+    if (layer >= 0) return layer - chunk.layer_begin;
+    return chunk.pre && index == 0 ? -1 : chunk.layer_end - chunk.layer_begin;
+}
+
+// Returns the buckets of one chunk. While a bucket is summed, it needs a buffer for the trained
+// gradients of all rows, and a buffer for the sums of this rank's rows. On CPUs, the other ranks'
+// gradients of this rank's rows also have a buffer (GlooCommunicator).
+std::vector<plan::ExchangeBucket> exchange_buckets(const spec::TrainSpec& job,
+                                                   const std::vector<ParameterSpec>& specs,
+                                                   const ChunkSpec& chunk, bool on_gpu) {
+    const int owners = job.parallel.dp, buffers = on_gpu ? owners + 1 : 2 * owners;
     std::vector<std::int64_t> numels;
-    for (const ParameterSpec& spec : specs) {
-        numels.push_back(c10::multiply_integers(spec.sizes));
-        const std::int64_t rows = layout::own_rows(spec.sizes[0], owners, owner).count;
-        const std::int64_t own = numels.back() / spec.sizes[0] * rows;
-        owned.all += own;
-        if (!spec.frozen) owned.trained += own;
-        owned.states += own_states(job, spec, rows);
-    }
-    // Two consecutive buckets are exchanged at the same time. Each bucket needs a buffer for the
-    // trained gradients of all rows, and a buffer for the sums of this rank's rows. On CPUs, the
-    // other ranks' gradients of this rank's rows also have a buffer (GlooCommunicator). With
-    // ZeRO-2, the gradients of the newer bucket are also in the memory of the stage (GradStage),
-    // from which they are copied to the first of these buffers.
-    const int buffers = on_gpu ? owners + 1 : 2 * owners;
-    std::int64_t last = 0;
+    for (const ParameterSpec& spec : specs) numels.push_back(c10::multiply_integers(spec.sizes));
+    std::vector<plan::ExchangeBucket> found;
     for (const plan::Bucket& bucket :
          plan::cut_buckets(numels, plan::default_bucket_numel(numels))) {
         std::int64_t trained = 0;
         for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i)
             if (!specs[static_cast<std::size_t>(i)].frozen)
                 trained += numels[static_cast<std::size_t>(i)];
-        const std::int64_t stage = owned.gradients ? trained : 0;
-        owned.exchange = std::max(owned.exchange, (last + trained) * buffers / owners + stage);
-        last = trained;
+        const auto first = static_cast<std::size_t>(bucket.parameter_begin);
+        const std::int64_t size = trained * plan::main_bytes(job.precision);
+        found.push_back({place_in(specs[first], chunk, first), size, size * buffers / owners});
+    }
+    return found;
+}
+
+// Adds the part of one chunk's optimizer state that data-parallel rank `owner` of `owners` holds.
+void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
+               const std::vector<ParameterSpec>& specs, int owners, int owner) {
+    for (const ParameterSpec& spec : specs) {
+        const std::int64_t rows = layout::own_rows(spec.sizes[0], owners, owner).count;
+        const std::int64_t own = c10::multiply_integers(spec.sizes) / spec.sizes[0] * rows;
+        owned.all += own;
+        if (!spec.frozen) owned.trained += own;
+        owned.states += own_states(job, spec, rows);
     }
 }
 
@@ -127,7 +139,7 @@ void add_weights(plan::Owned& owned, const std::vector<ParameterSpec>& specs, in
 // rank has the whole state.
 std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
                                       const std::vector<std::vector<ParameterSpec>>& chunks,
-                                      std::int64_t lowest, bool on_gpu) {
+                                      std::int64_t lowest) {
     const spec::ParallelSpec& p = job.parallel;
     if (p.zero == 0 || p.dp == 1) return std::nullopt;
     const std::int64_t element = plan::element_bytes(job.precision);
@@ -135,7 +147,7 @@ std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
     for (int owner = 0; owner < p.dp; ++owner) {
         plan::Owned owned{.gradients = p.zero > 1};
         for (const std::vector<ParameterSpec>& specs : chunks) {
-            add_owned(owned, job, specs, p.dp, owner, on_gpu);
+            add_owned(owned, job, specs, p.dp, owner);
             if (p.zero > 2) add_weights(owned, specs, p.dp, owner, element, lowest);
         }
         owned.weights += owned.gathered;
@@ -151,6 +163,7 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         .chunks = schedule.vp, .first = false, .last = false, .tp = spec.parallel.tp};
     plan::Held held{.on_gpu = on_gpu};
     std::vector<std::vector<ParameterSpec>> chunks;
+    std::vector<std::vector<plan::ExchangeBucket>> buckets;
     for (int i = 0; i < schedule.vp; ++i) {
         ChunkSpec chunk = job.chunks[schedule.stage(stage, i)];
         chunk.tp = spec.parallel.tp;
@@ -168,13 +181,16 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         part.last |= chunk.post;
         held.matrices = std::max(held.matrices, muon_numel(spec, specs));
         held.update_bytes = std::max(held.update_bytes, adafactor_bytes(spec, specs, on_gpu));
+        if (spec.parallel.zero > 0 && spec.parallel.dp > 1)
+            buckets.push_back(exchange_buckets(spec, specs, chunk, on_gpu));
         chunks.push_back(std::move(specs));
         if (!job.recompute.empty())
             held.recompute.insert(held.recompute.end(), job.recompute.begin() + chunk.layer_begin,
                                   job.recompute.begin() + chunk.layer_end);
     }
     held.part = part;
-    held.owned = most_owned(spec, chunks, part.lowest, on_gpu);
+    held.owned = most_owned(spec, chunks, part.lowest);
+    if (held.owned) held.owned->buckets = std::move(buckets);
     if (schedule.pp > 1) held.activations = plan::peak_bytes(schedule, stage, job.costs);
     return held;
 }

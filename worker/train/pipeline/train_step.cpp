@@ -8,7 +8,6 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
-#include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/optim/gradient_sums.hpp"
 #include "worker/train/pipeline/layer_norms.hpp"
@@ -460,33 +459,14 @@ bool is_first(const Groups& groups) {
     return groups.pp.rank() == 0 && (groups.tp == nullptr || groups.tp->rank() == 0);
 }
 
-std::unique_ptr<Chunk> joined_stages(TrainStep& step) {
-    const Parameters& own = step.chunks().front().parameters();
-    Communicator &pp = step.groups().pp, &dp = step.groups().dp;
-    const bool is_split = step.shares_weights(), is_left_out = is_split && dp.rank() > 0;
-    std::unique_ptr<Chunk> joined;
-    spec::ModelConfig config = step.chunks().front().config();
-    config.lora.base = spec::LoraBase::Full;  // the joined model has no packed weights
-    if (is_first(step.groups()) && !is_left_out)
-        joined = std::make_unique<Chunk>(config, ChunkSpec{0, config.layers},
-                                         InitOptions{.dtype = own.flat_weight.scalar_type(),
-                                                     .device = own.flat_weight.device(),
-                                                     .draw = false,
-                                                     .gradients = false});
-    for (std::size_t i = 0; i < step.whole().size(); ++i) {
-        const WholeParameter& parameter = step.whole()[i];
-        const Parameters& p = step.chunks()[parameter.chunk].parameters();
-        at::Tensor here;
-        if (parameter.rank == pp.rank())
-            here = is_split ? joined_main(p, parameter.index, dp) : weight_of(p, parameter.index);
-        if (is_left_out) continue;
-        at::Tensor weight;
-        if (joined) weight = main_to_write(joined->parameters(), i);
-        copy_to_first(parameter, pp, step.groups().tp, main_type(own), {&weight, 1},
-                      [&](std::span<const at::Tensor> to) { to[0].copy_(here); });
-        if (joined) set_main(joined->parameters(), i, weight);
+TextModel text_model(TrainStep& step) {
+    TextModel model{.parts = {}, .pp = &step.groups().pp};
+    for (int stage = 0; stage < step.schedule().stages(); ++stage) {
+        const auto [rank, chunk] = step.schedule().home(stage);
+        Chunk* const own = rank == model.pp->rank() ? &step.chunks()[chunk] : nullptr;
+        model.parts.push_back({own, rank});
     }
-    return joined;
+    return model;
 }
 
 }  // namespace roll::train

@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/spec/train/train.hpp"
+#include "worker/train/model/generate.hpp"
 #include "worker/train/optim/optimizer.hpp"
 #include "worker/train/pipeline/executor.hpp"
 #include "worker/train/pipeline/grad_buckets.hpp"
@@ -117,9 +117,7 @@ class TrainStep {
 // Returns true on the first rank of a replica, which receives the tensors of copy_to_first().
 bool is_first(const Groups& groups);
 
-// Returns the whole model as one chunk without gradients, on the first rank of a replica. The other
-// ranks send their weights and get null. All ranks of a replica must call this function; if
-// replicas share weights, all ranks of the job must, and only the first replica makes the model.
-std::unique_ptr<Chunk> joined_stages(TrainStep& step);
+// Returns the parts of the model for text generation. `step` must outlive the result.
+TextModel text_model(TrainStep& step);
 
 }  // namespace roll::train

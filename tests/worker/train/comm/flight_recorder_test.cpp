@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/comm/merged_transfers.hpp"
 #include "worker/train/comm/watched_communicator.hpp"
 
 namespace roll::train {
@@ -223,6 +224,55 @@ TEST_F(Flights, TheExplanationIsPartOfPeerLost) {
         EXPECT_NE(std::string(lost.what()).find("(rank 1 left the group)"), std::string::npos);
     }
     leaves.join();
+}
+
+// Ranks 4 to 6 form a group "dp", and rank 7 belongs to another group of this name. Rank 6 is
+// behind, and ranks 4 and 5 issued different collectives. Rank 4 never sent the third message to
+// rank 6.
+TEST(MergedTransfers, HaveOneRowForEachTransferThatSomeRanksLack) {
+    const std::map<int, std::string> published{
+        {4, R"({"next":{"dp":{"":3},"pp":{"0>1 0":2}},"first":{"dp":4,"pp":4},"open":[)"
+            R"({"group":"dp","sequence":"","seq":2,"words":"all-reduce of loss"}]})"},
+        {5, R"({"next":{"dp":{"":3}},"first":{"dp":4},"open":[)"
+            R"({"group":"dp","sequence":"","seq":2,"words":"all-gather of weights"}]})"},
+        {6, R"({"next":{"dp":{"":2},"pp":{"0>1 0":3}},"first":{"dp":4,"pp":4},"open":[)"
+            R"({"group":"pp","sequence":"0>1 0","seq":2,"words":"receive of activation"}]})"},
+        {7, R"({"next":{"dp":{"":9}},"first":{"dp":7},"open":[]})"}};
+    EXPECT_EQ(merged_transfers(published),
+              "group\tranks\tsequence\tnumber\ttransfer\tcame\tnot_done\tnever_came\n"
+              "dp\t4,5,6\t\t2\tall-gather of weights | all-reduce of loss\t4,5\t4,5\t6\n"
+              "pp\t4,6\t0>1 0\t2\treceive of activation\t6\t6\t4\n");
+}
+
+// Of the ranks that wait, the first writes the table. A stopped rank counts with its last text.
+TEST_F(Flights, TheFirstRankThatWaitsMergesWhatAllRanksPublished) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<int, std::string> tables;
+    std::deque<FlightRecorder> recorders;
+    const auto rank = [&](int number) {
+        RecorderOptions merging = options(number);
+        merging.ranks = 3;
+        merging.on_stuck = [&, number](const std::string& why) {
+            if (why.empty()) return;
+            std::string table = recorders[static_cast<std::size_t>(number)].merged_table();
+            const std::lock_guard lock(mutex);
+            tables[number] = std::move(table);
+            changed.notify_all();
+        };
+        recorders.emplace_back(board(), merging).join("dp", {0, 1, 2});
+    };
+    for (int number = 0; number < 3; ++number) rank(number);
+    for (const int number : {0, 2}) {
+        start(recorders[static_cast<std::size_t>(number)], "dp", sum_of({Site::LossSum}));
+        await(number, "waits\":\"number 0");
+    }
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return tables.size() == 2; });
+    EXPECT_EQ(tables[0],
+              "group\tranks\tsequence\tnumber\ttransfer\tcame\tnot_done\tnever_came\n"
+              "dp\t0,1,2\t\t0\tall-reduce of loss, 12 bytes\t0,2\t0,2\t1\n");
+    EXPECT_EQ(tables[2], "");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Faults that ranks inject into themselves, and the comparison of replicas that finds a flipped bit."""
+import csv
 import os
+import re
 import unittest
 
 from ranks import Attempt, RankCase
@@ -81,6 +83,12 @@ class Faults(RankCase):
             self.assertGreater(len(rows), 17)  # more than the log lists
             self.assertEqual({row[0] for row in rows[1:]}, {str(other)})
             self.assertEqual([row for row in rows[1:] if row[6] == 'not done'][-1], rows[-1])
+        with open(os.path.join(os.path.dirname(attempt.launch), 'transfers.tsv'), encoding='utf-8') as lines:
+            table = list(csv.DictReader(lines, delimiter='\t'))
+        stuck = re.search(r'stuck: number (\d+) of group (\w+), (.*), has waited', attempt.log(0)).groups()
+        row, = [row for row in table if (row['number'], row['group'], row['transfer']) == stuck]
+        self.assertEqual([row[key] for key in ('ranks', 'came', 'not_done', 'never_came')],
+                         ['0,1,2', '0,2', '0,2', '1'])
 
 
 if __name__ == '__main__':

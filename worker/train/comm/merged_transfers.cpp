@@ -1,0 +1,114 @@
+#include "worker/train/comm/merged_transfers.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "common/json.hpp"
+
+namespace roll::train {
+namespace {
+
+// Maximum number of rows for one sequence. A rank that is far behind would otherwise add a row for
+// each transfer that it has not issued.
+constexpr std::int64_t kRowsMost = 16;
+
+struct Sequence {
+    std::map<int, std::int64_t> next;  // by rank: number of its next transfer
+    // by number: the transfers that ranks issued under it, and the ranks that have not finished it
+    std::map<std::int64_t, std::set<std::string>> words;
+    std::map<std::int64_t, std::set<int>> open;
+};
+
+// A group is known by its name and its first rank, because groups of the same name are disjoint.
+using GroupKey = std::pair<std::string, int>;
+
+struct Group {
+    std::vector<int> ranks;  // ascending
+    std::map<std::string, Sequence> sequences;
+};
+
+std::string list(const auto& ranks) {
+    std::string text;
+    for (const int rank : ranks) text += (text.empty() ? "" : ",") + std::to_string(rank);
+    return text;
+}
+
+std::map<GroupKey, Group> groups_of(const std::map<int, std::string>& published) {
+    std::map<GroupKey, Group> groups;
+    for (const auto& [rank, text] : published) {
+        const Result<Json> json = parse_json(text);
+        if (!json) continue;
+        const Json first = json->value("first", Json::object());
+        const Json of_groups = json->value("next", Json::object());
+        for (const auto& [name, next] : of_groups.items()) {
+            Group& group = groups[{name, first.value(name, 0)}];
+            group.ranks.push_back(rank);
+            if (!next.is_object()) continue;
+            for (const auto& [sequence, number] : next.items())
+                group.sequences[sequence].next[rank] = number.get<std::int64_t>();
+        }
+        for (const Json& one : json->value("open", Json::array())) {
+            const std::string name = one.value("group", "");
+            Sequence& sequence =
+                groups[{name, first.value(name, 0)}].sequences[one.value("sequence", "")];
+            const auto number = one.value("seq", std::int64_t{0});
+            sequence.words[number].insert(one.value("words", ""));
+            sequence.open[number].insert(rank);
+        }
+    }
+    return groups;
+}
+
+// Returns the ranks that take part in a sequence. A message has two, whose numbers in the group are
+// in the name of the sequence.
+std::vector<int> members(const Group& group, const std::string& sequence) {
+    std::size_t from = 0, to = 0;
+    if (std::sscanf(sequence.c_str(), "%zu>%zu", &from, &to) != 2) return group.ranks;
+    std::vector<int> ranks;
+    for (const std::size_t place : {from, to})
+        if (place < group.ranks.size()) ranks.push_back(group.ranks[place]);
+    std::ranges::sort(ranks);
+    return ranks;
+}
+
+void add_rows(std::string& table, const std::string& name, const Group& group,
+              const std::string& label, const Sequence& sequence) {
+    const std::vector<int> ranks = members(group, label);
+    const auto next = [&](int rank) {
+        const auto found = sequence.next.find(rank);
+        return found == sequence.next.end() ? std::int64_t{0} : found->second;
+    };
+    std::set<std::int64_t> numbers;
+    for (const auto& [number, waiting] : sequence.open) numbers.insert(number);
+    const auto [least, most] = std::ranges::minmax(ranks, {}, next);
+    for (std::int64_t i = next(least); i < std::min(next(most), next(least) + kRowsMost); ++i)
+        numbers.insert(i);
+    for (const std::int64_t number : numbers) {
+        std::vector<int> came, absent;
+        for (const int rank : ranks) (next(rank) > number ? came : absent).push_back(rank);
+        std::string words;
+        if (const auto all = sequence.words.find(number); all != sequence.words.end())
+            for (const std::string& one : all->second) words += (words.empty() ? "" : " | ") + one;
+        const auto open = sequence.open.find(number);
+        table += name + "\t" + list(ranks) + "\t" + label + "\t" + std::to_string(number) + "\t" +
+                 words + "\t" + list(came) + "\t" +
+                 (open == sequence.open.end() ? "" : list(open->second)) + "\t" + list(absent) +
+                 "\n";
+    }
+}
+
+}  // namespace
+
+std::string merged_transfers(const std::map<int, std::string>& published) {
+    std::string table = "group\tranks\tsequence\tnumber\ttransfer\tcame\tnot_done\tnever_came\n";
+    for (const auto& [key, group] : groups_of(published))
+        for (const auto& [label, sequence] : group.sequences)
+            if (!group.ranks.empty()) add_rows(table, key.first, group, label, sequence);
+    return table;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,19 @@
+// Joins what the ranks of a job have published about their transfers into one table. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace roll::train {
+
+// Returns a table with tabs between its columns. It has one row for each transfer that some rank
+// has issued and another rank of its group has not issued, or for which a rank waits. The columns
+// are the group, its ranks, the sequence ("" for collectives, "FROM>TO SITE" for messages), the
+// number in the sequence, the transfer, the ranks that issued it, those of them that have not
+// finished it, and the ranks that never issued it. If ranks issued different transfers under one
+// number, the column has all of them. It is empty if every rank that issued it has finished it.
+//
+// `published`: for each rank, the latest text of its FlightRecorder.
+std::string merged_transfers(const std::map<int, std::string>& published);
+
+}  // namespace roll::train
