@@ -220,10 +220,6 @@ class Parser {
             "FILE", submit_.files,
             "Job files (YAML, JSON or .toml; - reads stdin), or a script that starts with #!");
         add_submit_options(submit);
-        add_shell_options(
-            *command("shell", "Open a terminal in a running job: JOB [-- PROGRAM ARGUMENT...]",
-                     [this] { return run_shell(context_, shell_, submit_.program); }),
-            shell_);
     }
 
     void add_sweep() {
@@ -307,8 +303,10 @@ class Parser {
         add_report_options(*command("report", "Sum up used and wasted GPU-hours and slot-hours",
                                     [this] { return run_report(context_, report_); }),
                            report_);
-        add_format(command("nodes", "List nodes", [this] { return run_nodes(context_, word_); }),
-                   word_, "ROLL_NODES_FORMAT");
+        add_shell_options(
+            *command("shell", "Open a terminal in a running job: JOB [-- PROGRAM ARGUMENT...]",
+                     [this] { return run_shell(context_, shell_, submit_.program); }),
+            shell_);
     }
 
     void add_steering() {
@@ -339,6 +337,8 @@ class Parser {
         CLI::App* tell = command("tell", "Change a running training: evaluate, profile 5, ...",
                                  [this] { return run_tell(context_, tell_); });
         add_tell_options(*checkpoint, *tell, tell_);
+        add_format(command("nodes", "List nodes", [this] { return run_nodes(context_, word_); }),
+                   word_, "ROLL_NODES_FORMAT");
         CLI::App* drain = command("drain", "Stop scheduling new jobs on a node",
                                   [this] { return run_drain(context_, word_, true, reason_); });
         CLI::App* undrain = command("undrain", "Schedule jobs on a node again; clear its faults",

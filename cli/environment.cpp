@@ -4,6 +4,9 @@
 #include <array>
 #include <set>
 
+#include <fmt/format.h>
+
+#include "cli/render.hpp"
 #include "common/secret_name.hpp"
 #include "common/spec/job/log_name.hpp"
 
@@ -57,6 +60,16 @@ void capture_one(Json& document, const std::vector<std::string>& environment,
     document["export_env"] = "none";
 }
 
+// Returns whether a value of the environment is hidden in a job file or in the later jobs of its
+// chain.
+bool has_hidden_value(const Json& document) {
+    if (!document.is_object()) return false;
+    const Json env = document.value("env", Json::object());
+    const Json then = document.value("then", Json::array());
+    return std::ranges::any_of(env, [](const Json& value) { return value.is_null(); }) ||
+           std::ranges::any_of(then, has_hidden_value);
+}
+
 }  // namespace
 
 std::vector<std::string> capture_environment(Json& document,
@@ -79,6 +92,15 @@ std::vector<std::string> capture_environment(Json& document,
                 left_out.insert(std::move(name));
     }
     return {left_out.begin(), left_out.end()};
+}
+
+Result<void> refuse_hidden_values(const Json& job) {
+    if (!has_hidden_value(job.value("spec", Json()))) return {};
+    return fail(ErrorCode::Refused,
+                fmt::format("job {} belongs to {}, and only this user may read the values of its "
+                            "environment",
+                            field_text(job, "id"), field_text(job, "user")),
+                "ask the job's owner to submit the job again");
 }
 
 }  // namespace roll::cli

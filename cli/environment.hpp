@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/error.hpp"
 #include "common/json.hpp"
 
 namespace roll::cli {
@@ -17,5 +18,9 @@ namespace roll::cli {
 std::vector<std::string> capture_environment(Json& document,
                                              const std::vector<std::string>& environment,
                                              const std::string& user);
+
+// Fails with Refused if rolld has hidden a value of the environment in a reply of `show`, because
+// the caller does not own the job. A new job needs these values.
+Result<void> refuse_hidden_values(const Json& job);
 
 }  // namespace roll::cli

@@ -2,6 +2,7 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
+#include "cli/environment.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
 
@@ -19,15 +20,7 @@ Result<Source> again(const Json& job) {
                     fmt::format("job {} cannot be submitted again: its job file is no longer "
                                 "stored",
                                 id));
-    const Json env = document.value("env", Json::object());
-    for (const Json& value : env) {
-        if (value.is_null())
-            return fail(ErrorCode::Refused,
-                        fmt::format("job {} belongs to {}, and only this user may read the values "
-                                    "of its environment",
-                                    id, field_text(job, "user")),
-                        "ask the job's owner to submit the job again");
-    }
+    ROLL_TRY_VOID(refuse_hidden_values(job));
     for (const char* key : {"begin", "deadline", "array", "sweep", "cron", "then"})
         document.erase(key);
     document["after"] = Json::array();

@@ -314,6 +314,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
             ErrorCode::InvalidArgument,
             fmt::format("job {} is not a training job; resume continues only training jobs", id));
     }
+    ROLL_TRY_VOID(refuse_hidden_values(job));
     ROLL_TRY_VOID(check_steps(job, document, options.job.sets));
     document["kind"] = "resume";
     document["resume"] = {{"job", id}};

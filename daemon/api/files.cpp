@@ -13,8 +13,7 @@
 namespace roll::api {
 namespace {
 
-// A job may have printed secrets, so only its owner and the operator may read its files. The same
-// rule applies to the values of its environment.
+// A job may have printed secrets, so only its owner and the operator may read its files.
 Result<Plan> job_file(const Context& context, const Caller& who,
                       const protocol::JobFileArgs& args) {
     const std::string& file = args.file;

@@ -25,11 +25,11 @@ Result<Plan> jobs(const Context& context, const Caller& who, const protocol::Job
     return ReplyNow{std::move(page)};
 }
 
-// Hides nothing from an operator, who can read the ledger and act for each user anyway.
+// The values of a job's environment may be secrets, so not even an operator sees those of others.
 Result<Plan> show(const Context& context, const Caller& who, const protocol::ShowArgs& args) {
     ROLL_TRY(Json shown,
              query::show(context.state, with_caller(args, who), context.hearsay(), context.now));
-    if (who.role != Role::Operator) query::hide_environment(shown, who.user);
+    query::hide_private(shown, who.user, who.role == Role::Operator);
     return ReplyNow{std::move(shown)};
 }
 

@@ -45,7 +45,12 @@ Feed::Channel::Channel(boost::asio::io_context& io, Request request_of,
       bodies(targets.size()),
       events(targets.size()),
       versions(targets.size(), 0),
-      woken(io, boost::asio::steady_timer::time_point::max()) {}
+      woken(io, boost::asio::steady_timer::time_point::max()) {
+    const auto found = std::ranges::find_if(targets, is_log);
+    if (found == targets.end()) return;
+    log = static_cast<std::size_t>(found - targets.begin());
+    position = LogPosition(*found);
+}
 
 Result<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
                                                   const std::vector<std::string>& targets) {
@@ -73,38 +78,59 @@ Result<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
     return channel;
 }
 
+// Computes all answers except the log.
 io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {
     if (std::exchange(channel->is_refreshing, true)) co_return;
     auto work = [this, channel]() -> io::Task<std::vector<Reply>> {
         std::vector<Reply> replies;
         Request request = channel->request;
-        for (const std::string& target : channel->targets) {
-            request.target = target;
-            replies.push_back(answer_to_watcher(site_, request));
+        for (std::size_t i = 0; i < channel->targets.size(); ++i) {
+            request.target = channel->targets[i];
+            replies.push_back(i == channel->log ? Reply() : answer_to_watcher(site_, request));
         }
         co_return replies;
     };
     std::vector<Reply> replies =
         co_await boost::asio::co_spawn(threads_, work, boost::asio::use_awaitable);
     channel->is_refreshing = false;
-    take(*channel, std::move(replies));
+    // After some ticks without a change, a viewer gets a comment.
+    bool changed = ++channel->quiet_ticks >= kQuietTicks;
+    for (std::size_t i = 0; i < replies.size(); ++i)
+        if (i != channel->log) changed |= put(*channel, i, replies[i]);
+    if (changed || channel->is_refused) wake(*channel);
 }
 
-// Wakes the viewers of the channel if an answer has changed, or if nothing was sent for some ticks.
-void Feed::take(Channel& channel, std::vector<Reply> replies) {
-    bool changed = ++channel.quiet_ticks >= kQuietTicks;
-    for (std::size_t i = 0; i < replies.size(); ++i) {
-        const Text& body = replies[i].body;
-        channel.is_refused |= replies[i].status == 401;
-        // Several ticks may share the same text, so compare the pointers first.
-        if (channel.bodies[i] == body || (channel.bodies[i] && *channel.bodies[i] == *body))
-            continue;
-        channel.bodies[i] = body;
-        channel.events[i] = std::make_shared<const std::string>(event_of(i, *body));
-        ++channel.versions[i];
-        changed = true;
-    }
-    if (!changed && !channel.is_refused) return;
+// Reads the text that was added to the log. This is apart from the other answers, because a volume
+// that does not respond must not delay them.
+io::Task<void> Feed::follow(std::shared_ptr<Channel> channel) {
+    if (std::exchange(channel->is_following, true)) co_return;
+    auto work = [this, channel]() -> io::Task<std::optional<Reply>> {
+        Request request = channel->request;
+        request.target = channel->position.next_target();
+        Reply reply = answer_to_watcher(site_, request);
+        const bool is_new = channel->position.take(Json::parse(*reply.body, nullptr, false));
+        co_return is_new ? std::optional(std::move(reply)) : std::nullopt;
+    };
+    const std::optional<Reply> reply =
+        co_await boost::asio::co_spawn(threads_, work, boost::asio::use_awaitable);
+    channel->is_following = false;
+    if (reply && put(*channel, *channel->log, *reply)) wake(*channel);
+}
+
+// Keeps the answer to target number `i`. Returns whether it has changed or the token is no longer
+// valid.
+bool Feed::put(Channel& channel, std::size_t i, const Reply& reply) {
+    channel.is_refused |= reply.status == 401;
+    // Several ticks may share the same text, so compare the pointers first.
+    if (channel.bodies[i] == reply.body || (channel.bodies[i] && *channel.bodies[i] == *reply.body))
+        return channel.is_refused;
+    channel.bodies[i] = reply.body;
+    channel.events[i] = std::make_shared<const std::string>(event_of(i, *reply.body));
+    ++channel.versions[i];
+    return true;
+}
+
+void Feed::wake(Channel& channel) {
     channel.quiet_ticks = 0;
     ++channel.round;
     channel.woken.cancel();
@@ -123,8 +149,10 @@ io::Task<void> Feed::run() {
             if (auto live = channel.lock()) watched.push_back(std::move(live));
         // Start a coroutine for each channel, so that a channel with slow answers does not delay
         // the other channels.
-        for (std::shared_ptr<Channel>& channel : watched)
+        for (std::shared_ptr<Channel>& channel : watched) {
+            if (channel->log) io::spawn(io_, follow(channel));
             io::spawn(io_, refresh(std::move(channel)));
+        }
     }
 }
 

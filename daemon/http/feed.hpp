@@ -1,6 +1,7 @@
 // Sends the answers that browsers watch as server-sent events. Each watched answer is computed once
 // a second for all its viewers, and sent only if it changed. A slow viewer misses answers that are
-// outdated by the time it can receive the next one.
+// outdated by the time it can receive the next one. Of a log, only the text that is added is sent;
+// a viewer that missed some of it requests it.
 //
 // The viewers of the same answers with the same token share a channel.
 //
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,7 @@
 #include <boost/beast/core/stream_traits.hpp>
 
 #include "common/io/task.hpp"
+#include "daemon/http/log_position.hpp"
 #include "daemon/http/site.hpp"
 
 namespace roll::http {
@@ -60,7 +63,9 @@ class Feed {
     using Text = std::shared_ptr<const std::string>;
 
     io::Task<void> refresh(std::shared_ptr<Channel> channel);
-    static void take(Channel& channel, std::vector<Reply> replies);
+    io::Task<void> follow(std::shared_ptr<Channel> channel);
+    static bool put(Channel& channel, std::size_t i, const Reply& reply);
+    static void wake(Channel& channel);
 
     boost::asio::io_context& io_;
     boost::asio::thread_pool& threads_;
@@ -80,14 +85,18 @@ struct Feed::Channel {
     std::vector<std::uint64_t> versions;  // 0: no answer yet
     bool is_refused = false;              // true if the token is no longer valid
     bool is_refreshing = false;           // true while its answers are computed
-    std::uint64_t round = 0;              // incremented when viewers must be sent something
-    boost::asio::steady_timer woken;      // never expires; cancelling it wakes the viewers
+    std::optional<std::size_t> log{};     // number of the target that is a log
+    LogPosition position{};
+    bool is_following = false;        // true while the log is read
+    std::uint64_t round = 0;          // incremented when viewers must be sent something
+    boost::asio::steady_timer woken;  // never expires; cancelling it wakes the viewers
     int quiet_ticks = 0;
 };
 
 template <class Stream>
 io::Task<void> Feed::serve(Stream& stream, std::shared_ptr<Channel> channel) {
     const auto token = boost::asio::as_tuple(boost::asio::use_awaitable);
+    if (channel->round == 0 && channel->log) io::spawn(io_, follow(channel));
     if (channel->round == 0) co_await refresh(channel);
     std::uint64_t round = 0;
     std::vector<std::uint64_t> sent(channel->targets.size(), 0);

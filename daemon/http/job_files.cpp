@@ -92,9 +92,12 @@ Result<Json> read_job_file(const std::string& op, const Json& args,
         ROLL_TRY(const files::OpenFile metrics, files::open_metrics(places));
         return read_metrics_part(metrics, args.value("from", Json()));
     }
+    const auto attempt = args.value("attempt", 1u);
     ROLL_TRY(const files::OpenFile log,
-             files::open_log(places, args.value("attempt", 1u), args.value("rank", 0u), state));
-    return read_log(log, args.value("from", Json()));
+             files::open_log(places, attempt, args.value("rank", 0u), state));
+    ROLL_TRY(Json part, read_log(log, args.value("from", Json())));
+    part["attempt"] = attempt;
+    return part;
 }
 
 }  // namespace roll::http

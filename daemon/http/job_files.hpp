@@ -20,7 +20,8 @@ Result<Json> read_log(const files::OpenFile& file, const Json& from);
 // that are not an object. A missing file has no rows.
 Result<Json> read_metrics(const files::JobPlaces& places, int points);
 
-// Answers "log" {output, stdout, workdir, attempt, rank, from?}, "metrics" {output, points?} and
+// Answers "log" {output, stdout, workdir, attempt, rank, from?} with roll.log/1 and the field
+// `attempt`, "metrics" {output, points?} and
 // "metrics_part" {output, from}, a piece of metrics.jsonl. `state` is rolld's state directory.
 Result<Json> read_job_file(const std::string& op, const Json& args,
                            const std::filesystem::path& state);

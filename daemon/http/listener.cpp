@@ -179,7 +179,7 @@ std::shared_ptr<Feed::Channel> Listener::join(const Request& request, Reply& rep
     if (reply.watched.empty() || request.method == "HEAD") return nullptr;
     auto channel = feed_.join(request, reply.watched);
     if (channel) return *std::move(channel);
-    reply = too_many(channel.error(), Feed::kRetryAfter);
+    reply = too_many(channel.error(), "streams", Feed::kRetryAfter);
     return nullptr;
 }
 

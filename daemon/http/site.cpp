@@ -17,6 +17,7 @@
 #include "common/protocol/token_operations.hpp"
 #include "common/protocol/view_operations.hpp"
 #include "daemon/http/exposition.hpp"
+#include "daemon/http/log_position.hpp"
 #include "daemon/http/openapi.hpp"
 #include "daemon/http/page.hpp"
 #include "daemon/http/parameters.hpp"
@@ -112,10 +113,19 @@ Result<Reply> stream_reply(const Target& target) {
             return fail(ErrorCode::InvalidArgument, "a stream cannot contain another stream");
         // Computing one of these answers takes long, and would delay all other answers of the
         // stream.
-        for (const char* part : {"/log", "/metrics", "/pipeline"})
+        for (const char* part : {"/metrics", "/pipeline"})
             if (one.find(part) != std::string_view::npos)
                 return fail(ErrorCode::InvalidArgument,
                             fmt::format("a stream cannot watch {}; request it instead", one));
+        if (is_log(one)) {
+            if (std::ranges::any_of(reply.watched, is_log))
+                return fail(ErrorCode::InvalidArgument, "a stream can watch only one log",
+                            "open another stream");
+            if (one.find("from=") != std::string_view::npos)
+                return fail(ErrorCode::InvalidArgument,
+                            "a stream sends a log from its end on; leave out `from`",
+                            "request the earlier parts");
+        }
         if (!one.empty()) reply.watched.push_back(fmt::format("/api/v1/{}", one));
         rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
@@ -164,9 +174,10 @@ Reply error_reply(const Error& error) {
                       dump(protocol::error_json(error)) + "\n");
 }
 
-Reply too_many(const Error& error, std::chrono::milliseconds wait) {
-    Reply reply = error_reply(error);
-    reply.status = 429;
+Reply too_many(const Error& error, const char* limit, std::chrono::milliseconds wait) {
+    Json told = protocol::error_json(error);
+    told["error"]["limit"] = limit;
+    Reply reply = text_reply(429, "application/json", dump(told) + "\n");
     reply.retry_after_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(wait).count());
     return reply;
 }
@@ -204,7 +215,7 @@ std::optional<Reply> Site::take(const std::string& client) {
          fmt::format("this client sends more than {} requests a second", rate_.per_second()),
          "send fewer requests, watch answers with /api/v1/stream, or raise "
          "http.requests_per_second in rolld.yaml"},
-        *wait);
+        "requests", *wait);
 }
 
 // Counts a request that has no valid token for the client's address.
@@ -377,7 +388,11 @@ Site::Answered Site::own_job(const Visitor& visitor, std::uint64_t id) {
 Result<Reply> Site::pipeline(const Visitor& visitor, std::uint64_t id) {
     ROLL_TRY(const auto shown, own_job(visitor, id));
     if (!shown) return another_users(id);
-    ROLL_TRY(auto text, pipelines_.of(id, shown->json.at("job").value("spec", Json())));
+    Json document = shown->json.at("job").value("spec", Json());
+    // In the later jobs of another user's chain, the values of `env` are hidden. A job file with
+    // hidden values is not valid.
+    if (document.is_object()) document.erase("then");
+    ROLL_TRY(auto text, pipelines_.of(id, document));
     return Reply{200, "application/json", std::move(text)};
 }
 

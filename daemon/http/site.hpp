@@ -118,7 +118,8 @@ class Site {
 // Returns a reply that reports the error as JSON, with the HTTP status of its code.
 Reply error_reply(const Error& error);
 
-// Returns a reply with status 429, which reports the error and tells the client to wait.
-Reply too_many(const Error& error, std::chrono::milliseconds wait);
+// Returns a reply with status 429, which reports the error and tells the client to wait. `limit` is
+// "requests" or "streams", whichever the client has too many of.
+Reply too_many(const Error& error, const char* limit, std::chrono::milliseconds wait);
 
 }  // namespace roll::http

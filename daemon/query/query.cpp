@@ -391,9 +391,9 @@ Result<Json> show(const core::State& state, const protocol::ShowArgs& args, cons
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
 }
 
-// Hides the values of `env` and the diff of the work tree in a job file, and in the later jobs of
-// its chain.
-static void hide_values(Json& document) {
+// Hides the values of `env` in a job file, and in the later jobs of its chain. Unless `keep_diff`,
+// also removes the diff of the work tree.
+static void hide_values(Json& document, bool keep_diff) {
     if (!document.is_object()) return;
     if (document.contains("env"))
         for (Json& value : document["env"]) value = nullptr;
@@ -408,14 +408,15 @@ static void hide_values(Json& document) {
         if (sweep.contains("trials") && sweep["trials"].is_array())
             for (Json& trial : sweep["trials"]) hide_parameters(trial);
     }
-    if (document.contains("git") && document["git"].is_object()) document["git"].erase("diff");
+    if (!keep_diff && document.contains("git") && document["git"].is_object())
+        document["git"].erase("diff");
     if (document.contains("then"))
-        for (Json& next : document["then"]) hide_values(next);
+        for (Json& next : document["then"]) hide_values(next, keep_diff);
 }
 
-void hide_environment(Json& shown, const std::string& user) {
+void hide_private(Json& shown, const std::string& user, bool is_operator) {
     Json& job = shown["job"];
-    if (job["user"] != user) hide_values(job["spec"]);
+    if (job["user"] != user) hide_values(job["spec"], is_operator);
 }
 
 Json holds_json(const std::vector<Hold>& holds) {

@@ -74,8 +74,8 @@ Result<Json> show(const core::State& state, const protocol::ShowArgs& args, cons
                   Time now);
 
 // Replaces the values of environment variables in a reply of show() by null unless `user` owns the
-// job.
-void hide_environment(Json& shown, const std::string& user);
+// job. Then also removes the diff of the work tree unless `user` is an operator.
+void hide_private(Json& shown, const std::string& user, bool is_operator);
 // Returns the first `limit` workers, and the totals of all workers.
 Json nodes(const core::State& state, const Hearsay& hearsay,
            std::size_t limit = std::numeric_limits<std::size_t>::max());

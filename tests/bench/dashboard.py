@@ -6,8 +6,9 @@
 `paint` opens the page of jobs in Chromium in a fresh tab, five times: the first paint, and the time until the rows are
 there. `viewers` sends what browsers with one token at one address send to open the page of jobs, keeps their streams,
 and measures the processor time of roll-web and rolld: while nothing changes, and while a job is submitted each second,
-which changes the list of every viewer. `log_viewers` does the same for the log of a running job, which each viewer
-reads each 3 s. Both end with an error if a request is refused. Prints; judges nothing.
+which changes the list of every viewer. `log_viewers` does the same for the log of a running job, to which a line is
+added each second; each viewer reads the log once and gets the lines from its stream. Both end with an error if a
+request is refused. Prints, with the load of the machine; judges nothing.
 """
 import argparse
 import http.client
@@ -110,16 +111,14 @@ def open_viewers(site, count, targets):
     return selector, connections
 
 
-def watch(site, selector, seconds, change=False, read=lambda now: None):
-    """Reads all streams for this time. Calls read(seconds since the start) meanwhile. Returns (shares of a core of
-    roll-web and of rolld, MB a second)."""
+def watch(site, selector, seconds, change=False):
+    """Reads all streams for this time. Returns (shares of a core of roll-web and of rolld, MB a second)."""
     began, received, changed = time.monotonic(), 0, 0
     before = processor_s(site.web.pid), processor_s(site.rolld)
     while time.monotonic() - began < seconds:
         if change and time.monotonic() - began > changed:
             changed += 1
             site.ctl('submit', '--hold', '--', 'true')
-        read(time.monotonic() - began)
         for key, _ in selector.select(0.01):
             chunk = key.fileobj.recv(1 << 20)
             if not chunk or (chunk.startswith(b'HTTP/1.1') and not chunk.startswith(b'HTTP/1.1 200')):
@@ -143,19 +142,13 @@ def log_viewers(site, count, seconds):
     job = site.ctl('submit', '--parsable', '--', 'sh', '-c', 'while :; do date; sleep 1; done').split()[0]
     while json.loads(site.ctl('show', job, '--json'))['job']['state'] != 'running':
         time.sleep(0.2)
-    selector, connections = open_viewers(site, count, f'jobs/{job}')
-    every, done = 3, 0
-
-    def read(now):
-        """Reads the logs that are due: those of all viewers each `every` seconds, spread evenly."""
-        nonlocal done
-        for number in range(done, int(now * count / every)):
-            get(site, connections[number % count], f'/api/v1/jobs/{job}/log?rank=0&attempt=1')
-            done += 1
-
-    (web, rolld), rate = watch(site, selector, seconds, read=read)
-    print(f"{count} viewers of a running job's log, {done / seconds:.0f} reads a second: roll-web {web:.1f} % of a "
-          f'core, rolld {rolld:.1f} %, {rate:.1f} MB/s in streams')
+    selector, connections = open_viewers(site, count, f'jobs/{job} jobs/{job}/log?rank=0')
+    for connection in connections:
+        get(site, connection, f'/api/v1/jobs/{job}/log?rank=0&attempt=1')
+    watch(site, selector, 5)  # the first answers
+    (web, rolld), rate = watch(site, selector, seconds)
+    print(f"{count} viewers of a running job's log: roll-web {web:.1f} % of a core, rolld {rolld:.1f} %, "
+          f'{rate:.1f} MB/s')
     close(selector, connections)
 
 
@@ -176,10 +169,11 @@ def main():
     with tempfile.TemporaryDirectory(prefix='roll-dashboard-') as folder:
         site = Site(options.bin.resolve(), folder, options.jobs)
         try:
-            print(f'{options.jobs} queued jobs')
+            print(f'{options.jobs} queued jobs, load {os.getloadavg()[0]:.1f}')
             paint(site)
             viewers(site, options.viewers, options.seconds)
             log_viewers(site, options.viewers, options.seconds)
+            print(f'load {os.getloadavg()[0]:.1f}')
         finally:
             site.close()
 

@@ -322,6 +322,54 @@ class Dashboard(RollTest):
         page.wait_text('Job 9 does not exist')
         self.assertEqual([error for error in page.errors if 'status of 4' not in error], [])
 
+    def test_the_viewers_of_a_log_get_what_is_added_from_one_stream(self):
+        job = self.submit('--', 'sh', '-c', 'for i in $(seq 400); do echo "line $i"; sleep 0.1; done; exec sleep 600')
+        page = self.open(f'#/job/{job}/log')
+        page.wait_text('line 2\n')
+        page.wait_text('live')
+        streams = [http.client.HTTPConnection('127.0.0.1', self.port, timeout=30) for _ in range(2)]
+        texts = []
+        for stream in streams:
+            self.addCleanup(stream.close)
+            stream.request('GET', '/api/v1/stream?watch=' + quote(f'jobs/{job} jobs/{job}/log?rank=0'),
+                           headers={'Authorization': f'Bearer {self.token}'})
+            reply, text = stream.getresponse(), ''
+            self.assertEqual(reply.status, 200)
+            while text.count('\n') < 30:
+                line = reply.readline()
+                self.assertTrue(line, 'the stream ended')
+                if line == b'event: 1\n':
+                    part = json.loads(reply.readline().removeprefix(b'data: '))
+                    self.assertLess(len(part['text']), 1000, 'only what was added')
+                    text += part['text']
+            texts.append(text)
+        for text in texts:
+            self.assertRegex(text, r'\A(line \d+\n)+\Z')
+        last = re.search(r'line (\d+)\n\Z', texts[1])[1]
+        page.wait_text(f'line {last}\n')
+        shown = page.run('document.querySelector("pre.log").textContent')
+        count = shown.count('\n')
+        self.assertEqual(shown, ''.join(f'line {i}\n' for i in range(1, count + 1)), 'nothing twice, nothing missing')
+        reads = 'performance.getEntriesByType("resource").filter(one => one.name.includes("/log?")).length'
+        self.assertLessEqual(page.run(reads), 3, 'the page reads the log once, and not every 3 s')
+        self.assertEqual(page.errors, [])
+
+    def test_a_client_with_too_many_requests_is_told_so(self):
+        with open(os.path.join(self.state, 'rolld.yaml'), 'w', encoding='utf-8') as file:
+            json.dump({'http': {'listen': '127.0.0.1:0', 'requests_per_second': 1}}, file)
+        self.serve()
+        page = self.open()
+        status = 'document.querySelector("#status")'
+        wait_until(lambda: self.ask('/api/v1/totals')[0] == 429, 'the limit')
+        page.run(f"""new MutationObserver(() => (window.said ||= []).push({status}.textContent + {status}.title))
+                     .observe({status}, {{childList: true, attributes: true}})""")
+        self.ask('/api/v1/totals')
+        self.go(page, '#/nodes')
+        page.wait('window.said.some(one => one.includes("too many requests, tries again in 1 s") && '
+                  'one.includes("more than 1 requests a second"))')
+        page.wait('window.said.at(-1).startsWith("live")')
+        self.assertFalse(page.run('window.said.some(one => one.includes("no stream left"))'))
+
     def test_the_history_of_a_job_shows_its_checkpoints_and_its_exports(self):
         job = self.submit('--name', 'trained', '--hold', '--', 'true')
         page = self.open()

@@ -54,11 +54,32 @@ class Environment(RollTest):
         as_bob = {**self.env, 'ROLL_DIR': bundle}
         his = self.ctl('submit', '--parsable', '--hold', '--', 'true', env=as_bob).stdout.strip()
         for job, env, value in ((mine, self.env, self.env['PATH']), (mine, as_bob, None),
-                                (his, as_bob, self.env['PATH'])):
+                                (his, as_bob, self.env['PATH']), (his, self.env, None)):
             self.assertEqual(self.json('show', job, env=env)['job']['spec']['env']['PATH'], value)
-        denied = self.ctl('resubmit', mine, env=as_bob, check=False)
+        self.ctl('cancel', his)
+        for job, env in ((mine, as_bob), (his, self.env)):
+            denied = self.ctl('resubmit', job, env=env, check=False)
+            self.assertEqual(denied.returncode, 4)
+            self.assertIn('only this user may read the values of its environment', denied.stderr)
+        self.kill_rolld()
+        self.up()
+        self.assertIsNone(self.show(his)['spec']['env']['PATH'], 'also after a start of rolld')
+        self.assertNotIn(self.env['PATH'], self.ctl('events', his, '--json').stdout)
+
+    def test_a_resumed_chain_keeps_the_environment_of_its_first_submission(self):
+        self.ctl('up', '--slots', 2, '--endpoint', 'tcp://127.0.0.1:*')
+        bundle = os.path.join(self.top, 'bob')
+        self.ctl('keys', 'add', 'bob', '--out', bundle)
+        as_bob = {**self.env, 'ROLL_DIR': bundle}
+        self.corpus()
+        job = self.train_job(then=[{'name': 'score', 'kind': 'command', 'command': ['true'], 'env': {'CODE': '7'}}])
+        first = int(self.ctl('submit', '--parsable', '--hold', job, env=as_bob).stdout.split()[0])
+        self.ctl('cancel', first, env=as_bob)
+        denied = self.ctl('resume', first, check=False)
         self.assertEqual(denied.returncode, 4)
-        self.assertIn('only this user may read the values of its environment', denied.stderr)
+        self.assertIn('belongs to bob, and only this user may read the values', denied.stderr)
+        again = self.json('resume', first, '--hold', '--dry-run', env={**as_bob, 'PATH': '/other:/usr/bin:/bin'})
+        self.assertEqual(again['jobs'][0]['document']['then'][0]['env'], {'CODE': '7', 'PATH': self.env['PATH']})
 
     def test_bad_options_are_refused_with_what_is_allowed(self):
         for words, says in (

@@ -70,6 +70,15 @@ CASES = {
     'wrap': ['--wrap=env | grep ^SLURM; echo wrapped'],
     'variables': [],
 }
+# What squeue prints about the job of a case, the same in Slurm and in Roll
+QUEUE = {'comment': '%k', 'nodes': '%D', 'ntasks': '%D', 'time': '%l', 'variables': '%l', 'wait-all-nodes': '%D'}
+# What Roll's job file has, for options that decide when and where a job runs, and not what it sees
+KEYS = {'deadline': lambda job: job['deadline'], 'mincpus': lambda job: job['resources']['slots_per_node'] == 2,
+        'nice': lambda job: job['priority'] == -5, 'no-requeue': lambda job: job['retry']['infra'] == 0,
+        'overcommit': lambda job: job['resources']['slots_per_node'] == 1,
+        'priority': lambda job: job['priority'] == 1000, 'requeue': lambda job: job['retry']['infra'] > 0,
+        'signal': lambda job: job['sbatch']['signal'] == {'number': 10, 'before': 60, 'script': True},
+        'switches': lambda job: job['resources']['segment'] == 2}
 # Variables of OTHER that are compared in one case: without an option, Slurm sets them from its partition's defaults.
 KEPT = {'mem-per-cpu': 'SLURM_MEM_PER_CPU'}
 # Options that a comparison of what jobs see does not show. They are tested below.
@@ -156,6 +165,7 @@ class SbatchTest(SlurmTest):
     def test_jobs_see_the_same(self):
         with open(TABLE, encoding='utf-8') as file:
             honoured = {name for name, entry in json.load(file)['options'].items() if 'sets' in entry}
+        self.assertGreaterEqual(len(honoured), 40)
         self.assertEqual(honoured - set(CASES) - ELSEWHERE, set(), 'honoured options without a test')
         jobs = {}
         for case, words in CASES.items():
@@ -173,6 +183,12 @@ class SbatchTest(SlurmTest):
                     for lines in seen['roll'].values():
                         lines[:] = [line for line in lines if not line.startswith('SLURM_JOB_NAME=')]
                 self.assertEqual(seen['roll'], seen['slurm'])
+                if case in QUEUE:
+                    shown = {side: self.run_in(side, side, 'squeue', '-h', '-t', 'all', '-j', jobs[side, case], '-o',
+                                               QUEUE[case]) for side in SIDES}
+                    self.assertEqual(shown['roll'], shown['slurm'])
+                if case in KEYS:
+                    self.assertTrue(KEYS[case](self.show(jobs['roll', case])['spec']))
 
     def test_the_queue_shows_the_same(self):
         """Options that decide when a job runs, and those about the submission."""

@@ -186,6 +186,10 @@ class Web(RollTest):
             self.assertEqual((status, self.show(json.loads(body)['id'])['user']), (200, 'bob'), body)
         seen = self.show(job)
         self.assertEqual((seen['state'], seen['priority'], seen['cancelling']), ('running', 0, False))
+        hidden = int(self.ctl('submit', '--env', 'WORD=PRIVATE', '--hold', '--parsable', '--', 'true',
+                              env={**self.env, 'ROLL_DIR': bundle}).stdout.split()[0])
+        self.assertIsNone(self.api(f'jobs/{hidden}')['job']['spec']['env']['WORD'], 'the operator sees the name')
+        self.assertNotIn('PRIVATE', self.ask(f'/api/v1/show?id={hidden}')[1])
 
     def test_promtool_finds_nothing_wrong_with_the_metrics(self):
         self.up()

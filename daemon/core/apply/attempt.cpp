@@ -69,7 +69,7 @@ void on(State& s, const AttemptStopping& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
     ROLL_CHECK(attempt.phase != AttemptPhase::Stopping);
     attempt.phase = AttemptPhase::Stopping;
-    if (attempt.reason.empty()) attempt.reason = e.reason;
+    if (attempt.reason.empty() || !attempt.outcome) attempt.reason = e.reason;
     attempt.preempted = e.preempted;
 }
 void on(State& s, const MemberEnded& e) {
@@ -81,6 +81,8 @@ void on(State& s, const MemberEnded& e) {
     attempt.matched.insert(e.matched.begin(), e.matched.end());
     const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
     const int now = blame(e.outcome, e.exit_code);
+    // What a member without a failure says, for example about skipped steps, is no reason to stop.
+    if (e.outcome == Outcome::Done && attempt.reason.empty()) attempt.reason = e.reason;
     if (now <= known) return;
     attempt.outcome = e.outcome;
     attempt.blamed = attempt.nodes[static_cast<std::size_t>(place - attempt.places.begin())];

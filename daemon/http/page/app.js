@@ -61,23 +61,30 @@ function mark(path) {
     else anchor.removeAttribute('aria-current');
 }
 
-async function show() {
+function show() {
   leave();
   const [path, query] = (location.hash.slice(1) || '/').split('?');
   mark(path);
   if (!hasToken()) return tokenPage();
-  const hash = location.hash;
-  try {
-    session ||= await get('session');
-  } catch (error) {
-    if (error instanceof Refused) return tokenPage();
-    say(error.message, true);
-    setTimeout(() => { if (location.hash === hash && !session) show(); }, 2000);
-    return;
-  }
-  if (location.hash !== hash) return;
-  document.getElementById('user').textContent = session.read_only ? `${session.user}, read only` : session.user;
   open(path, new URLSearchParams(query || ''));
+}
+
+// Requests the rights of the token until the server answers or another page is shown. The page's
+// stream is requested at the same time, so that its first answers do not wait for this answer.
+async function readSession(mine) {
+  while (mine === shown && !session) {
+    try {
+      const told = await get('session');
+      if (mine !== shown) return;
+      session = told;
+    } catch (error) {
+      if (mine !== shown) return;
+      if (error instanceof Refused) return tokenPage();
+      say(error.message, true);
+      await new Promise(resolve => setTimeout(resolve, 2000));
+    }
+  }
+  if (session) document.getElementById('user').textContent = session.read_only ? `${session.user}, read only` : session.user;
 }
 
 function open(path, options) {
@@ -85,20 +92,25 @@ function open(path, options) {
     if (error instanceof Refused) tokenPage();
     else if (mine === shown) say(error.message, true);
   };
-  const context = {main, session, say, failed, search: null, isShown: () => mine === shown};
-  const page = pageOf(context, path, options);
+  const mine = {page: null, good: ['live', false]};  // what to say if all is well
+  shown = mine;
+  const known = readSession(mine);
+  const context = {main, get session() { return session; }, say, failed, search: null,
+    isShown: () => mine === shown};
+  const page = mine.page = pageOf(context, path, options);
   search = context.search;
   document.title = `${page.title} · Roll`;
-  const mine = {page, good: ['live', false]};  // what to say if all is well
-  shown = mine;
   mine.end = watch(page.targets, {
     state: (...said) => {
       if (!said[1]) mine.good = said;
       say(...said);
     },
+    live: yes => { if (page.live && mine === shown) page.live(yes).catch(failed); },
     refused: tokenPage,
     answer: async (i, answer) => {
       try {
+        await known;
+        if (mine !== shown) return;
         await page.answer(i, answer);
         if (mine === shown && !answer.error) say(...mine.good);
       } catch (error) {

@@ -140,7 +140,7 @@ export function setToken(text) {
 }
 
 // Sends a request and returns the response. Fails with Refused if the token is not valid, and with
-// the server's sentence, status and answer if the server refuses the request.
+// the server's sentence, status, answer and wait if the server refuses the request.
 export async function send(path, options = {}) {
   const response = await fetch('/api/v1/' + path, {
     ...options, cache: 'no-store', headers: {Authorization: 'Bearer ' + token, 'X-Roll-Action': '1'},
@@ -150,7 +150,8 @@ export async function send(path, options = {}) {
   const body = await response.json().catch(() => null);
   const error = body?.error;
   const sentence = error ? error.message + (error.hint ? ` (${error.hint})` : '') : `status ${response.status}`;
-  throw Object.assign(new Error(sentence), {status: response.status, answer: body});
+  const wait = Number(response.headers.get('Retry-After')) || 0;  // seconds
+  throw Object.assign(new Error(sentence), {status: response.status, answer: body, wait});
 }
 
 export async function get(path) {

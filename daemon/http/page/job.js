@@ -271,8 +271,10 @@ export function jobPage(context, id, name) {
   }
   return {
     title: `Job ${id}`,
-    targets: ['jobs/' + id],
-    async answer(_, reply) {
+    targets: ['jobs/' + id, ...(part.targets || [])],
+    async live(yes) { if (part.live) await part.live(yes); },
+    async answer(i, reply) {
+      if (i > 0) return part.take(reply);
       if (reply.error?.code === 'not_found') return context.main.replaceChildren(missing(id));
       if (reply.error) throw new Error(reply.error.message);
       if (!head.isConnected) context.main.replaceChildren(head, tabs, part.root);

@@ -38,10 +38,14 @@ async function look(target, signal) {
   }
 }
 
+function isLog(target) {
+  return target.split('?')[0].endsWith('/log');
+}
+
 // Watches the answers to the GET requests for `targets`, paths below /api/v1/. If the server has no
-// stream left, reads the answers each POLL_MS. Calls `on.answer(i, answer)` for each change,
-// `on.state(text, bad, why)` when the connection changes, and `on.refused()` if the token is not
-// valid. Returns a function that ends the watch.
+// stream left, reads the answers each POLL_MS, except logs. Calls `on.answer(i, answer)` for each
+// change, `on.state(text, bad, why)` when the connection changes, `on.live(yes)` when a stream begins
+// or ends, and `on.refused()` if the token is not valid. Returns a function that ends the watch.
 export function watch(targets, on) {
   const abort = new AbortController();
   let stopped = false, failures = 0;
@@ -60,8 +64,10 @@ export function watch(targets, on) {
       const response = await send('stream?watch=' + encodeURIComponent(targets.join(' ')), {signal: one.signal});
       failures = 0;
       if (!stopped) on.state('live', false);
+      if (!stopped) on.live(true);
       await readEvents(response, (i, answer) => { if (!stopped) on.answer(i, answer); }, alive);
     } finally {
+      on.live(false);
       clearTimeout(timer);
       abort.signal.removeEventListener('abort', end);
     }
@@ -72,6 +78,7 @@ export function watch(targets, on) {
     for (let i = 0; i < POLLS && !stopped; ++i) {
       on.state(`no stream left, reads each ${POLL_MS / 1000} s`, false, why);
       for (const [index, target] of targets.entries()) {
+        if (isLog(target)) continue;
         const text = await look(target, abort.signal);
         if (stopped) return;
         if (text !== texts[index]) on.answer(index, JSON.parse(texts[index] = text));
@@ -90,8 +97,14 @@ export function watch(targets, on) {
       } catch (error) {
         if (stopped) return;
         if (error instanceof Refused) return on.refused();
-        full = error.status === 429 && !full ? error.message : '';
+        full = error.answer?.error?.limit === 'streams' ? error.message : '';
         if (full) continue;
+        if (error.status === 429) {
+          const seconds = Math.max(1, error.wait);
+          on.state(`too many requests, tries again in ${seconds} s`, true, error.message);
+          await new Promise(resolve => setTimeout(resolve, 1000 * seconds));
+          continue;
+        }
         if (!(error instanceof TypeError) && error.name !== 'AbortError') on.state(error.message, true);
       }
       if (stopped) return;

@@ -1,4 +1,6 @@
 // The log of one rank: its end first, earlier parts on request, and new lines as they are written.
+// A stream sends the new lines of rank 0 in the newest attempt, so that one read of the server serves
+// all viewers. Other logs are read in turns, and so is this one if there is no stream.
 import {get, make, number} from './base.js';
 
 const PART = 256 * 1024;  // bytes of a part
@@ -15,6 +17,7 @@ export function logPart(id) {
   const root = make('div', {}, make('div', {className: 'filters'}, make('label', {}, 'Rank', rank), attempt, search,
     make('label', {}, follow, 'Follow'), earlier, note), log);
   let parts = [], text = '', first = 0, next = null, size = 0, newest = null, known = 0;
+  let live = false;  // true while a stream sends new lines
 
   function show() {
     const words = search.value.toLowerCase();
@@ -38,10 +41,12 @@ export function logPart(id) {
       if (next === null) note.textContent = error.message;
       return null;
     });
-    if (!part || asked !== address(next)) return;
-    if (next === null || part.from !== next) {  // the first part, or the file began again
-      parts = [];
-    }
+    if (part && asked === address(next)) append(part);
+  }
+
+  // Shows a part that follows the shown text. Any other part is the first one, or the file began again.
+  function append(part) {
+    if (next === null || part.from !== next) parts = [];
     if (next === part.next && parts.length) return;
     parts.push(part);
     while (parts.length > 1 && part.next - parts[0].from > KEPT) parts.shift();
@@ -50,6 +55,20 @@ export function logPart(id) {
     next = part.next;
     size = part.size;
     show();
+  }
+
+  const isStreamed = () => live && next !== null && Number(rank.value) === 0 && attempt.value === newest;
+
+  // Takes what the stream sends: new text, or an error, which read() shows.
+  async function take(part) {
+    if (part.error || !isStreamed() || String(part.attempt) !== newest) return;
+    const missed = part.from - next;
+    if (missed > 0 && missed <= PART) return read();
+    if (missed < 0 && part.size >= next) {
+      if (part.next > next) await read();
+      return;
+    }
+    append(part);
   }
 
   async function readEarlier() {
@@ -90,7 +109,10 @@ export function logPart(id) {
     attempt.value = old && old !== newest ? old : String(Math.max(1, known));
     newest = String(known);
     if (old && attempt.value !== old) again();
-  }, async read(job) {
-    if (job.attempt > 0) await read();
+  }, targets: [`jobs/${id}/log?rank=0`], take, async read(job) {
+    if (job.attempt > 0 && !isStreamed()) await read();
+  }, async live(yes) {
+    live = yes;
+    if (yes && next !== null) await read();  // what was added meanwhile
   }};
 }

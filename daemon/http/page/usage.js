@@ -47,7 +47,7 @@ async function readReport(by) {
 }
 
 export function usagePage(context, options) {
-  const name = options.get('user') || context.session.user;
+  const name = options.get('user') || '';  // '': the user of the token
   const own = make('div'), report = make('div');
   const user = make('input', {ariaLabel: 'User', size: 14, value: name});
   const by = make('select', {ariaLabel: 'By'}, ...['user', 'account', 'kind', 'week'].map(one =>
@@ -71,9 +71,10 @@ export function usagePage(context, options) {
   showOrSay();
   return {
     title: 'Usage',
-    targets: ['usage?user=' + encodeURIComponent(name)],
+    targets: ['usage' + (name && '?user=' + encodeURIComponent(name))],
     answer(_, reply) {
       if (reply.error) throw new Error(reply.error.message);
+      user.value ||= reply.user;
       const more = reply.queued - reply.waiting.reduce((sum, job) => sum + job.tasks, 0);
       fill(own,
         section('Share and limits', table(USE_COLUMNS, reply.usage)),

@@ -201,6 +201,23 @@ TEST(Gang, IsJudgedByTheMemberThatFailedByItself) {
     EXPECT_EQ(desk.job(id).reason, "loss is not a number");
 }
 
+TEST(Gang, KeepsWhatADoneMemberSaysUnlessTheAttemptIsStopped) {
+    for (const bool cancelled : {false, true}) {
+        Desk desk;
+        desk.join("a", 1);
+        desk.join("b", 1);
+        const JobId id = desk.submit(wants(2, 1));
+        const AttemptKey key = desk.attempt(id);
+        const WorkerId last = desk.worker_of(id, 1);
+        desk.tell(MemberExited{desk.worker_of(id, 0), key, Outcome::Done, 0,
+                               "2 of 9 steps were skipped"});
+        if (cancelled) desk.tell(Cancel{id, "enough"});
+        desk.tell(MemberExited{last, key, cancelled ? Outcome::Stopped : Outcome::Done, 0, ""});
+        EXPECT_EQ(desk.job(id).past.at(0).reason,
+                  cancelled ? "cancelled: enough" : "2 of 9 steps were skipped");
+    }
+}
+
 TEST(Gang, ThatLostAWorkerStopsTheOthersAndTriesAgain) {
     Desk desk;
     desk.join("a", 1);

@@ -42,6 +42,7 @@ TEST_F(JobFiles, ALogIsReadFromWhereTheLastPartEnded) {
     const Json first = log(Json());
     EXPECT_EQ(first["text"], "one\ntwo\n");
     EXPECT_EQ(first["next"], 8);
+    EXPECT_EQ(first["attempt"], 2);
     std::ofstream(file, std::ios::app) << "three";
     EXPECT_EQ(log(first["next"])["text"], "three");
     EXPECT_EQ(log(1000u)["text"], "one\ntwo\nthree") << "head cut off";

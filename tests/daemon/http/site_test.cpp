@@ -52,14 +52,16 @@ class SiteTest : public ::testing::Test {
     Json spec = {{"stdout", "%j.log"}}, trials = Json::array();
     Json file = Json::object();  // what the reader of files answers
     int plans = 0;
+    Json planned;  // the job file whose schedule was computed last
     Site site{{.token = "secret-of-the-test", .hosts = {"127.0.0.1:8410"}},
               [this](const std::string& op, const Json& args) { return rolld(op, args); },
               [this](const std::string& op, const Json& args) -> Result<Json> {
                   read.push_back(op + " " + args.dump());
                   return file;
               },
-              [this](const Json&) -> Result<Json> {
+              [this](const Json& document) -> Result<Json> {
                   ++plans;
+                  planned = document;
                   return Json{{"mesh", {{"pp", 2}}}, {"pipeline", {{"schedule", "1f1b"}}}};
               }};
 };
@@ -358,10 +360,13 @@ TEST_F(SiteTest, AStreamNamesTheWatchedAnswersAndNeedsAToken) {
     EXPECT_EQ(stream.type, "text/event-stream");
     EXPECT_EQ(stream.watched,
               (std::vector<std::string>{"/api/v1/jobs?limit=5&all=1", "/api/v1/totals"}));
-    for (const char* bad : {"stream", "stream?watch=", "stream?watch=stream%3Fwatch%3Dtotals",
-                            "stream?watch=a+a+a+a+a+a+a+a+a", "stream?watch=totals&all=1",
-                            "stream?watch=jobs/7/log", "stream?watch=totals+jobs/7/pipeline"})
+    for (const char* bad :
+         {"stream", "stream?watch=", "stream?watch=stream%3Fwatch%3Dtotals",
+          "stream?watch=a+a+a+a+a+a+a+a+a", "stream?watch=totals&all=1",
+          "stream?watch=jobs/7/metrics", "stream?watch=totals+jobs/7/pipeline",
+          "stream?watch=jobs/7/log+jobs/8/log", "stream?watch=jobs/7/log%3Ffrom%3D5"})
         EXPECT_EQ(get(std::string("/api/v1/") + bad).status, 400) << bad;
+    EXPECT_EQ(get("/api/v1/stream?watch=jobs/7+jobs/7/log%3Frank%3D0").watched.size(), 2u);
     Request stranger = request("GET", "/api/v1/stream?watch=totals");
     stranger.authorization = "Bearer roll_none";
     EXPECT_EQ(site.answer(stranger).status, 401);
@@ -408,6 +413,10 @@ TEST_F(SiteTest, ThePipelineOfAJobIsPlannedOnce) {
         EXPECT_EQ(reply["pipeline"]["schedule"], "1f1b");
         EXPECT_EQ(plans, 1);
     }
+    spec["then"] = {{{"env", {{"HIDDEN", nullptr}}}}};
+    EXPECT_EQ(get("/api/v1/jobs/8/pipeline").status, 200);
+    EXPECT_EQ(planned["parallel"]["pp"], 2);
+    EXPECT_FALSE(planned.contains("then")) << "its hidden values make the job file invalid";
     Request other = request("GET", "/api/v1/jobs/8/pipeline");
     other.authorization = "Bearer roll_read";
     EXPECT_EQ(site.answer(other).status, 403);

@@ -336,6 +336,8 @@ void AgentCore::conclude(Attempt& attempt, Instant now) {
     const bool fenced = attempt.stop && attempt.stop->cause == StopCause::Fenced;
     if (attempt.publishing || (!attempt.staged.empty() && !fenced)) return;
     if (!attempt.verdict) attempt.verdict = judge(ending_of(attempt));
+    if (attempt.verdict->outcome == Outcome::Done && attempt.verdict->reason.empty())
+        attempt.verdict->reason = skipped_text(attempt.progress);
     attempt.phase = Phase::Ended;
     effects_.push_back(
         Note{label(attempt.order.attempt) + ": " + name_of(attempt.verdict->outcome) +

@@ -66,4 +66,20 @@ std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& 
            "); the logs of the ranks contain the stacks of all threads";
 }
 
+std::string skipped_text(const std::string& report) {
+    const Json told = Json::parse(report, nullptr, false);
+    if (!told.is_object()) return {};
+    const auto count = [&](const char* key) {
+        const Json value = told.value(key, Json());
+        return value.is_number_integer() && value > 0 ? value.dump() : std::string();
+    };
+    const std::string skipped = count("skipped_steps"), step = count("step");
+    const std::string left_out = count("left_out_samples");
+    std::string text;
+    if (!skipped.empty())
+        text = skipped + (step.empty() ? "" : " of " + step) + " steps were skipped";
+    if (!left_out.empty()) text += (text.empty() ? "" : ", ") + left_out + " samples were left out";
+    return text;
+}
+
 }  // namespace roll::agent

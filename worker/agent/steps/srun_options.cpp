@@ -24,6 +24,9 @@ struct Option {
 constexpr const char* kGpus =
     "the tasks of a step see all GPUs that the job has on their node; set CUDA_VISIBLE_DEVICES in "
     "the script";
+constexpr const char* kPyxis =
+    "this is an option of pyxis, which Roll does not have; start the container in the command, for "
+    "example `srun podman run ...`, or use `container` in a job file instead of a script";
 constexpr const char* kMpi = "Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE";
 
 constexpr Option kOptions[] = {
@@ -75,6 +78,10 @@ constexpr Option kOptions[] = {
      "srun starts tasks only in the job of its script; remove --jobid"},
     {0, "het-group", Form::Value, Use::Refused, "Roll has no heterogeneous jobs"},
     {0, "container", Form::Value, Use::Refused, "start the container in the command"},
+    {0, "container-image", Form::Value, Use::Refused, kPyxis},
+    {0, "container-mounts", Form::Value, Use::Refused, kPyxis},
+    {0, "container-name", Form::Value, Use::Refused, kPyxis},
+    {0, "container-workdir", Form::Value, Use::Refused, kPyxis},
 };
 
 tl::unexpected<Error> wrong(const std::string& what) {

@@ -166,6 +166,16 @@ TEST_F(AgentCoreTest, TheStepsOfAllRanksAreInTheProgress) {
         R"({"ranks":[{"own_ms":20,"rank":0,"step":3},{"own_ms":45,"rank":1,"step":3}],"step":3})");
 }
 
+TEST_F(AgentCoreTest, AnAttemptThatIsDoneSaysHowManyStepsWereSkipped) {
+    run(1);
+    report(0, protocol::Progress{R"({"step":300,"steps":300,"skipped_steps":2})"});
+    exit(0, ExitStatus{0});
+    gone();
+    keep();
+    EXPECT_EQ(entry().outcome, Outcome::Done);
+    EXPECT_EQ(entry().reason, "2 of 300 steps were skipped");
+}
+
 TEST_F(AgentCoreTest, AStopGivesTheTimeThatSavingTakes) {
     run();
     exchange({.stop = {{kKey, "time", true, 40}}});

@@ -82,6 +82,8 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
     EXPECT_EQ(plan({"--foo", "true"}), "srun: Roll's srun has no option --foo");
     EXPECT_EQ(plan({"-n0", "true"}), "srun: --ntasks is \"0\"; allowed: a whole number from 1 on");
     EXPECT_EQ(plan({"--pty", "bash"}), "srun: --pty: a batch script has no terminal");
+    EXPECT_TRUE(plan({"--container-image=nvcr.io#nvidia/pytorch:24.01-py3", "true"})
+                    .starts_with("srun: --container-image: this is an option of pyxis, "));
     EXPECT_EQ(plan({"--mpi=pmix", "a"}),
               "srun: --mpi=pmix: Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE");
     EXPECT_EQ(plan({"--gpus-per-task=1", "a"}).substr(0, 57),

@@ -1,0 +1,34 @@
+// The place up to which a stream has sent a log that it follows. The first answer sets the place to
+// the end of the log, and is not sent. Each further answer has the text that was added since.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/json.hpp"
+
+namespace roll::http {
+
+// Returns whether a target, such as "jobs/7/log?rank=0", is the log of a job.
+bool is_log(std::string_view target);
+
+class LogPosition {
+  public:
+    // `target` is the target of the GET request for the log, without the parameter `from`.
+    explicit LogPosition(std::string target = {}) : target_(std::move(target)) {}
+
+    // Returns the target of the next GET request.
+    std::string next_target() const;
+
+    // Takes the answer to this request: roll.log/1, or an error. Returns whether viewers need it.
+    bool take(const Json& answer);
+
+  private:
+    std::string target_;
+    std::optional<std::uint64_t> next_{};     // nullopt: the next answer is the end of the log
+    std::optional<std::uint64_t> attempt_{};  // the attempt of the last answer
+};
+
+}  // namespace roll::http
