@@ -17,8 +17,9 @@
 #include "cli/commands/token.hpp"
 #include "cli/commands/usage.hpp"
 #include "cli/commands/web.hpp"
-#include "cli/job_options.hpp"
+#include "cli/job/options.hpp"
 #include "cli/parse_problem.hpp"
+#include "cli/show/follow.hpp"
 #include "common/help_format.hpp"
 #include "common/spec/schema/nearest.hpp"
 

@@ -1,5 +1,5 @@
 #include "cli/app.hpp"
-#include "cli/context.hpp"
+#include "cli/client/context.hpp"
 #include "common/last_resort.hpp"
 
 int main(int argc, char** argv) {

@@ -8,9 +8,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/render.hpp"
+#include "cli/text/render.hpp"
 #include "common/number.hpp"
 #include "common/protocol/allocation_operations.hpp"
 #include "common/spec/job/pilot_queue.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/context.hpp"
+#include "cli/client/context.hpp"
 #include "common/error.hpp"
 
 namespace CLI {

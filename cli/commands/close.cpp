@@ -1,6 +1,6 @@
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/render.hpp"
+#include "cli/text/render.hpp"
 #include "common/protocol/job_operations.hpp"
 
 namespace roll::cli {

@@ -8,18 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "cli/context.hpp"
-#include "cli/job_file.hpp"
-#include "cli/output_format.hpp"
+#include "cli/client/context.hpp"
+#include "cli/submit/job_file.hpp"
+#include "cli/text/output_format.hpp"
 
 namespace CLI {
 class App;
 }
 
 namespace roll::cli {
-
-// Exit status for rollctl's own errors in commands that return a job's status.
-constexpr int kOwnTrouble = 125;
 
 struct UpOptions {
     std::optional<int> slots;

@@ -27,8 +27,4 @@ Result<std::string> one_document(const std::string& file, const std::string& com
                                  const std::vector<spec::JobKind>& kinds, const JobOptions& options,
                                  const Prepare& prepare = {});
 
-// Creates a file in memory with this content and returns its path. The kernel deletes the file when
-// no process has it open.
-Result<std::string> in_memory(const std::string& content);
-
 }  // namespace roll::cli

@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/client/daemon.hpp"
+#include "cli/client/local.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/keys.hpp"
-#include "cli/daemon.hpp"
-#include "cli/local.hpp"
-#include "cli/render.hpp"
+#include "cli/text/render.hpp"
 #include "common/io/curve_keys.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/processor.hpp"

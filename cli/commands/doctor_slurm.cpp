@@ -3,10 +3,10 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "cli/client/daemon.hpp"
+#include "cli/client/local.hpp"
 #include "cli/commands/doctor.hpp"
-#include "cli/daemon.hpp"
-#include "cli/local.hpp"
-#include "cli/render.hpp"
+#include "cli/text/render.hpp"
 #include "common/io/compat.hpp"
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"

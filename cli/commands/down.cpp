@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/client/local.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/local.hpp"
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 

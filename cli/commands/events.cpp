@@ -1,6 +1,6 @@
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/job_view.hpp"
+#include "cli/show/job_view.hpp"
 
 namespace roll::cli {
 namespace {

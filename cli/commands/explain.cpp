@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
+#include "cli/client/daemon.hpp"
+#include "cli/client/look.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/look.hpp"
-#include "cli/render.hpp"
+#include "cli/text/render.hpp"
 
 namespace roll::cli {
 

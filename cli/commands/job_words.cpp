@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/hub.hpp"
-#include "cli/job_view.hpp"
-#include "cli/render.hpp"
+#include "cli/foreign/hub.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/render.hpp"
 
 namespace roll::cli {
 namespace {

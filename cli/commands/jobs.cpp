@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/job_view.hpp"
-#include "cli/since.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/since.hpp"
 
 namespace roll::cli {
 

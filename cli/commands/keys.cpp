@@ -7,8 +7,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/daemon.hpp"
-#include "cli/render.hpp"
+#include "cli/client/daemon.hpp"
+#include "cli/text/render.hpp"
 #include "common/files.hpp"
 #include "common/io/curve_keys.hpp"
 #include "common/io/state_directory.hpp"

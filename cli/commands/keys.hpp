@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "cli/client/context.hpp"
 #include "cli/commands/group.hpp"
-#include "cli/context.hpp"
 
 namespace roll::cli {
 

@@ -7,13 +7,13 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/daemon.hpp"
-#include "cli/files_of_job.hpp"
-#include "cli/follow.hpp"
-#include "cli/job_view.hpp"
-#include "cli/log_lines.hpp"
-#include "cli/render.hpp"
-#include "cli/since.hpp"
+#include "cli/client/daemon.hpp"
+#include "cli/show/files_of_job.hpp"
+#include "cli/show/follow.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/show/log_lines.hpp"
+#include "cli/text/render.hpp"
+#include "cli/text/since.hpp"
 #include "common/pattern.hpp"
 
 namespace roll::cli {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/context.hpp"
+#include "cli/client/context.hpp"
 
 namespace CLI {
 class App;

@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/files_of_job.hpp"
-#include "cli/follow.hpp"
-#include "cli/job_view.hpp"
-#include "cli/metrics_lines.hpp"
-#include "cli/phases.hpp"
-#include "cli/render.hpp"
+#include "cli/show/files_of_job.hpp"
+#include "cli/show/follow.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/metrics_lines.hpp"
+#include "cli/text/phases.hpp"
+#include "cli/text/render.hpp"
 
 namespace roll::cli {
 namespace {

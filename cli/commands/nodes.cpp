@@ -1,7 +1,7 @@
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/job_view.hpp"
-#include "cli/render.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/render.hpp"
 #include "common/protocol/cluster_operations.hpp"
 
 namespace roll::cli {

@@ -6,11 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/client/daemon.hpp"
+#include "cli/client/look.hpp"
 #include "cli/commands/usage.hpp"
-#include "cli/daemon.hpp"
-#include "cli/look.hpp"
-#include "cli/render.hpp"
-#include "cli/since.hpp"
+#include "cli/text/render.hpp"
+#include "cli/text/since.hpp"
 
 namespace roll::cli {
 namespace {

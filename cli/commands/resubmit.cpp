@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/environment.hpp"
-#include "cli/job_view.hpp"
-#include "cli/render.hpp"
+#include "cli/job/environment.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/render.hpp"
 
 namespace roll::cli {
 namespace {

@@ -11,8 +11,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/daemon.hpp"
-#include "cli/render.hpp"
+#include "cli/client/daemon.hpp"
+#include "cli/text/render.hpp"
 #include "common/files.hpp"
 #include "common/protocol/cluster_operations.hpp"
 

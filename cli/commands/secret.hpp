@@ -1,8 +1,8 @@
 // The subcommands of `rollctl secret`.
 #pragma once
 
+#include "cli/client/context.hpp"
 #include "cli/commands/group.hpp"
-#include "cli/context.hpp"
 
 namespace roll::cli {
 

@@ -7,14 +7,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/client/daemon.hpp"
+#include "cli/client/terminal_session.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/environment.hpp"
-#include "cli/follow.hpp"
-#include "cli/job_view.hpp"
-#include "cli/render.hpp"
-#include "cli/staged_files.hpp"
-#include "cli/terminal_session.hpp"
+#include "cli/job/environment.hpp"
+#include "cli/job/staged_files.hpp"
+#include "cli/show/follow.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/render.hpp"
 #include "common/io/process.hpp"
 #include "common/io/signals.hpp"
 #include "common/protocol/job_operations.hpp"

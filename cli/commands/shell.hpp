@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/context.hpp"
-#include "cli/job_options.hpp"
+#include "cli/client/context.hpp"
+#include "cli/job/options.hpp"
 #include "common/error.hpp"
 
 namespace CLI {

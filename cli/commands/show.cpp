@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/job_view.hpp"
-#include "cli/render.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/render.hpp"
 #include "common/time.hpp"
 
 namespace roll::cli {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/foreign_table.hpp"
+#include "cli/foreign/table.hpp"
 #include "cli/slurm/programs.hpp"
 
 namespace roll::cli {

@@ -7,12 +7,12 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/client/daemon.hpp"
+#include "cli/client/look.hpp"
 #include "cli/commands/usage.hpp"
-#include "cli/daemon.hpp"
-#include "cli/files_of_job.hpp"
-#include "cli/job_view.hpp"
-#include "cli/look.hpp"
-#include "cli/render.hpp"
+#include "cli/show/files_of_job.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/render.hpp"
 #include "common/trials.hpp"
 
 namespace roll::cli {

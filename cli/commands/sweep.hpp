@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "cli/client/look.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/group.hpp"
-#include "cli/look.hpp"
 
 namespace roll::cli {
 

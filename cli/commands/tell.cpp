@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/daemon.hpp"
-#include "cli/follow.hpp"
-#include "cli/job_view.hpp"
-#include "cli/render.hpp"
+#include "cli/client/daemon.hpp"
+#include "cli/show/follow.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/render.hpp"
 #include "common/number.hpp"
 #include "common/protocol/job_operations.hpp"
 #include "common/spec/schema/units.hpp"

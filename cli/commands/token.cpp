@@ -5,8 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/daemon.hpp"
-#include "cli/render.hpp"
+#include "cli/client/daemon.hpp"
+#include "cli/text/render.hpp"
 #include "common/protocol/token_operations.hpp"
 #include "common/spec/schema/units.hpp"
 

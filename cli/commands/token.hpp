@@ -1,8 +1,8 @@
 // `rollctl token`: manages tokens for programs that use roll-web's HTTP interface.
 #pragma once
 
+#include "cli/client/context.hpp"
 #include "cli/commands/group.hpp"
-#include "cli/context.hpp"
 
 namespace CLI {
 class App;

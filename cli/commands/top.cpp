@@ -11,8 +11,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
 #include "cli/top/keys.hpp"
 #include "cli/top/reader.hpp"
 #include "cli/top/terminal.hpp"

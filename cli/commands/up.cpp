@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/client/daemon.hpp"
+#include "cli/client/local.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/local.hpp"
-#include "cli/render.hpp"
+#include "cli/text/render.hpp"
 #include "common/io/process.hpp"
 #include "common/io/process_label.hpp"
 #include "common/io/state_directory.hpp"

@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/daemon.hpp"
-#include "cli/look.hpp"
-#include "cli/render.hpp"
+#include "cli/client/daemon.hpp"
+#include "cli/client/look.hpp"
+#include "cli/text/render.hpp"
 
 namespace roll::cli {
 namespace {

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/render.hpp"
+#include "cli/text/render.hpp"
 
 namespace roll::cli {
 

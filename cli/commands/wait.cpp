@@ -1,6 +1,6 @@
+#include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
-#include "cli/follow.hpp"
+#include "cli/show/follow.hpp"
 
 namespace roll::cli {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/context.hpp"
+#include "cli/client/context.hpp"
 
 namespace CLI {
 class App;

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/render.hpp"
+#include "cli/text/render.hpp"
 
 namespace roll::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/foreign_table.hpp"
+#include "cli/foreign/table.hpp"
 #include "common/spec/schema/nearest.hpp"
 
 namespace roll::cli {

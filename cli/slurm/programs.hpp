@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/context.hpp"
+#include "cli/client/context.hpp"
 #include "common/error.hpp"
 
 namespace roll::cli {

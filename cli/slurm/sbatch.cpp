@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "cli/job_options.hpp"
+#include "cli/job/options.hpp"
 #include "cli/slurm/directives.hpp"
 #include "cli/slurm/rules.hpp"
 #include "common/files.hpp"

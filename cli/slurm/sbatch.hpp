@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/job/source.hpp"
 #include "cli/slurm/options.hpp"
-#include "cli/source.hpp"
 #include "common/error.hpp"
 
 namespace roll::cli {

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "cli/daemon.hpp"
-#include "cli/render.hpp"
+#include "cli/client/daemon.hpp"
 #include "cli/slurm/arguments.hpp"
 #include "cli/slurm/jobs.hpp"
 #include "cli/slurm/programs.hpp"
 #include "cli/slurm/values.hpp"
+#include "cli/text/render.hpp"
 
 namespace roll::cli {
 namespace {

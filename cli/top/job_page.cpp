@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/files_of_job.hpp"
-#include "cli/job_view.hpp"
-#include "cli/text_width.hpp"
+#include "cli/show/files_of_job.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/text/text_width.hpp"
 #include "cli/top/rows.hpp"
 #include "cli/top/view.hpp"
 #include "common/spec/schema/units.hpp"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/job_view.hpp"
+#include "cli/show/job_view.hpp"
 #include "cli/top/key_help.hpp"
 #include "cli/top/rows.hpp"
 #include "cli/top/view.hpp"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/phases.hpp"
-#include "cli/render.hpp"
+#include "cli/text/phases.hpp"
+#include "cli/text/render.hpp"
 #include "common/json.hpp"
 
 namespace roll::cli::top {

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/job_view.hpp"
-#include "cli/log_lines.hpp"
-#include "cli/text_width.hpp"
+#include "cli/show/job_view.hpp"
+#include "cli/show/log_lines.hpp"
+#include "cli/text/text_width.hpp"
 #include "cli/top/rows.hpp"
 #include "common/protocol/allocation_operations.hpp"
 #include "common/protocol/job_operations.hpp"

@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/daemon.hpp"
-#include "cli/files_of_job.hpp"
+#include "cli/client/daemon.hpp"
+#include "cli/show/files_of_job.hpp"
 #include "cli/top/model.hpp"
 
 namespace roll::cli::top {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/job_view.hpp"
+#include "cli/show/job_view.hpp"
 #include "common/spec/schema/units.hpp"
 
 namespace roll::cli::top {

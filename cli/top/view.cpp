@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/text_width.hpp"
+#include "cli/text/text_width.hpp"
 #include "cli/top/key_help.hpp"
 #include "cli/top/rows.hpp"
 

@@ -1,5 +1,5 @@
 # cmake -D "TABLE=trainer.json" -D FUNCTION=foreign_table -D "OUT=embedded.cpp" -P EmbedForeignTable.cmake: writes the
-# file as a string literal, and a function of cli/foreign_table.hpp that returns its content.
+# file as a string literal, and a function of cli/foreign/table.hpp that returns its content.
 file(READ "${TABLE}" table)
 # A string literal of more than 64 KiB is not portable, so the table is written in parts.
 string(LENGTH "${table}" length)
@@ -10,7 +10,7 @@ while(begin LESS length)
   string(APPEND text "R\"table(${part})table\"\n")
   math(EXPR begin "${begin} + 16000")
 endwhile()
-file(WRITE "${OUT}" "#include \"cli/foreign_table.hpp\"
+file(WRITE "${OUT}" "#include \"cli/foreign/table.hpp\"
 
 namespace roll::cli {
 

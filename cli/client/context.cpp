@@ -1,0 +1,100 @@
+#include "cli/client/context.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/protocol/client.hpp"
+
+namespace roll::cli {
+
+void look_at_stdout(Context& context, Color color) {
+    context.terminal = ::isatty(STDOUT_FILENO) == 1;
+    const char* no_color = std::getenv("NO_COLOR");
+    const bool wanted = context.terminal && (no_color == nullptr || *no_color == '\0');
+    context.color = color == Color::Always || (color == Color::Auto && wanted);
+}
+
+TerminalSize terminal_size() {
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+        return {};
+    return {size.ws_col, size.ws_row};
+}
+
+namespace {
+
+int print_errno = 0;  // errno of the first print() that failed; 0: none
+
+// Shortens each word that is longer than kLongest bytes. Otherwise a value of 90,000 digits would
+// hide the rest of a message.
+std::string with_short_words(std::string_view text) {
+    constexpr std::size_t kLongest = 1000;
+    constexpr std::size_t kShown = 60;
+    std::string all;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+        const std::string_view word = text.substr(0, end);
+        if (word.size() <= kLongest)
+            all += word;
+        else
+            all += fmt::format("{}... ({} bytes)", word.substr(0, kShown), word.size());
+        if (end < text.size()) all += text[end];
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return all;
+}
+
+}  // namespace
+
+void print(const std::string& text) {
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if ((std::fflush(stdout) != 0 || !written) && print_errno == 0) print_errno = errno;
+}
+
+int check_stdout(int status) {
+    // CLI11 prints --help to std::cout.
+    if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;
+    if (print_errno == 0) return status;
+    say(fmt::format("rollctl: the command {}, but rollctl cannot write to standard output: {}",
+                    status == 0 ? "succeeded" : "failed",
+                    std::generic_category().message(print_errno)));
+    say("  next: if you submitted jobs, `rollctl jobs` and `rollctl show last` list them");
+    return status == 0 ? 1 : status;
+}
+
+void print_json(const Json& value) {
+    print(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void print_json_line(Json value, const char* schema) {
+    if (value.is_object() && !value.contains("schema")) value["schema"] = schema;
+    print(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void say(const std::string& text) { fmt::print(stderr, "{}\n", text); }
+
+void print_error(const Context& context, const Error& whole) {
+    const Error error{whole.code, with_short_words(whole.message), with_short_words(whole.hint)};
+    if (context.json) {
+        print_json(protocol::error_json(error));
+        return;
+    }
+    say("rollctl: " + error.message);
+    if (!error.hint.empty()) say("  next: " + error.hint);
+}
+
+void pause(std::chrono::milliseconds duration) {
+    ::poll(nullptr, 0, static_cast<int>(duration.count()));
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,35 @@
+// Translates configurations of the HuggingFace Trainer and of related programs into Roll job files.
+// schemas/foreign/trainer.json says how each key is read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/foreign/rules.hpp"
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+// Returns true if `document` is a configuration of one of these programs: it has at least two of
+// the keys that only such configurations have, and no `kind`.
+bool is_foreign(const Json& document);
+
+// Replaces the configuration in `document` by a job file with the same meaning. Resolves relative
+// paths against `directory`, the working directory, as the foreign programs do. The job file does
+// not have train.global_batch_size yet.
+Foreign translate(Json& document, const std::string& directory);
+
+// Sets train.global_batch_size. Computes the data-parallel size from the document's resources.
+void set_global_batch(const Foreign& foreign, Json& document);
+
+// Removes parallel.zero from a job with GPUs, because parallel.zero works on CPUs only. Returns a
+// note about this; an empty text if nothing was removed.
+std::string drop_zero_on_gpus(Json& document);
+
+// Returns the names of the programs whose configurations Roll can read.
+std::string foreign_programs();
+
+// Returns one line for each key. It says what the key sets in `document`, or why it sets nothing.
+std::vector<std::string> describe(const Foreign& foreign, const Json& document);
+
+}  // namespace roll::cli

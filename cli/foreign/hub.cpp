@@ -1,0 +1,188 @@
+#include "cli/foreign/hub.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "common/files.hpp"
+#include "common/spec/schema/problem.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Pointer = Json::json_pointer;
+
+// Keys whose value names the directory of a model
+constexpr const char* kModelKeys[] = {"/model/from", "/tokenizer", "/objective/reference"};
+constexpr const char* kDataKeys[] = {"/data/train", "/data/valid"};
+
+std::string variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
+
+// Returns the number of parts of a name on the Hub, such as 2 for OWNER/NAME; 0 if the text cannot
+// be such a name.
+std::ptrdiff_t parts_of(const std::string& text) {
+    const auto allowed = [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
+    };
+    if (text.empty() || !std::ranges::all_of(text, allowed)) return 0;
+    for (const fs::path& part : fs::path(text))
+        if (part.empty() || part == "/" || part.native().starts_with('.')) return 0;
+    return 1 + std::ranges::count(text, '/');
+}
+
+bool exists(const std::string& base, const std::string& path) {
+    std::error_code error;
+    return fs::exists(fs::path(base) / path, error);
+}
+
+// Returns the data files of a directory, sorted by path. If the paths of some data files contain
+// the word "train", returns only these files. Returns .parquet files only if there are no other
+// data files, because a data set may have the same rows in two forms.
+std::vector<std::string> data_files(const fs::path& directory) {
+    std::vector<std::string> texts, tables;
+    std::error_code error;
+    for (auto at = fs::recursive_directory_iterator(directory, error);
+         at != fs::recursive_directory_iterator(); at.increment(error)) {
+        if (error) break;
+        const fs::path& path = at->path();
+        const fs::path kind = path.extension();
+        if (kind == ".parquet") tables.push_back(path);
+        const bool list = kind == ".json" && path.stem() != "dataset_infos";
+        if (list || kind == ".jsonl" || kind == ".txt") texts.push_back(path);
+    }
+    const auto trains = [&](const std::string& path) {
+        return fs::path(path).lexically_relative(directory).native().find("train") !=
+               std::string::npos;
+    };
+    // A text file may be a license or a description instead of data. If only tables have "train" in
+    // their paths, use the tables.
+    const bool only_tables =
+        std::ranges::none_of(texts, trains) && std::ranges::any_of(tables, trains);
+    std::vector<std::string>& found = texts.empty() || only_tables ? tables : texts;
+    if (std::ranges::any_of(found, trains)) std::erase_if(found, std::not_fn(trains));
+    std::ranges::sort(found);
+    return found;
+}
+
+// Returns the cached files of a data set of the Hub; an empty list if the cache does not have them.
+// If `text` is OWNER/NAME/FILE, returns this file. If `text` is OWNER/NAME, returns the training
+// files of the data set, but only if `whole` is true, as for data.train.
+std::vector<std::string> cached_files(const std::string& text, bool whole) {
+    if (parts_of(text) < 2) return {};
+    const std::size_t end = text.find('/', text.find('/') + 1);
+    const auto snapshot = cached_snapshot(text.substr(0, end), HubKind::Dataset);
+    if (!snapshot) return {};
+    if (end == std::string::npos) return whole ? data_files(*snapshot) : std::vector<std::string>();
+    const std::string file = *snapshot + text.substr(end);
+    if (!exists("/", file)) return {};
+    return {file};
+}
+
+void use_model(Json& value, const char* key, const std::string& base,
+               std::vector<std::string>& notes) {
+    if (!value.is_string()) return;
+    const auto name = value.get<std::string>();
+    if (exists(base, name)) return;
+    const auto snapshot = cached_snapshot(name, HubKind::Model);
+    if (!snapshot) return;
+    std::string path = key + 1;
+    std::ranges::replace(path, '/', '.');
+    notes.push_back(fmt::format("{}: {} is {}", path, name, *snapshot));
+    value = *snapshot;
+}
+
+// Replaces each name of a Hub data set in `value` by the paths of the cached files. `value` is a
+// text, a list of texts or an object whose members are such values. Adds a note for each file.
+void use_data(Json& value, bool whole, const std::string& base, std::vector<std::string>& notes) {
+    if (value.is_object())
+        for (Json& one : value) use_data(one, whole, base, notes);
+    if (!value.is_string() && !value.is_array()) return;
+    Json files = Json::array();
+    bool replaced = false;
+    for (const Json& one : value.is_array() ? value : Json::array({value})) {
+        const auto name = one.is_string() ? one.get<std::string>() : std::string();
+        const std::vector<std::string> found =
+            exists(base, name) ? std::vector<std::string>() : cached_files(name, whole);
+        for (const std::string& file : found) {
+            notes.push_back(
+                fmt::format("data: Roll reads the file {} of the data set {}", file, name));
+            files.push_back(file);
+        }
+        if (found.empty()) files.push_back(one);
+        replaced = replaced || !found.empty();
+    }
+    if (replaced) value = std::move(files);
+}
+
+}  // namespace
+
+fs::path hub_cache() {
+    if (const std::string set = variable("HF_HUB_CACHE"); !set.empty()) return set;
+    if (const std::string set = variable("HF_HOME"); !set.empty()) return fs::path(set) / "hub";
+    const std::string cache = variable("XDG_CACHE_HOME");
+    const fs::path base = cache.empty() ? fs::path(variable("HOME")) / ".cache" : fs::path(cache);
+    return base / "huggingface" / "hub";
+}
+
+std::optional<std::string> cached_snapshot(const std::string& name, HubKind kind) {
+    const std::ptrdiff_t parts = parts_of(name);
+    if (parts == 0 || parts > 2) return std::nullopt;
+    std::string folder = (kind == HubKind::Model ? "models--" : "datasets--") + name;
+    if (const std::size_t at = folder.find('/'); at != std::string::npos)
+        folder.replace(at, 1, "--");
+    const fs::path own = hub_cache() / folder;
+    std::error_code error;
+    if (auto commit = read_file(own / "refs" / "main")) {
+        while (!commit->empty() && std::isspace(static_cast<unsigned char>(commit->back())) != 0)
+            commit->pop_back();
+        const fs::path snapshot = own / "snapshots" / *commit;
+        if (!commit->empty() && fs::is_directory(snapshot, error)) return snapshot;
+    }
+    std::vector<std::string> snapshots;
+    for (auto at = fs::directory_iterator(own / "snapshots", error); at != fs::directory_iterator();
+         at.increment(error)) {
+        if (error) break;
+        snapshots.push_back(at->path());
+    }
+    return snapshots.size() == 1 ? std::optional(snapshots.front()) : std::nullopt;
+}
+
+void use_hub_cache(Json& document, const std::string& base, std::vector<std::string>& notes) {
+    if (!document.is_object()) return;
+    for (const char* const key : kModelKeys)
+        if (const Pointer at(key); document.contains(at)) use_model(document[at], key, base, notes);
+    for (const char* const key : kDataKeys)
+        if (const Pointer at(key); document.contains(at))
+            use_data(document[at], key == kDataKeys[0], base, notes);
+    if (const auto then = document.find("then"); then != document.end() && then->is_array())
+        for (Json& job : *then) use_hub_cache(job, base, notes);
+}
+
+void add_download(spec::Problem& problem, const Json& document, const std::string& base) {
+    if (!problem.message.ends_with("which does not exist")) return;
+    std::string path = "/" + problem.path;
+    for (char& c : path)
+        if (c == '.' || c == '[') c = '/';
+    std::erase(path, ']');
+    const Pointer at(path);
+    if (!document.contains(at) || !document[at].is_string()) return;
+    const auto name = document[at].get<std::string>();
+    const bool data = problem.path.find("data.") != std::string::npos;
+    // If the first folder of the name exists here, the name is more likely a path than a name of
+    // the Hub.
+    if (parts_of(name) < 2 || exists(base, name.substr(0, name.find('/')))) return;
+    const std::size_t end = name.find('/', name.find('/') + 1);
+    if (!data && end != std::string::npos) return;
+    problem.message +=
+        fmt::format("; to use {} of the HuggingFace Hub, run: hf download {}{}",
+                    name.substr(0, end), data ? "--repo-type dataset " : "", name.substr(0, end));
+}
+
+}  // namespace roll::cli

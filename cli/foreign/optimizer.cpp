@@ -1,0 +1,51 @@
+#include "cli/foreign/optimizer.hpp"
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace roll::cli {
+namespace {
+
+// Maps each value of `optim` that Roll supports to the kind of the optimizer. Paged and fused
+// optimizers differ from the plain optimizers only in memory and speed.
+constexpr std::array<std::pair<const char*, const char*>, 12> kOptimizers{
+    {{"adamw_torch", "adamw"},
+     {"adamw_torch_fused", "adamw"},
+     {"adamw_hf", "adamw"},
+     {"adamw_apex_fused", "adamw"},
+     {"paged_adamw_32bit", "adamw"},
+     {"sgd", "sgd"},
+     {"adafactor", "adafactor"},
+     {"adamw_8bit", "adamw_8bit"},
+     {"adamw_bnb_8bit", "adamw_8bit"},
+     {"paged_adamw_8bit", "adamw_8bit"},
+     {"lion_32bit", "lion"},
+     {"paged_lion_32bit", "lion"}}};
+
+std::string listed_optimizers() {
+    std::string list;
+    for (const auto& [name, kind] : kOptimizers)
+        list += (list.empty() ? "" : ", ") + std::string(name);
+    return list;
+}
+
+}  // namespace
+
+void read_optimizer(const Config& config) {
+    const std::string named = config.text("optim").value_or("adamw_torch");
+    const char* kind = nullptr;
+    for (const auto& [name, own] : kOptimizers)
+        if (named == name) kind = own;
+    if (kind == nullptr)
+        return config.refuse("optim",
+                             fmt::format("is {}; supported: {}", named, listed_optimizers()));
+    if (config.has("optim")) config.set("train.optimizer.kind", kind);
+    if (!config.flag("use_muon")) return;
+    // LLaMA-Factory's Muon scales updates in the same way as Moonlight.
+    config.set("train.optimizer.kind", "muon");
+    config.set("train.optimizer.update_scale", "match_rms_adamw");
+}
+
+}  // namespace roll::cli

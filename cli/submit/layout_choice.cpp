@@ -1,0 +1,303 @@
+#include "cli/submit/layout_choice.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/client/daemon.hpp"
+#include "cli/submit/memory_file.hpp"
+#include "common/files.hpp"
+#include "common/io/process.hpp"
+#include "common/protocol/cluster_operations.hpp"
+#include "common/spec/check/check_job.hpp"
+#include "common/spec/check/tensor.hpp"
+#include "common/spec/job/resources.hpp"
+#include "common/spec/schema/units.hpp"
+#include "common/spec/train/train.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr std::array kSearched{"tp", "pp", "vpp", "sequence", "zero", "recompute"};
+
+// The memory that a rank may use, and where this number comes from.
+struct Limit {
+    std::int64_t bytes = 0;
+    std::string from;
+};
+
+bool is_auto(const Json& document, const char* pointer) {
+    const Json::json_pointer at(pointer);
+    return document.contains(at) && document[at] == "auto";
+}
+
+bool asks_for_layout(const Json& document) {
+    return is_auto(document, "/parallel/layout") || is_auto(document, "/train/micro_batch_size");
+}
+
+// Returns the least memory of all nodes with at least `slots` slots; nullopt if rolld knows no such
+// node.
+std::optional<std::int64_t> smallest_node(const Context& context, int slots) {
+    auto daemon = Daemon::connect(context);
+    if (!daemon) return std::nullopt;
+    const auto reply = daemon->ask(protocol::NodesArgs{});
+    if (!reply) return std::nullopt;
+    std::optional<std::int64_t> least;
+    for (const Json& node : reply->value("nodes", Json::array())) {
+        const Json memory = node.value("memory", Json());
+        if (!memory.is_number() || node.value("slots", 0) < slots) continue;
+        const auto bytes = memory.get<std::int64_t>();
+        if (bytes > 0) least = std::min(least.value_or(bytes), bytes);
+    }
+    return least;
+}
+
+Result<Limit> memory_limit(const Context& context, const Json& document,
+                           const spec::Resources& resources) {
+    const Json parallel = document.value("parallel", Json::object());
+    const auto given = parallel.value("memory_limit", std::string("0"));
+    if (given != "0") {
+        ROLL_TRY(const std::uint64_t bytes, spec::parse_size(given));
+        return Limit{static_cast<std::int64_t>(bytes), "parallel.memory_limit"};
+    }
+    if (resources.gpus_per_node > 0)
+        return fail(ErrorCode::InvalidArgument,
+                    "parallel.memory_limit is missing; with GPUs and an automatic layout, set it "
+                    "to the memory of a GPU that a rank may use, such as 70GiB");
+    const int ranks = resources.ranks_per_node();
+    const auto share = [&](std::int64_t bytes, const std::string& of) {
+        return Limit{bytes / ranks, fmt::format("{} / {} ranks", of, ranks)};
+    };
+    if (resources.memory > 0) return share(resources.memory, "resources.memory");
+    if (const auto node = smallest_node(context, resources.slots_per_node))
+        return share(*node, "the memory of the smallest node");
+    const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
+    return share(std::int64_t{pages} * size, "the memory of this machine");
+}
+
+// Runs roll-rank and returns its standard output and exit status. Drops its standard error, because
+// roll-rank also reports an error in its output.
+Result<std::pair<std::string, int>> output_of_rank(std::vector<std::string> arguments,
+                                                   int document) {
+    ROLL_TRY(io::Pipe pipe, io::make_pipe());
+    io::Spawn spawn;
+    const auto beside = std::filesystem::path(io::own_program()).parent_path() / "roll-rank";
+    std::error_code error;
+    arguments.insert(arguments.begin(),
+                     std::filesystem::exists(beside, error) ? beside.string() : "roll-rank");
+    spawn.arguments = std::move(arguments);
+    spawn.environment = io::current_environment();
+    spawn.descriptors = {{pipe.write.get(), STDOUT_FILENO}, {document, document}};
+    spawn.death_signal = SIGKILL;
+    ROLL_TRY(const pid_t pid, io::spawn(spawn));
+    pipe.write.reset();
+    std::string output;
+    char buffer[16'384];
+    for (ssize_t got = 1; got > 0 || (got < 0 && errno == EINTR);) {
+        got = ::read(pipe.read.get(), buffer, sizeof buffer);
+        if (got > 0) output.append(buffer, static_cast<std::size_t>(got));
+    }
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    return std::pair(std::move(output), status);
+}
+
+// The input of roll-rank's search: a document, and the keys that roll-rank must choose.
+struct Question {
+    Json document;
+    std::vector<std::string> keys;
+    std::int64_t dp = 0;  // data-parallel size that the job requires; 0: any size
+};
+
+// Returns the question for roll-rank. `asked` is the document that has the value `auto`. `complete`
+// is the job's document with all defaults. is_fixed(key) returns whether the search must keep the
+// value of parallel.KEY.
+template <class IsFixed>
+Question question_of(const Json& asked, Json complete, const IsFixed& is_fixed) {
+    Question question;
+    Json& parallel = complete["parallel"];
+    if (is_auto(asked, "/parallel/layout")) {
+        for (const char* key : kSearched) {
+            if (is_fixed(key)) continue;
+            question.keys.emplace_back(key);
+            parallel.erase(key);
+        }
+        if (is_fixed("dp")) question.dp = parallel.value("dp", std::int64_t{0});
+        parallel.erase("dp");
+        parallel.erase("layout");
+    }
+    if (is_auto(asked, "/train/micro_batch_size")) {
+        question.keys.emplace_back("micro_batch_size");
+        complete["train"]["micro_batch_size"] = 1;
+    }
+    question.document = std::move(complete);
+    return question;
+}
+
+// Runs roll-rank's command `verb` on a job's document, and returns the JSON that it prints.
+Result<Json> ask_rank(const std::string& verb, const std::string& document,
+                      const std::vector<std::string>& options) {
+    ROLL_TRY(const std::string path, in_memory(document));
+    std::vector<std::string> arguments = {verb, "--spec", path};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const int descriptor = std::atoi(path.substr(path.rfind('/') + 1).c_str());
+    const auto answer = output_of_rank(std::move(arguments), descriptor);
+    ::close(descriptor);
+    if (!answer) return tl::unexpected(answer.error());
+    const auto& [text, status] = *answer;
+    Json report = Json::parse(text, nullptr, false);
+    if (status == 0 && report.is_object()) return report;
+    const Json error = report.is_object() ? report.value("error", Json::object()) : Json::object();
+    return fail(ErrorCode::InvalidArgument,
+                error.value("message", fmt::format("`roll-rank {}` failed", verb)));
+}
+
+Result<Json> search(const Question& question, const Limit& limit) {
+    std::vector<std::string> options = {"--memory-limit", std::to_string(limit.bytes),
+                                        "--memory-from",  limit.from,
+                                        "--dp",           std::to_string(question.dp)};
+    for (const std::string& key : question.keys) {
+        options.emplace_back("--search");
+        options.push_back(key);
+    }
+    return ask_rank("layout", question.document.dump(), options);
+}
+
+// Chooses the layout of one document. Returns null if check_job() refuses the document, and for a
+// job of another kind than train or resume.
+Result<Json> choose(const Context& context, const Source& source, Json& document) {
+    const spec::ParsedJob job = spec::check_job(document, source.base);
+    if (!job.ok()) return Json();
+    if (job.spec.kind != spec::JobKind::Train && job.spec.kind != spec::JobKind::Resume)
+        return Json();
+    const Json given = document.value("parallel", Json::object());
+    const bool resumes = job.spec.kind == spec::JobKind::Resume;
+    const auto is_fixed = [&](const char* key) {
+        return given.contains(key) &&
+               (!resumes || source.lines.contains(std::string("parallel.") + key));
+    };
+    const Question question =
+        question_of(document, Json::parse(job.spec.document.text()), is_fixed);
+    ROLL_TRY(const Limit limit, memory_limit(context, question.document, job.spec.resources));
+    ROLL_TRY(Json report, search(question, limit));
+    Json& parallel = document["parallel"];
+    if (!parallel.is_object()) parallel = Json::object();
+    if (parallel.erase("layout") > 0 && question.dp == 0) parallel.erase("dp");
+    parallel.update(report["chosen"]["parallel"]);
+    document["train"].update(report["chosen"]["train"]);
+    return report;
+}
+
+std::string size_text(const Json& bytes) {
+    auto number = bytes.get<double>();
+    const char* unit = "B";
+    for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+        if (number < 1024) break;
+        number /= 1024;
+        unit = next;
+    }
+    return fmt::format("{:.3g} {}", number, unit);
+}
+
+std::string layout_row(const Json& one, std::size_t place) {
+    return fmt::format(
+        "  {}  {:>4}  {:>3}  {:>3}  {:>3}  {:>4}  {:>4}  {:>13}  {:>5}  {:>11}  "
+        "{:>6.3f}  {:>5.1f} %  {:>9}  {:>9}",
+        place, one["dp"].get<int>(), one["tp"].get<int>(), one["pp"].get<int>(),
+        one["vpp"].get<int>(), one["zero"].get<int>(), one["sequence"].get<bool>() ? "yes" : "no",
+        one["recompute"].get<std::string>(), one["micro_batch_size"].get<std::int64_t>(),
+        one["schedule"].get<std::string>(), one["relative_time"].get<double>(),
+        100 * one["bubble"].get<double>(), size_text(one["memory_bytes"]),
+        size_text(one["sent_bytes"]));
+}
+
+}  // namespace
+
+Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Source>& sources) {
+    std::vector<Json> reports;
+    const auto visit = [&](const Source& source, Json& document,
+                           const std::string& where) -> Result<void> {
+        if (!document.is_object() || !asks_for_layout(document)) return {};
+        const auto refuse = [&](const Error& error) {
+            return fail(error.code, fmt::format("{}{} cannot be queued: {}", source.label, where,
+                                                error.message));
+        };
+        if (document.contains("sweep"))
+            return refuse({ErrorCode::InvalidArgument,
+                           "an automatic layout cannot be chosen for a sweep; run `rollctl plan` "
+                           "on a job without the sweep, and write the layout that it chooses into "
+                           "the file of the sweep"});
+        auto report = choose(context, source, document);
+        if (!report) return refuse(report.error());
+        if (!report->is_null()) reports.push_back(*std::move(report));
+        return {};
+    };
+    for (Source& source : sources) {
+        ROLL_TRY_VOID(visit(source, source.document, ""));
+        if (!source.document.is_object() || !source.document.contains("then")) continue;
+        Json& then = source.document["then"];
+        for (std::size_t i = 0; then.is_array() && i < then.size(); ++i)
+            ROLL_TRY_VOID(visit(source, then[i], fmt::format(" then[{}]", i)));
+    }
+    return reports;
+}
+
+std::vector<std::string> layout_lines(const Json& report) {
+    std::vector<std::string> lines;
+    std::string keys;
+    for (const Json& key : report["searched"])
+        keys += (keys.empty() ? "" : ", ") + key.get<std::string>();
+    lines.push_back(fmt::format(
+        "layout: chose {} for {} ranks from {} layouts ({} simulated); memory limit of a rank: {} "
+        "({})",
+        keys, report["ranks"].get<int>(), report["legal"].get<int>(),
+        report["simulated"].get<int>(), size_text(report["memory_limit"]),
+        report["memory_limit_from"].get<std::string>()));
+    lines.emplace_back(
+        "       dp   tp   pp  vpp  zero  seq.      recompute  micro     schedule    time   "
+        "bubble     memory       sent");
+    std::size_t place = 0;
+    for (const Json& one : report["best"]) lines.push_back(layout_row(one, ++place));
+    for (const Json& one : report["refused"])
+        lines.push_back("  refused  " + one["why"].get<std::string>());
+    std::size_t left = 3;
+    for (const Json& rule : report["rules"])
+        if (left-- > 0)
+            lines.push_back("  refused  " + rule.get<std::string>());
+        else
+            break;
+    lines.emplace_back(
+        "  row 1 is used; time is relative to row 1; memory and sent (bytes per step) are the "
+        "largest values of any rank");
+    return lines;
+}
+
+std::vector<std::string> span_warnings(const std::vector<spec::JobSpec>& jobs) {
+    std::vector<std::string> warnings;
+    for (const spec::JobSpec& job : jobs) {
+        if (job.kind != spec::JobKind::Train && job.kind != spec::JobKind::Resume) continue;
+        const std::string document = job.document.text();
+        const auto train = spec::train_spec(document);
+        if (!train || spec::tensor_span_warning(train->parallel, job.resources.nodes, "").empty())
+            continue;
+        const auto plan = ask_rank("plan", document, {"--json"});
+        const std::string sent =
+            plan ? size_text((*plan)["communication_bytes_per_step"]["tensor"]) : "";
+        warnings.push_back(
+            fmt::format("warning: {}: {}", job.name,
+                        spec::tensor_span_warning(train->parallel, job.resources.nodes, sent)));
+    }
+    return warnings;
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,33 @@
+// Replaces `parallel.layout: auto` and `train.micro_batch_size: auto` in job documents by the
+// settings that roll-rank chooses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/client/context.hpp"
+#include "cli/job/source.hpp"
+
+namespace roll::cli {
+
+// Searches for a layout of each train or resume job in `sources` whose document has a key with the
+// value `auto`. Sets the chosen keys in the documents, and returns the reports of the searches
+// (roll.layout/1). In a train job, the search keeps all keys of `parallel` that the document has;
+// in a resume job, it keeps the keys that --set has set. Fails with InvalidArgument if no layout
+// fits into the memory limit, and with roll-rank's error if roll-rank fails.
+//
+// The memory limit of a rank is parallel.memory_limit. Without this key, it is the rank's share of
+// the first of these sizes that is known: resources.memory, the memory of the smallest node that
+// rolld knows, the memory of this machine.
+//
+// Leaves a document unchanged if check_job() refuses it; parse_sources() reports its problems.
+Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Source>& sources);
+
+// Returns the report of a search as lines of text.
+std::vector<std::string> layout_lines(const Json& report);
+
+// Returns a warning for each train or resume job whose tensor-parallel groups are on several nodes.
+// The warning has the bytes that a rank sends, if roll-rank can plan the job now.
+std::vector<std::string> span_warnings(const std::vector<spec::JobSpec>& jobs);
+
+}  // namespace roll::cli

@@ -1,0 +1,121 @@
+#include "cli/text/text_width.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+namespace roll::cli {
+namespace {
+
+// Removes the first character from `text` and returns its code point. Returns U+FFFD for a byte
+// that is not UTF-8.
+std::uint32_t take_character(std::string_view& text) {
+    constexpr std::uint32_t kInvalid = 0xFFFD;
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const unsigned char lead = byte(0);
+    const std::size_t size = lead < 0x80       ? 1
+                             : lead >> 5 == 6  ? 2
+                             : lead >> 4 == 14 ? 3
+                             : lead >> 3 == 30 ? 4
+                                               : 0;
+    bool valid = size > 0 && text.size() >= size;
+    std::uint32_t point = size < 2 ? lead : lead & (0x7Fu >> size);
+    for (std::size_t i = 1; valid && i < size; ++i) {
+        valid = (byte(i) & 0xC0) == 0x80;
+        point = point << 6 | (byte(i) & 0x3Fu);
+    }
+    text.remove_prefix(valid ? size : 1);
+    return valid ? point : kInvalid;
+}
+
+std::size_t columns_of(std::uint32_t point) {
+    using Range = std::pair<std::uint32_t, std::uint32_t>;
+    static constexpr std::array kNone = {Range{0x300, 0x36F}, Range{0x200B, 0x200F},
+                                         Range{0xFE00, 0xFE0F}};
+    static constexpr std::array kWide = {
+        Range{0x1100, 0x115F}, Range{0x2E80, 0xA4CF},   Range{0xAC00, 0xD7A3},
+        Range{0xF900, 0xFAFF}, Range{0xFE30, 0xFE6F},   Range{0xFF00, 0xFF60},
+        Range{0xFFE0, 0xFFE6}, Range{0x1F300, 0x1FAFF}, Range{0x20000, 0x3FFFD}};
+    const auto holds = [point](const Range& range) {
+        return point >= range.first && point <= range.second;
+    };
+    if (std::ranges::any_of(kNone, holds)) return 0;
+    return std::ranges::any_of(kWide, holds) ? 2 : 1;
+}
+
+// Removes an escape sequence from the beginning of `text`, which begins with ESC.
+void drop_escape(std::string_view& text) {
+    text.remove_prefix(1);
+    if (text.empty()) return;
+    const char kind = text[0];
+    text.remove_prefix(1);
+    if (kind == '[') {  // this sequence ends at the first byte from @ to ~
+        while (!text.empty() && (text[0] < '@' || text[0] > '~')) text.remove_prefix(1);
+        if (!text.empty()) text.remove_prefix(1);
+    } else if (kind == ']') {  // this sequence ends at BEL or at ESC backslash
+        const std::size_t end = text.find_first_of("\a\x1b");
+        text.remove_prefix(std::min(end == std::string_view::npos ? end : end + 1, text.size()));
+        if (text.starts_with('\\')) text.remove_prefix(1);
+    }
+}
+
+}  // namespace
+
+std::size_t columns_of(std::string_view text) {
+    std::size_t columns = 0;
+    while (!text.empty()) columns += columns_of(take_character(text));
+    return columns;
+}
+
+std::string first_columns(std::string_view text, std::size_t columns) {
+    std::string_view rest = text;
+    std::size_t kept = 0;
+    while (!rest.empty()) {
+        const std::size_t more = columns_of(take_character(rest));
+        if (more > columns) break;
+        columns -= more;
+        kept = text.size() - rest.size();
+    }
+    return std::string(text.substr(0, kept));
+}
+
+std::string fit_text(std::string_view text, std::size_t columns) {
+    if (text.size() <= columns || columns_of(text) <= columns) return std::string(text);
+    return columns == 0 ? "" : first_columns(text, columns - 1) + "+";
+}
+
+std::string pad_text(std::string text, std::size_t columns, bool right) {
+    const std::size_t own = columns_of(text);
+    const std::string blanks(columns > own ? columns - own : 0, ' ');
+    return right ? blanks + text : text + blanks;
+}
+
+std::string harmless(std::string_view text) {
+    std::string kept;
+    while (!text.empty()) {
+        const char c = text[0];
+        const auto byte = static_cast<unsigned char>(c);
+        if (c == '\x1b') {
+            drop_escape(text);
+            continue;
+        }
+        if (c == '\t') kept.append(8 - columns_of(kept) % 8, ' ');
+        if (byte >= 0x20 && byte < 0x7F) kept += c;
+        if (byte >= 0x80) {
+            std::string_view rest = text;
+            const std::uint32_t point = take_character(rest);
+            const std::size_t size = text.size() - rest.size();
+            if (point == 0xFFFD && size == 1)
+                kept += '?';
+            else if (point >= 0xA0)
+                kept.append(text.substr(0, size));
+            text.remove_prefix(size);
+            continue;
+        }
+        text.remove_prefix(1);
+    }
+    return kept;
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,121 @@
+#include "cli/foreign/hub.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "cli/submit/job_file.hpp"
+#include "common/files.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A cache as `hf download` writes it, in a directory of its own.
+class Hub : public testing::Test {
+  protected:
+    void SetUp() override {
+        fs::remove_all(top_);
+        ::setenv("HF_HUB_CACHE", (top_ / "hub").c_str(), 1);
+        write("hub/models--Ann--small/refs/main", "c2\n");
+        write("hub/models--Ann--small/snapshots/c1/config.json", "{}");
+        write("hub/models--Ann--small/snapshots/c2/config.json", "{}");
+        write("hub/models--old/snapshots/c3/config.json", "{}");
+        write("hub/models--Ann--two/snapshots/c4/config.json", "{}");
+        write("hub/models--Ann--two/snapshots/c5/config.json", "{}");
+        write("hub/datasets--Ann--talk/snapshots/c6/test.jsonl", "");
+        write("hub/datasets--Ann--talk/snapshots/c6/train-2.jsonl", "");
+        write("hub/datasets--Ann--talk/snapshots/c6/train-1.jsonl", "");
+        write("hub/datasets--Ann--talk/snapshots/c6/train.parquet", "");
+    }
+    void TearDown() override {
+        fs::remove_all(top_);
+        ::unsetenv("HF_HUB_CACHE");
+    }
+    void write(const std::string& name, const std::string& text) {
+        fs::create_directories((top_ / name).parent_path());
+        ASSERT_TRUE(write_file_atomically(top_ / name, text));
+    }
+    std::string in_hub(const std::string& name) const { return top_ / "hub" / name; }
+
+    const fs::path top_ = fs::path(testing::TempDir()) / ("hub-" + std::to_string(::getpid()));
+};
+
+TEST_F(Hub, TheCacheIsHuggingFaces) {
+    EXPECT_EQ(hub_cache(), top_ / "hub");
+    ::unsetenv("HF_HUB_CACHE");
+    const std::pair<const char*, const char*> variables[] = {
+        {"HF_HOME", "/home/hf/hub"}, {"XDG_CACHE_HOME", "/home/hf/huggingface/hub"}};
+    for (const auto& [name, cache] : variables) {
+        const char* const before = std::getenv(name);
+        const std::string kept = before == nullptr ? "" : before;
+        ::setenv(name, "/home/hf", 1);
+        EXPECT_EQ(hub_cache(), cache);
+        before == nullptr ? ::unsetenv(name) : ::setenv(name, kept.c_str(), 1);
+    }
+}
+
+TEST_F(Hub, NamesAreTheSnapshotsOfTheirMainBranch) {
+    EXPECT_EQ(cached_snapshot("Ann/small", HubKind::Model),
+              in_hub("models--Ann--small/snapshots/c2"));
+    EXPECT_EQ(cached_snapshot("old", HubKind::Model), in_hub("models--old/snapshots/c3"));
+    for (const char* name : {"Ann/two", "Ann/other", "Ann/small/x", "../small", "/old", "", "a b"})
+        EXPECT_EQ(cached_snapshot(name, HubKind::Model), std::nullopt) << name;
+    EXPECT_EQ(cached_snapshot("Ann/small", HubKind::Dataset), std::nullopt);
+}
+
+TEST_F(Hub, NamesInAJobBecomeDirectoriesAndFiles) {
+    write("old/config.json", "{}");
+    Json document = Json::parse(R"({"model": {"from": "Ann/small"}, "tokenizer": "old",
+        "objective": {"kind": "dpo", "reference": "Ann/small"},
+        "data": {"train": ["Ann/talk", "own.jsonl"], "valid": {"x": "Ann/talk/test.jsonl"}},
+        "then": [{"model": {"from": "Ann/small"}}, {"model": {"from": "{previous.result}"}}]})");
+    std::vector<std::string> notes;
+    use_hub_cache(document, top_, notes);
+    const std::string small = in_hub("models--Ann--small/snapshots/c2");
+    const std::string talk = in_hub("datasets--Ann--talk/snapshots/c6/");
+    EXPECT_EQ(document["model"]["from"], small);
+    EXPECT_EQ(document["tokenizer"], "old") << "a path that exists is not a name";
+    EXPECT_EQ(document["objective"]["reference"], small);
+    EXPECT_EQ(document["data"]["train"],
+              Json({talk + "train-1.jsonl", talk + "train-2.jsonl", "own.jsonl"}));
+    EXPECT_EQ(document["data"]["valid"]["x"], Json({talk + "test.jsonl"}));
+    EXPECT_EQ(document["then"][0]["model"]["from"], small);
+    EXPECT_EQ(document["then"][1]["model"]["from"], "{previous.result}");
+    ASSERT_EQ(notes.size(), 6U);
+    EXPECT_EQ(notes[0], "model.from: Ann/small is " + small);
+}
+
+TEST_F(Hub, WhatIsNotThereIsToldWithTheCommandThatFetchesIt) {
+    write("models/x", "");
+    write("own.jsonl", "{}\n");
+    const auto told = [&](const std::string& from, const std::string& train) {
+        const std::string text = R"({"kind": "train", "name": "a", "train": {"steps": 1,
+            "seq_length": 8, "global_batch_size": 1}, "model": {"from": ")" +
+                                 from + R"("}, "data": {"train": [")" + train + R"("]}})";
+        std::string line = text;
+        std::erase(line, '\n');
+        auto sources = job_sources(line, (top_ / "job.json").native());
+        EXPECT_TRUE(sources);
+        EXPECT_TRUE(apply_options({}, sources->front()));
+        const auto parsed = parse_sources(*sources);
+        return parsed ? std::string() : parsed.error().message;
+    };
+    const std::string both = told("Ann/none", "Ann/words");
+    EXPECT_NE(both.find("model.from is " + top_.native() +
+                        "/Ann/none, which does not exist; to use Ann/none of the HuggingFace Hub, "
+                        "run: hf download Ann/none"),
+              std::string::npos)
+        << both;
+    EXPECT_NE(both.find("run: hf download --repo-type dataset Ann/words"), std::string::npos)
+        << both;
+    const std::string path = told("models/none", "own.jsonl");
+    EXPECT_NE(path.find("models/none, which does not exist"), std::string::npos) << path;
+    EXPECT_EQ(path.find("hf download"), std::string::npos) << path;
+}
+
+}  // namespace
+}  // namespace roll::cli

@@ -1,0 +1,39 @@
+#include "cli/text/text_width.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::cli {
+namespace {
+
+TEST(TextWidth, WideAndCombiningCharactersCount) {
+    EXPECT_EQ(columns_of("abc"), 3u);
+    EXPECT_EQ(columns_of("äö"), 2u);
+    EXPECT_EQ(columns_of("保存"), 4u);
+    EXPECT_EQ(columns_of("e\xcc\x81"), 1u) << "a combining accent";
+    EXPECT_EQ(columns_of("\xff\x80x"), 3u) << "bytes that are no UTF-8";
+}
+
+TEST(TextWidth, TextIsCutBetweenCharacters) {
+    EXPECT_EQ(first_columns("保存x", 3), "保");
+    EXPECT_EQ(first_columns("保存x", 5), "保存x");
+    EXPECT_EQ(fit_text("abcdef", 6), "abcdef");
+    EXPECT_EQ(fit_text("abcdef", 5), "abcd+");
+    EXPECT_EQ(fit_text("abcdef", 0), "");
+    EXPECT_EQ(pad_text("保", 4), "保  ");
+    EXPECT_EQ(pad_text("7", 3, true), "  7");
+}
+
+TEST(TextWidth, TextFromJobsCannotChangeTheTerminal) {
+    EXPECT_EQ(harmless("a\x1b[31mred\x1b[0m b\x1b]0;title\a!\r\n"), "ared b!");
+    EXPECT_EQ(harmless("a\tb"), "a       b");
+    EXPECT_EQ(harmless("\xc2\x9b"
+                       "2J\x7f"),
+              "2J")
+        << "the one-byte form of ESC [";
+    EXPECT_EQ(harmless("\xff?"), "??");
+    EXPECT_EQ(harmless("\x1b"), "");
+    EXPECT_EQ(harmless("\x1b[12"), "");
+}
+
+}  // namespace
+}  // namespace roll::cli
