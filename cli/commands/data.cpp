@@ -5,6 +5,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "cli/submit/memory_file.hpp"
 #include "common/files.hpp"
 #include "common/json_records.hpp"
 

@@ -10,6 +10,7 @@
 
 #include "cli/show/job_view.hpp"
 #include "cli/text/render.hpp"
+#include "common/spec/job/resources.hpp"
 #include "common/spec/schema/array.hpp"
 
 namespace roll::cli {

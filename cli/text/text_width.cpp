@@ -30,14 +30,14 @@ std::uint32_t take_character(std::string_view& text) {
 }
 
 std::size_t columns_of(std::uint32_t point) {
-    using Range = std::pair<std::uint32_t, std::uint32_t>;
-    static constexpr std::array kNone = {Range{0x300, 0x36F}, Range{0x200B, 0x200F},
-                                         Range{0xFE00, 0xFE0F}};
+    using Points = std::pair<std::uint32_t, std::uint32_t>;
+    static constexpr std::array kNone = {Points{0x300, 0x36F}, Points{0x200B, 0x200F},
+                                         Points{0xFE00, 0xFE0F}};
     static constexpr std::array kWide = {
-        Range{0x1100, 0x115F}, Range{0x2E80, 0xA4CF},   Range{0xAC00, 0xD7A3},
-        Range{0xF900, 0xFAFF}, Range{0xFE30, 0xFE6F},   Range{0xFF00, 0xFF60},
-        Range{0xFFE0, 0xFFE6}, Range{0x1F300, 0x1FAFF}, Range{0x20000, 0x3FFFD}};
-    const auto holds = [point](const Range& range) {
+        Points{0x1100, 0x115F}, Points{0x2E80, 0xA4CF},   Points{0xAC00, 0xD7A3},
+        Points{0xF900, 0xFAFF}, Points{0xFE30, 0xFE6F},   Points{0xFF00, 0xFF60},
+        Points{0xFFE0, 0xFFE6}, Points{0x1F300, 0x1FAFF}, Points{0x20000, 0x3FFFD}};
+    const auto holds = [point](const Points& range) {
         return point >= range.first && point <= range.second;
     };
     if (std::ranges::any_of(kNone, holds)) return 0;
