@@ -35,6 +35,7 @@ class Parser {
         submit_.program = std::move(program);
         app_.formatter(std::make_shared<HelpFormat>());
         app_.require_subcommand(1);
+        app_.set_version_flag("--version", "rollctl " ROLL_VERSION, "Print the version");
         app_.add_flag("--json", context_.json, "Print one JSON value; errors are {\"error\": ...}");
         app_.add_flag("--parsable", context_.parsable, "Print only ids (or names), one per line");
         app_.add_option("--dir", context_.directory,
@@ -54,7 +55,7 @@ class Parser {
         try {
             app_.parse(argc, argv);
         } catch (const CLI::Success& e) {
-            return app_.exit(e);  // --help ends the program here
+            return app_.exit(e);  // --help and --version end the program here
         } catch (const CLI::ParseError& e) {
             return failed(usage_error(e, argc, argv), argc, argv);
         }

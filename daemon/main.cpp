@@ -380,7 +380,7 @@ int run(int argc, char** argv) {
     Options options;
     CLI::App app("rolld: Roll's coordinator. Keeps the ledger and schedules jobs onto workers.");
     app.formatter(std::make_shared<HelpFormat>());
-    app.set_version_flag("--version", ROLL_VERSION);
+    app.set_version_flag("--version", "rolld " ROLL_VERSION, "Print the version");
     app.add_option("--dir", options.dir, "State directory [$ROLL_DIR, else $XDG_STATE_HOME/roll]");
     app.add_option("--endpoint", options.endpoint, "Where to listen, e.g. tcp://0.0.0.0:7070");
     app.add_option("--config", options.config,

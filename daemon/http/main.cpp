@@ -157,6 +157,7 @@ Result<int> serve(const Options& options) {
 int run(int argc, char** argv) {
     CLI::App app{"roll-web: serves the dashboard and the metrics of a rolld over HTTP"};
     app.formatter(std::make_shared<HelpFormat>());
+    app.set_version_flag("--version", "roll-web " ROLL_VERSION, "Print the version");
     Options options;
     app.add_option("--dir", options.dir, "State directory of rolld");
     app.add_option("--config", options.config,

@@ -93,6 +93,7 @@ Result<int> serve(const Options& options) {
 int run(int argc, char** argv) {
     CLI::App app{"roll-notify: tells other programs about the events of jobs"};
     app.formatter(std::make_shared<HelpFormat>());
+    app.set_version_flag("--version", "roll-notify " ROLL_VERSION, "Print the version");
     Options options;
     app.add_option("--dir", options.dir, "State directory of rolld");
     app.add_option("--config", options.config, "File with the targets [notify.yaml in --dir]");

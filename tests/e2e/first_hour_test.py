@@ -7,12 +7,21 @@ import unittest
 
 from harness import RollTest, BIN
 
+PROGRAMS = ('rolld', 'roll-worker', 'roll-rank', 'roll-convert', 'rollctl', 'roll-web', 'roll-notify')
+
 
 class FirstHour(RollTest):
 
     def read(self, *path):
         with open(os.path.join(*path), encoding='utf-8') as file:
             return file.read()
+
+    def test_each_program_prints_its_name_and_version(self):
+        programs = [name for name in sorted(os.listdir(BIN)) if name in PROGRAMS]
+        self.assertIn('rollctl', programs)
+        for name in programs:
+            done = subprocess.run([os.path.join(BIN, name), '--version'], capture_output=True, text=True, check=True)
+            self.assertRegex(done.stdout, rf'^{name} \d+\.\d+\.\d+$')
 
     def test_a_key_that_nobody_could_use_is_refused(self):
         self.up()

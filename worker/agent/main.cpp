@@ -433,7 +433,7 @@ int run(int argc, char** argv) {
     app.formatter(std::make_shared<HelpFormat>());
     Flags flags;
     add_flags(app, flags);
-    app.set_version_flag("--version", ROLL_VERSION);
+    app.set_version_flag("--version", "roll-worker " ROLL_VERSION, "Print the version");
     CLI11_PARSE(app, argc, argv);
     flags.needs.gpus = std::max(flags.gpus, 0);
     const std::vector<std::string> words(argv, argv + argc);

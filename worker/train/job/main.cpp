@@ -312,6 +312,7 @@ int main(int argc, char** argv) {
     Arguments arguments;
     CLI::App app("Run one rank of a Roll train job, sample text or report a plan");
     app.formatter(std::make_shared<HelpFormat>());
+    app.set_version_flag("--version", "roll-rank " ROLL_VERSION, "Print the version");
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
     app.add_option("--rank", arguments.rank, "Number of this rank in the job, from 0");
     CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
