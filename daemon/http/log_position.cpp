@@ -19,17 +19,14 @@ std::string LogPosition::next_target() const {
 }
 
 bool LogPosition::take(const Json& answer) {
-    if (!answer.is_object() || !answer.contains("next")) {
-        next_.reset();
-        return true;
-    }
+    if (!answer.is_object() || !answer.contains("next")) return true;
     const auto attempt = answer.value("attempt", std::uint64_t{0});
     const auto next = answer.at("next").get<std::uint64_t>();
     const auto sent = std::exchange(next_, next);
     const bool is_same_file = std::exchange(attempt_, attempt) == attempt;
     if (!sent) return false;
     if (!is_same_file) {
-        next_.reset();
+        next_ = 0;
         return false;
     }
     // If the log grows faster than it is sent, leave out text.

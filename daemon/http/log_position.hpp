@@ -1,5 +1,6 @@
 // The place up to which a stream has sent a log that it follows. The first answer sets the place to
-// the end of the log, and is not sent. Each further answer has the text that was added since.
+// the end of the log, and is not sent. Each further answer has the text that was added since. The
+// log of a later attempt is sent from its beginning on.
 #pragma once
 
 #include <cstdint>

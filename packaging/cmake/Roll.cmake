@@ -122,7 +122,7 @@ function(roll_test_program target)
 endfunction()
 
 # roll_test(NAME LABEL label DEPS ... [SOURCES ...]): makes one test and its program NAME_test of NAME_test.cpp or
-# SOURCES.
+# SOURCES, which must be behind DEPS, LINK and OWN_PCH.
 function(roll_test name)
   cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SOURCES" ${ARGN})
   if(NOT arg_SOURCES)

@@ -106,7 +106,7 @@ struct Owned {
     std::int64_t all = 0;      // elements of the rank's part, including frozen ones
     std::int64_t trained = 0;  // elements in `all` that are not frozen
     std::int64_t states = 0;   // elements of the optimizer's state
-    // for each chunk: the buckets in which gradients are exchanged; sizes in elements
+    // for each chunk: the buckets in which gradients are exchanged; sizes in bytes
     std::vector<std::vector<ExchangeBucket>> buckets = {};
     bool gradients = false;  // true: the rank stores gradients only for its own elements
     // Numbers of weights if the ranks also share weights; else 0.

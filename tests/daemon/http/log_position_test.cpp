@@ -23,16 +23,19 @@ TEST(LogPosition, SendsOnlyWhatIsAddedAfterTheFirstAnswer) {
     EXPECT_EQ(LogPosition("jobs/7/log").next_target(), "jobs/7/log");
 }
 
-TEST(LogPosition, BeginsAgainWithAnotherAttemptAndAfterAnError) {
+TEST(LogPosition, BeginsAgainWithAnotherAttemptAndGoesOnAfterAnError) {
     LogPosition position("jobs/7/log");
-    position.take(part(0, 40, 40));
-    EXPECT_FALSE(position.take(part(40, 60, 60, 2))) << "the first 40 bytes are not known";
-    EXPECT_EQ(position.next_target(), "jobs/7/log");
-    EXPECT_FALSE(position.take(part(0, 60, 60, 2)));
-    EXPECT_TRUE(position.take(part(60, 61, 61, 2)));
     EXPECT_TRUE(position.take({{"error", {{"code", "not_found"}}}}));
     EXPECT_EQ(position.next_target(), "jobs/7/log");
+    position.take(part(0, 40, 40));
+    EXPECT_FALSE(position.take(part(40, 60, 60, 2))) << "the first 40 bytes are missing";
+    EXPECT_EQ(position.next_target(), "jobs/7/log?from=0");
+    EXPECT_TRUE(position.take(part(0, 60, 60, 2)));
+    EXPECT_TRUE(position.take({{"error", {{"code", "unavailable"}}}}));
     EXPECT_TRUE(position.take(Json()));
+    EXPECT_EQ(position.next_target(), "jobs/7/log?from=60");
+    EXPECT_FALSE(position.take(part(60, 60, 60, 2)));
+    EXPECT_TRUE(position.take(part(60, 61, 61, 2)));
 }
 
 TEST(LogPosition, LeavesOutTextOfALogThatGrowsFasterThanItIsSent) {

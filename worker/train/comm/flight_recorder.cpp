@@ -251,7 +251,7 @@ std::string FlightRecorder::merged_table() const {
     for (int rank = 0; rank < options_.ranks; ++rank) {
         if (rank == options_.rank) continue;
         const std::optional<std::string> other = board_.get(key_of(rank));
-        if (!other) break;
+        if (!other) return "";  // without its ranks, a group's messages cannot be told apart
         published.emplace(rank, *other);
     }
     return merged_transfers(published);

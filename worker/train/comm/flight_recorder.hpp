@@ -78,7 +78,8 @@ class FlightRecorder {
     // Returns all recorded transfers as a table with tabs between its columns; the newest is last.
     std::string table();
     // Returns the table of all ranks (merged_transfers.hpp). Returns "" on all ranks that wait for
-    // the same transfer but the first. Must be called by RecorderOptions::on_stuck.
+    // the same transfer but the first, and if a rank's text cannot be read. Must be called by
+    // RecorderOptions::on_stuck.
     std::string merged_table() const;
 
   private:

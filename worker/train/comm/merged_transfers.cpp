@@ -78,6 +78,7 @@ std::vector<int> members(const Group& group, const std::string& sequence) {
 void add_rows(std::string& table, const std::string& name, const Group& group,
               const std::string& label, const Sequence& sequence) {
     const std::vector<int> ranks = members(group, label);
+    if (ranks.empty()) return;
     const auto next = [&](int rank) {
         const auto found = sequence.next.find(rank);
         return found == sequence.next.end() ? std::int64_t{0} : found->second;

@@ -38,11 +38,15 @@ const spec::ModelConfig& config_of(const TextModel& model) {
     return own->chunk->config();
 }
 
-// Returns the token that the last stage chose.
-std::int64_t from_last_stage(const TextModel& model, std::int64_t token) {
-    if (model.pp == nullptr) return token;
+// Returns the token that the last stage of the first replica chose. Replicas that share weights
+// must not go on with different tokens, which rounding could make them choose on different
+// processors. Otherwise, one replica would end its text earlier, and the others would wait for its
+// weights.
+std::int64_t agreed(const TextModel& model, std::int64_t token) {
     const at::Tensor sent = at::full({1}, token, at::kLong);
-    broadcast_from(model.parts.back().stage, *model.pp, sent, {Site::Sample});
+    if (model.pp != nullptr)
+        broadcast_from(model.parts.back().stage, *model.pp, sent, {Site::Sample});
+    if (model.dp != nullptr) broadcast_from(0, *model.dp, sent, {Site::Sample});
     return sent.item<std::int64_t>();
 }
 
@@ -75,7 +79,7 @@ std::vector<std::int64_t> generate(const TextModel& model, std::vector<std::int6
         const at::Tensor logits_V = decoder->take(next);
         const std::int64_t chosen =
             logits_V.defined() ? choose(logits_V, options, tokens.size()) : 0;
-        const std::int64_t token = from_last_stage(model, chosen);
+        const std::int64_t token = agreed(model, chosen);
         next = {token};
         const auto& stops = options.stop_tokens;
         if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;

@@ -17,10 +17,11 @@ struct TextPart {
     int stage = 0;           // rank in the pipeline's group that has this part
 };
 
-// The parts of a model in the order of forward, and the group of the pipeline's stages (null: one).
+// The parts of a model in the order of forward.
 struct TextModel {
     std::vector<TextPart> parts;
-    Communicator* pp = nullptr;
+    Communicator* pp = nullptr;  // group of the pipeline's stages; null: one stage
+    Communicator* dp = nullptr;  // group of the replicas that share weights; null: none
 };
 
 // Returns a model that one chunk contains.

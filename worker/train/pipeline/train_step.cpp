@@ -460,7 +460,9 @@ bool is_first(const Groups& groups) {
 }
 
 TextModel text_model(TrainStep& step) {
-    TextModel model{.parts = {}, .pp = &step.groups().pp};
+    TextModel model{.parts = {},
+                    .pp = &step.groups().pp,
+                    .dp = step.shares_weights() ? &step.groups().dp : nullptr};
     for (int stage = 0; stage < step.schedule().stages(); ++stage) {
         const auto [rank, chunk] = step.schedule().home(stage);
         Chunk* const own = rank == model.pp->rank() ? &step.chunks()[chunk] : nullptr;
