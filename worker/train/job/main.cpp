@@ -307,6 +307,11 @@ void add_plan_options(CLI::App& command, Arguments& arguments) {
         "File with the report of the layout search, which --json adds to its object");
 }
 
+void add_prove_options(CLI::App& command, Arguments& arguments) {
+    command.add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
+    command.add_flag("--json", arguments.json, "Print one JSON object (roll.prove/1)");
+}
+
 int main(int argc, char** argv) {
     if (const Result<Processor> found = find_processor()) limit_libraries(*found);
     Arguments arguments;
@@ -326,8 +331,7 @@ int main(int argc, char** argv) {
     CLI::App* proving = app.add_subcommand("prove",
                                            "Run a job's layout with the smallest possible sizes, "
                                            "and compare the results with those of one rank");
-    proving->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
-    proving->add_flag("--json", arguments.json, "Print one JSON object (roll.prove/1)");
+    add_prove_options(*proving, arguments);
     CLI::App* previewing =
         app.add_subcommand("preview", "Show the first documents of a job's data, as tokens");
     add_preview_options(*previewing, arguments);
@@ -340,7 +344,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        if (e.get_exit_code() == 0) return app.exit(e);  // --help ends the program here
+        if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
         std::fprintf(stderr, "error: %s\n  try: --help lists the options\n", e.what());
         return 2;
     }
