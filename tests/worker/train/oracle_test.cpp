@@ -172,7 +172,7 @@ TEST_F(Oracle, GeneratesWhatTransformersDoes) {
         load_weights(path / "weight", model.parameters());
         const at::Tensor prompt = told.get("prompt")[0].to(at::kLong),
                          greedy = told.get("greedy")[0].to(at::kLong);
-        EXPECT_EQ(generate(model, tokens(prompt), {.max_tokens = 24}),
+        EXPECT_EQ(generate(text_model(model), tokens(prompt), {.max_tokens = 24}),
                   tokens(greedy.slice(0, prompt.numel())));
     }
 }
