@@ -81,9 +81,11 @@ void on(State& s, const MemberEnded& e) {
     attempt.matched.insert(e.matched.begin(), e.matched.end());
     const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
     const int now = blame(e.outcome, e.exit_code);
-    // What a member without a failure says, for example about skipped steps, is no reason to stop.
+    // What a member without a failure says, for example about skipped steps, is no reason to stop,
+    // and no reason of another member's failure.
     if (e.outcome == Outcome::Done && attempt.reason.empty()) attempt.reason = e.reason;
     if (now <= known) return;
+    if (!attempt.outcome && attempt.phase != AttemptPhase::Stopping) attempt.reason.clear();
     attempt.outcome = e.outcome;
     attempt.blamed = attempt.nodes[static_cast<std::size_t>(place - attempt.places.begin())];
     attempt.exit_code = e.exit_code;

@@ -218,6 +218,19 @@ TEST(Gang, KeepsWhatADoneMemberSaysUnlessTheAttemptIsStopped) {
     }
 }
 
+TEST(Gang, ForgetsWhatADoneMemberSaysIfAnotherFails) {
+    Desk desk;
+    desk.join("a", 1);
+    desk.join("b", 1);
+    const JobId id = desk.submit(wants(2, 1));
+    const AttemptKey key = desk.attempt(id);
+    const WorkerId last = desk.worker_of(id, 1);
+    desk.tell(
+        MemberExited{desk.worker_of(id, 0), key, Outcome::Done, 0, "2 of 9 steps were skipped"});
+    desk.tell(MemberExited{last, key, Outcome::Stopped, 0, "the lease has ended"});
+    EXPECT_EQ(desk.job(id).past.at(0).reason, "the lease has ended");
+}
+
 TEST(Gang, ThatLostAWorkerStopsTheOthersAndTriesAgain) {
     Desk desk;
     desk.join("a", 1);

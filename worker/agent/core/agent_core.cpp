@@ -337,7 +337,7 @@ void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.publishing || (!attempt.staged.empty() && !fenced)) return;
     if (!attempt.verdict) attempt.verdict = judge(ending_of(attempt));
     if (attempt.verdict->outcome == Outcome::Done && attempt.verdict->reason.empty())
-        attempt.verdict->reason = skipped_text(attempt.progress);
+        attempt.verdict->reason = attempt.skipped;
     attempt.phase = Phase::Ended;
     effects_.push_back(
         Note{label(attempt.order.attempt) + ": " + name_of(attempt.verdict->outcome) +

@@ -85,6 +85,7 @@ struct Attempt {
     std::string exported{};
     std::vector<protocol::WrittenExport> exports{};  // exports that rolld has not recorded yet
     std::string progress{};
+    std::string skipped{};  // skipped_text() of the last report for which it is not empty
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
     std::int64_t memory = 0;           // memory of the attempt's processes in bytes; 0: unknown
     MemoryCurve memory_curve{};

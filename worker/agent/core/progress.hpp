@@ -49,7 +49,7 @@ std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, const H
 std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& rule, Instant alive,
                         Instant now);
 
-// Returns what the program's last report says about training that was left out, such as "2 of 300
+// Returns what a program's report says about training that was left out, such as "2 of 300
 // steps were skipped"; empty if it says nothing about it.
 std::string skipped_text(const std::string& report);
 

@@ -1,6 +1,7 @@
 // AgentCore handles the reports of programs here, and gives checkpoints their final names.
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "worker/agent/core/agent_core.hpp"
 
@@ -34,6 +35,8 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
     } else if (const auto* progress = std::get_if<protocol::Progress>(&report)) {
         if (attempt->progress != progress->json) attempt->alive = now;
         attempt->progress = progress->json;
+        if (std::string skipped = skipped_text(progress->json); !skipped.empty())
+            attempt->skipped = std::move(skipped);
     } else if (const auto* step = std::get_if<protocol::StepDone>(&report)) {
         if (attempt->ranked())
             note_step(attempt->steps[static_cast<std::size_t>(rank)], step->step, step->steps,

@@ -169,6 +169,7 @@ TEST_F(AgentCoreTest, TheStepsOfAllRanksAreInTheProgress) {
 TEST_F(AgentCoreTest, AnAttemptThatIsDoneSaysHowManyStepsWereSkipped) {
     run(1);
     report(0, protocol::Progress{R"({"step":300,"steps":300,"skipped_steps":2})"});
+    report(0, protocol::Progress{R"({"phase":"export","step":300,"waited_s":9})"});
     exit(0, ExitStatus{0});
     gone();
     keep();

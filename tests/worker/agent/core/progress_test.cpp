@@ -74,7 +74,7 @@ TEST_F(Hangs, NotAfterTheLastStep) {
     EXPECT_EQ(after(24h, 60s), "") << "it saves, or waits for the others";
 }
 
-TEST(SkippedText, NamesWhatTheLastReportSaysAndNothingElse) {
+TEST(SkippedText, NamesWhatAReportSaysAndNothingElse) {
     EXPECT_EQ(skipped_text(R"({"step":300,"steps":300,"skipped_steps":2,"loss":2.5})"),
               "2 of 300 steps were skipped");
     EXPECT_EQ(skipped_text(R"({"skipped_steps":1,"left_out_samples":8})"),
