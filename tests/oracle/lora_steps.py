@@ -14,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / ".deps/bitsandbytes"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / ".deps/oracle-bitsandbytes"))
 import bitsandbytes
 import numpy
 import peft

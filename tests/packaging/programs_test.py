@@ -40,7 +40,8 @@ class Programs(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f'{python} lacks {done.stderr.strip()}; run packaging/setup --oracle')
 
     def test_there_are_the_packages_that_the_oracles_import(self):
-        for path in ('bitsandbytes/bitsandbytes', 'templates', 'trackers/mlflow', 'trackers/wandb'):
+        for path in ('oracle-bitsandbytes/bitsandbytes', 'oracle-trackers/mlflow', 'oracle-trackers/wandb',
+                     'templates'):
             self.assertTrue(os.path.isdir(os.path.join(TOP, '.deps', path)),
                             f'.deps/{path} is missing; run packaging/setup --oracle')
 

@@ -13,7 +13,7 @@ import unittest
 from ranks import PATIENCE_S, Attempt, RankCase
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../..')
-PACKAGES = os.path.join(TOP, '.deps/trackers')
+PACKAGES = os.path.join(TOP, '.deps/oracle-trackers')
 # Prints [[key, step, value]..] of the run in MLflow's store.
 READ_MLFLOW = '''
 import json, sys
