@@ -81,8 +81,8 @@ void on(State& s, const MemberEnded& e) {
     attempt.matched.insert(e.matched.begin(), e.matched.end());
     const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
     const int now = blame(e.outcome, e.exit_code);
-    // What a member without a failure says, for example about skipped steps, is no reason to stop,
-    // and no reason of another member's failure.
+    // A member that is done may give a reason, for example the number of skipped steps. This reason
+    // explains neither a stop nor the failure of another member.
     if (e.outcome == Outcome::Done && attempt.reason.empty()) attempt.reason = e.reason;
     if (now <= known) return;
     if (!attempt.outcome && attempt.phase != AttemptPhase::Stopping) attempt.reason.clear();

@@ -1,4 +1,4 @@
-// What the tests share that compare the trainer with an oracle in float64.
+// Functions of the tests that compare the trainer with an oracle in float64.
 #pragma once
 
 #include <algorithm>

@@ -44,8 +44,8 @@ class TextDecoder {
     struct LayerCache {
         at::Tensor k_GSD, v_GSD;
     };
-    // What this rank keeps for one of its parts. The row lengths are those of weights with DoRA;
-    // the weights do not change while the object exists.
+    // This rank keeps one cache for each of its parts. The row lengths are those of weights with
+    // DoRA; the weights do not change while the object exists.
     struct PartCache {
         ops::RopeTable table;
         std::vector<LayerCache> layers;

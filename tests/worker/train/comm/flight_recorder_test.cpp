@@ -260,7 +260,7 @@ std::string merged_by_rank_2(const Board& board) {
     return table.get_future().get();
 }
 
-// Of the ranks that wait and respond, the first writes the table. A stopped rank counts with its
+// The first rank that waits and responds writes the table. A stopped rank counts with its
 // last text. Ranks 0 and 1 never read: two ranks that read each other would stop this board.
 TEST_F(Flights, TheFirstRankThatWaitsMergesWhatAllRanksPublished) {
     FlightRecorder absent(board(), {.rank = 1, .period = 1ms, .patience = 1h});
