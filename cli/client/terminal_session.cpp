@@ -153,7 +153,9 @@ class Session {
     Result<void> take_output(const Json& reply) {
         for (const Json& chunk : reply.value("chunks", Json::array())) {
             auto bytes = from_base64(chunk.value("data", std::string{}));
-            if (!bytes) return fail(ErrorCode::Corrupt, "rolld sent output that is not base64");
+            if (!bytes)
+                return fail(ErrorCode::Corrupt, "rolld sent output that is not base64",
+                            "rollctl doctor");
             output_.push_back(
                 {chunk.value("errors", false) ? STDERR_FILENO : STDOUT_FILENO, *std::move(bytes)});
         }

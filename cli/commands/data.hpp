@@ -1,5 +1,5 @@
-// The command `data preview`. Also makes the document that roll-rank reads for `data preview` and
-// for `plan`.
+// The command `data preview`, and the document that roll-rank reads for `data preview` and for
+// `plan`.
 #pragma once
 
 #include <functional>

@@ -113,9 +113,9 @@ Result<int> run_slurm(const Context& context, const std::vector<std::string>& wo
     if (program == "sacct") return run_sacct(context, rest);
     if (program == "scancel") return run_scancel(context, rest);
     if (program == "sinfo") return run_sinfo(context, rest);
-    const std::string problem =
-        program.empty() ? "slurm needs the name of a command"
-                        : fmt::format("`{}` is not a command of Slurm that Roll has", program);
+    const std::string problem = program.empty()
+                                    ? "slurm needs the name of a command"
+                                    : fmt::format("Roll has no Slurm command `{}`", program);
     return fail(ErrorCode::InvalidArgument,
                 problem + "; allowed: sbatch, squeue, sacct, scancel, sinfo",
                 "rollctl slurm squeue");

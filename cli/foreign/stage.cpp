@@ -62,8 +62,8 @@ void read_reference(const Config& config) {
             config.set("objective.reference", config.absolute(*model));
 }
 
-// Refuses `key` unless it is not set, 0 or false. Called for keys that Roll does not support
-// together with `what`.
+// Refuses `key` unless it is not set, 0 or false. `what` names the
+// objective or setting with which Roll does not support this key.
 void refuse_set(const Config& config, const char* key, const std::string& what) {
     if (config.has(key) && config.keys[key] != 0 && config.keys[key] != false)
         config.refuse(key, fmt::format("is {}; Roll does not support this key with {}; remove it",

@@ -25,7 +25,7 @@ class MetricsLines {
     std::string step_text(const Json& row);
 
     bool begun_ = false;
-    bool one_ = false;  // all rows are lines of the table
+    bool one_ = false;  // true: the table has one metric, and every row is in it
     std::vector<std::string> columns_ = {"step", "loss", "lr", "grad_norm", "tokens_per_second",
                                          "mfu"};
 };

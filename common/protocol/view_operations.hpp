@@ -90,7 +90,8 @@ struct ShutdownReply {
 inline constexpr int kRowsMax = 10'000;  // largest `limit` of jobs and events
 
 // clang-format off
-// The names of the fields of a job in the reply to `jobs`, in the order in which rolld computes them.
+// The names of the fields of a job in the reply to `jobs`, in the order in which rolld computes
+// them.
 inline constexpr std::array<std::string_view, 30> kJobFields = {
     "id", "name", "kind", "user", "state", "held", "cancelling", "priority", "submitted_at", "started_at", "ended_at", "exit_code",
     "reason", "halved", "labels", "waiting", "output", "attempt", "nodes", "source_job", "export_job", "into", "after", "resources",
@@ -139,7 +140,7 @@ template <class V> void fields(V& v, VersionReply& r) {
     v("commits", r.commits, "{count, seconds, p99_ms, longest_ms, recent_longest_ms} of the writes to the ledger");
     v("ledger", r.ledger, "{bytes, wal_bytes, free_bytes}: sizes of the ledger and of its WAL, and the free space of their volume");
     v("dispatches", r.dispatches,
-      "{count, seconds, buckets: [{le, count}]}: histogram of the times from the moment a job could run until its start order");
+      "{count, seconds, buckets: [{le, count}]}: histogram of the time from when a job could run until rolld sent its start order");
     v("fenced", r.fenced, "number of orders to a worker to kill an attempt that is not its job's current attempt");
 }
 template <class V> void fields(V&, ShutdownArgs&) {}

@@ -216,7 +216,9 @@ Result<SafetensorsLayout> layout_safetensors(std::vector<TensorInfo> tensors,
     }
     const std::string text = header_text(layout.header.entries, metadata);
     if (static_cast<std::int64_t>(text.size()) > kSafetensorsHeaderMax)
-        return fail(ErrorCode::InvalidArgument, "the safetensors header would exceed its limit");
+        return fail(ErrorCode::InvalidArgument,
+                    "the safetensors header would have " + std::to_string(text.size()) +
+                        " bytes; allowed: at most " + std::to_string(kSafetensorsHeaderMax));
 
     const std::uint64_t length = text.size();
     layout.prefix.assign(reinterpret_cast<const char*>(&length), kLengthBytes);

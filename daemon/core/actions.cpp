@@ -7,8 +7,8 @@
 namespace roll::core {
 namespace {
 
-// Returns the action that a member's worker must carry out. Does not repeat start commands after a
-// take-over, because the older rolld may have given the job to another worker.
+// Returns the action that the worker of a gang member must carry out. Does not repeat start orders
+// after a take-over, because the previous rolld may have given the job to another worker.
 Action owed(const State& state, AttemptPhase phase, const Place& place, const AttemptKey& key) {
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
     if (place.up || state.adopting) return KeepMember{place.worker, key};

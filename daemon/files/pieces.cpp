@@ -99,7 +99,10 @@ std::uint64_t Pieces::size_of(const std::string& piece) const {
 
 Result<std::string> Pieces::read(const std::string& piece) const {
     if (!stored_.contains(piece))
-        return fail(ErrorCode::NotFound, fmt::format("rolld has no piece {}", piece.substr(0, 64)));
+        return fail(ErrorCode::NotFound,
+                    fmt::format("rolld does not have piece {} of the job's `files`; submit the "
+                                "job again",
+                                piece.substr(0, 64)));
     ROLL_TRY(std::string bytes, read_file(directory_ / piece));
     if (io::sha256(bytes) != piece)
         return fail(ErrorCode::Corrupt, fmt::format("rolld's piece {} is damaged", piece));

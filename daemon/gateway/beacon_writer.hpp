@@ -18,8 +18,8 @@ class BeaconWriter {
   public:
     using Clock = std::chrono::steady_clock;
 
-    // Writes `first` as the first record, with counter 0. If `path` is empty, no file is written
-    // and each requested tick counts as published. Ticks are at least `spacing` apart.
+    // Writes `first` as the first record, with counter 0. If `path` is empty, writes no file, and
+    // beat() publishes each tick at once. Ticks are at least `spacing` apart.
     BeaconWriter(std::filesystem::path path, io::Beacon first, std::chrono::milliseconds spacing);
     ~BeaconWriter();
     BeaconWriter(const BeaconWriter&) = delete;

@@ -20,9 +20,10 @@ Result<Json> read_log(const files::OpenFile& file, const Json& from);
 // that are not an object. A missing file has no rows.
 Result<Json> read_metrics(const files::JobPlaces& places, int points);
 
-// Answers "log" {output, stdout, workdir, attempt, rank, from?} with roll.log/1 and the field
-// `attempt`, "metrics" {output, points?} and
-// "metrics_part" {output, from}, a piece of metrics.jsonl. `state` is rolld's state directory.
+// Carries out one of three operations. `state` is rolld's state directory.
+//   log {output, stdout, workdir, attempt, rank, from?}: read_log(), and the field `attempt`
+//   metrics {output, points?}: read_metrics()
+//   metrics_part {output, from}: a part of metrics.jsonl
 Result<Json> read_job_file(const std::string& op, const Json& args,
                            const std::filesystem::path& state);
 

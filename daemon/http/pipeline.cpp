@@ -86,7 +86,8 @@ Result<Pipelines::Text> Pipelines::of(std::uint64_t id, const Json& document) {
     }
     const Json parallel = document.is_object() ? document.value("parallel", Json()) : Json();
     if (!parallel.is_object() || !parallel.value("pp", Json()).is_number() || parallel["pp"] < 2)
-        return fail(ErrorCode::InvalidArgument, fmt::format("job {} has no pipeline", id));
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("job {} has no pipeline: its parallel.pp is not 2 or more", id));
     const std::unique_lock running(running_, std::try_to_lock);
     if (!running.owns_lock())
         return fail(ErrorCode::Unavailable, "the schedule of another job is being computed",

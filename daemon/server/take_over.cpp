@@ -42,7 +42,8 @@ Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
     if (seen.nonce == own.nonce) return {};
     return fail(
         ErrorCode::Refused,
-        "another rolld took over at the same time and wrote the beacon file: " + rolld_of(seen));
+        "another rolld took over at the same time and wrote the beacon file: " + rolld_of(seen),
+        "use that rolld; to use this one, first end that rolld, then start this one again");
 }
 
 // Returns whether a take-over from this state directory was interrupted after its claim and before

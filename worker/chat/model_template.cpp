@@ -71,7 +71,8 @@ Result<Source> source_in(const Json& config, const fs::path& path) {
         if (one["name"] == "tool_use") source.with_tools = one["template"].get<std::string>();
     }
     if (source.usual.empty())
-        return fail(ErrorCode::InvalidArgument, source.path + " names no default template");
+        return fail(ErrorCode::InvalidArgument,
+                    source.path + " has no template with the name \"default\"");
     return source;
 }
 
@@ -302,9 +303,10 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
                             " has no {% generation %} that separates them");
         ROLL_TRY(const Span span, finder.find(i));
         if (!spans.empty() && span.end > spans.front().begin)
-            return fail(ErrorCode::InvalidArgument, "the turn of message " + std::to_string(i + 1) +
-                                                        " overlaps the next turn in the text of " +
-                                                        model.path);
+            return fail(ErrorCode::InvalidArgument,
+                        "the turn of message " + std::to_string(i + 1) +
+                            " overlaps the next turn in the text that the template " + model.path +
+                            " writes; mark the turns in the template with {% generation %}");
         spans.insert(spans.begin(), span);
         if (options.train_on == TrainOn::Last) break;
     }

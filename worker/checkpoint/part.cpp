@@ -14,7 +14,8 @@ fs::path report_file(const fs::path& staged, int rank) {
     return staged / kFolder / fmt::format("part-{:05}.json", rank);
 }
 
-// The report lists the files as a manifest, and the blocks of optimizer state as an index.
+// Returns the text of the part's report file. The text contains a manifest of the files and an
+// index of the optimizer state.
 std::string encode(const Part& part) {
     const OrderedJson json = {{"manifest", encode(Manifest{part.name, part.files})},
                               {"optimizer", encode(part.optimizer)}};

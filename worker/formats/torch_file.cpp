@@ -285,7 +285,8 @@ Result<TorchImage> torch_image(const std::filesystem::path& path,
         for (const tensor::TensorInfo& info : section.tensors) {
             if (!is_torch_type(info.dtype))
                 return fail(ErrorCode::InvalidArgument,
-                            info.name + " is " + name_of(info.dtype) + ", a type that torch lacks");
+                            info.name + " is " + name_of(info.dtype) + ", a type that torch lacks",
+                            "choose another type, such as --dtype bf16");
             ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
             sizes.push_back(bytes);
         }

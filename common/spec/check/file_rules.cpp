@@ -18,7 +18,8 @@ std::vector<Problem> check_files(const Json& document) {
     if (workdir.starts_with(kFilesDirectory) && files.empty())
         problems.push_back(
             {"workdir",
-             fmt::format("is {}, but the job has no `files`, so this directory does not exist",
+             fmt::format("is {}, a directory that only jobs with `files` have; set `files`, or "
+                         "another `workdir`",
                          workdir)});
     for (const char* key : {"stdout", "stderr"})
         if (workdir.starts_with(kFilesDirectory) && document.contains(key) &&

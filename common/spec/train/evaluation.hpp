@@ -16,7 +16,7 @@ struct MetricSpec {
 // Training stops early after `patience` consecutive values of the metric, none of which is better
 // than the best earlier value by more than `min_delta`.
 struct EarlyStopSpec {
-    std::int64_t patience = 0;  // values without improvement; 0: never stop early
+    std::int64_t patience = 0;  // validations without improvement; 0: never stop early
     double min_delta = 0;       // least improvement that counts
     MetricSpec metric = {};
 };

@@ -94,8 +94,8 @@ class AgentCore {
     bool has(const AttemptKey& key) const { return attempts_.contains(key); }
     std::size_t running() const { return attempts_.size(); }  // attempts in each heartbeat
     // Returns true if no attempt is left and rolld has acknowledged the end of every attempt. If
-    // this worker drains, rolld must also have acknowledged the drain: otherwise it would wait for
-    // this worker until the lease expires. This does not apply if rolld cannot be reached.
+    // this worker drains and rolld can be reached, rolld must also have acknowledged the drain:
+    // otherwise rolld would wait for this worker until the lease expires.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 

@@ -102,7 +102,8 @@ std::set<std::string> stale(const LaunchSite& site, const std::vector<std::strin
 
 }  // namespace
 
-// Returns the variables of the job, with the tasks that `batch` asks for.
+// Returns the SLURM_* variables of the job. Numbers of tasks come from `batch`, the options of the
+// script.
 static Environment job_environment(const protocol::StartOrder& order,
                                    const CommandDocument& document, const BatchScript& batch,
                                    const LaunchSite& site) {

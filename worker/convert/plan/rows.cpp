@@ -241,9 +241,10 @@ bool is_merged(const Source& source, const TargetTensor& target) {
 
 Result<void> check_merged(const TargetTensor& target, std::span<const std::byte> bytes) {
     if (all_finite(target.info.dtype, bytes)) return {};
-    return fail(ErrorCode::Corrupt, target.info.name +
-                                        ", merged with the adapter, has non-finite values in " +
-                                        name_of(target.info.dtype));
+    return fail(ErrorCode::Corrupt,
+                target.info.name + ", merged with the adapter, has non-finite values in " +
+                    name_of(target.info.dtype),
+                "if the adapter's own values are finite, use --dtype fp32");
 }
 
 // Returns the number of rows that are computed at a time, so that they fit into the processor's

@@ -127,7 +127,8 @@ Result<formats::NemoConfig> config_of(const Files& files, const fs::path& where)
     return fail(
         ErrorCode::NotFound,
         where.string() +
-            " has no YAML file; without it, Roll cannot know the order of the attention rows");
+            " has no YAML file; without it, Roll cannot know the order of the attention rows",
+        "copy the checkpoint again with its model_config.yaml or megatron_*.yaml");
 }
 
 // Finds the model's config in the archive or in its directory.

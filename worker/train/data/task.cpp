@@ -61,7 +61,7 @@ struct Record {
     std::vector<chat::Entry> entries;
 };
 
-// A template over the fields of a record.
+// A template that inserts fields of a record into a text.
 struct Writing {
     static Result<Writing> make(const std::string& source) {
         ROLL_TRY(chat::Template parsed, chat::Template::parse(source));

@@ -96,9 +96,9 @@ OrderedJson check_export(const ExportCheck& check) {
                   "largest difference of a logit %.3g, largest logit %.4g, over %lld tokens",
                   difference, largest, static_cast<long long>(tokens_of(config).numel()));
     if (!(difference <= allowed))  // also true if a logit is not a number
-        throw RankFailure(1, "the export " + check.directory +
-                                 " does not compute the logits of its checkpoint " +
-                                 check.checkpoint + ": " + text);
+        throw RankFailure(1, "the logits of the export " + check.directory +
+                                 " differ from the logits of its checkpoint " + check.checkpoint +
+                                 ": " + text);
     const fs::path checkpoint = check.checkpoint;
     const auto name = checkpoint::parse_final_name(checkpoint.filename().string());
     OrderedJson json = {{"schema", "roll.step_export/1"},

@@ -34,7 +34,7 @@ std::string directory_name(std::int64_t step) {
     return name;
 }
 
-// Returns the name of the checkpoint that the export is of; empty if the export is not complete.
+// Returns the name of the exported checkpoint; empty if the export is not complete.
 std::string checkpoint_of(const fs::path& directory) {
     const auto text = read_file(directory / kExportFile);
     const auto json = text ? parse_json(*text) : tl::unexpected(text.error());

@@ -395,8 +395,9 @@ void Trainer::check_replicas() {
     finish_part();
     if (saver_) saver_->finish();
     if (const auto teller = found_R.argmax().item<std::int64_t>(); teller != rank_)
-        throw RankFailure(protocol::kExitPeerLost,
-                          "rank " + std::to_string(teller) + " found replicas that differ");
+        throw RankFailure(
+            protocol::kExitPeerLost,
+            "rank " + std::to_string(teller) + " found replicas that differ; its log names them");
     throw RankFailure(1, "after step " + std::to_string(state_.step) + ", " + *difference +
                              "; memory or a processor of one of these ranks may be damaged");
 }

@@ -370,7 +370,7 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     }
     allocate(p, options);
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
-        // If a model gets an adapter or a score, there are no weights for these yet
+        // The model's files have no weights for a new adapter or a new score layer.
         const bool is_new =
             p.specs[i].lora == LoraRole::Factor || p.specs[i].name == families::kScore;
         if (!options.draw && !is_new) continue;

@@ -21,7 +21,8 @@ enum class Reports { Closed, Discarded };
 pid_t start_child(std::vector<std::string> command, std::vector<std::string> environment,
                   Reports reports = Reports::Closed);
 
-// Waits until the process ends, or until `timeout` has passed; then kills its process group.
+// Waits until the process ends or `timeout` has passed. In both cases, then kills all processes
+// that are left in its process group.
 // Returns a sentence that describes a failure, or an empty text.
 std::string await_child(pid_t pid, std::chrono::milliseconds timeout);
 

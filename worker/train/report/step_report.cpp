@@ -100,7 +100,7 @@ std::string line_of(const StepReport& r) {
     const std::string mfu = text_of("mfu %5.1f %% causal, %5.1f %% full",
                                     100 * r.mfu(r.flops.causal), 100 * r.mfu(r.flops.full));
     line += text_of("  %-32s", r.peak_flops > 0 ? mfu.c_str() : "");
-    line += text_of("  wait %6.1f ms  %6.0f MiB, peak %6.0f", 1e3 * r.data_wait_seconds(),
+    line += text_of("  wait %6.1f ms  memory %6.0f MiB, peak %6.0f", 1e3 * r.data_wait_seconds(),
                     mib(r.memory.resident), mib(r.memory.peak));
     if (r.gpu)
         line += text_of("  gpu %6.0f MiB, peak %6.0f", mib(r.gpu->allocated), mib(r.gpu->peak));

@@ -59,9 +59,9 @@ std::string duration_text(double seconds);  // returns a duration such as "59s",
 
 // Returns the step's line for the log. The columns of all steps' lines are aligned:
 // "step   7/300  loss   4.1234  lr    0.003  norm    1.234  clip x0.810 ( 40 % of steps)     6555
-// tokens/s, 3278 a rank  ...  mfu  43.1 % causal, ...  wait    0.2 ms     458 MiB, peak    470
-// left 1m 20s". The two values after `clip` are the factor that scaled this step's gradient, and
-// the share of the steps so far whose gradient was clipped.
+// tokens/s, 3278 a rank  ...  mfu  43.1 % causal, ...  wait    0.2 ms  memory    458 MiB, peak
+// 470  left 1m 20s". The two values after `clip` are the factor that scaled this step's gradient,
+// and the share of the steps so far whose gradient was clipped.
 std::string line_of(const StepReport& report);
 
 }  // namespace roll::train

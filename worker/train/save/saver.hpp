@@ -74,8 +74,8 @@ class Saver {
     void recorded(std::int64_t step);
     // Keeps the checkpoints of these steps whole, in place of the steps of the last call.
     void hold(std::vector<std::int64_t> steps);
-    // Marks the checkpoint of this step as the best one so far. When rolld has recorded this
-    // checkpoint, it replaces the previous best checkpoint.
+    // Marks the checkpoint of this step as the best one so far. The new checkpoint replaces the
+    // previous best checkpoint when rolld has recorded the new one.
     void best(std::int64_t step) { next_best_step_ = step; }
 
     // step of the last checkpoint that was begun, or -1

@@ -81,7 +81,7 @@ TEST(StepReport, SaysEveryNumberWithItsConvention) {
     EXPECT_EQ(line_of(report()),
               "step   7/300  loss   4.5000  lr    0.003  norm    1.250  clip x0.800 ( 25 % of "
               "steps)      500 tokens/s,     250 a rank         3 TFLOP/s  mfu  30.0 % causal,  "
-              "40.0 % full  wait    0.2 ms     400 MiB, peak    500  left 1h 01m");
+              "40.0 % full  wait    0.2 ms  memory    400 MiB, peak    500  left 1h 01m");
     const OrderedJson row = row_of(report());
     EXPECT_EQ(row["mfu"], 0.3);
     EXPECT_EQ(row["clip_factor"], 0.8);

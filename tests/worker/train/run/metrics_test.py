@@ -111,7 +111,7 @@ class MetricsTest(RankCase):
         self.assertRegex(run.log(), r'step 5/5  loss +\d\.\d{4}  lr +\S+  norm +\S+  clip x\S+ '
                                     r'\( *\d+ % of steps\)  +\d+ '
                                     r'tokens/s, +\d+ a rank  +\S+ TFLOP/s  mfu +\S+ % causal, +\S+ % full  '
-                                    r'wait +\S+ ms  +\d+ MiB, peak +\d+  left 0s\n')
+                                    r'wait +\S+ ms  memory +\d+ MiB, peak +\d+  left 0s\n')
 
     def test_the_phases_of_a_step_add_up_and_gradients_are_reduced_while_backward_runs(self):
         run = self.run_whole(1, 1, self.document(6, checkpoint__every=2, parallel__dp=2, parallel__pp=2,

@@ -54,7 +54,7 @@ class Blend {
     State& move_to(std::uint64_t index) const;
 
     std::vector<BlendPhase> phases_;
-    // States before the multiples of kKeptEvery, up to the last draw that was made
+    // states_[i]: the state before sample i * kKeptEvery; has no states after the last draw
     mutable std::vector<State> states_;
     // state after the latest draw; the next call often asks for the next draw
     mutable State cursor_;

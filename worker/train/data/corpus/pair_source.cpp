@@ -137,7 +137,7 @@ Result<Whole> whole_of(const Value& record, std::string_view side, const PairRul
         const std::string_view list = name_of("messages", "conversations");
         if (!field(record, list).is(Kind::List))
             return no_pair("has answers that are messages, but no list \"" + std::string(list) +
-                           "\" with the messages before them");
+                           "\" with the messages before the answers");
         return in_its_form(
             with_field(record, list, joined(field(record, list), {&answer, 1}, arena), arena),
             rules.names);
