@@ -106,9 +106,10 @@ void read_answers(const Config& config, const std::string& key, const std::strin
         return config.refuse(
             key, fmt::format("names {}, whose lines are labelled answers; set stage: kto", name));
     if (paired && !pairs)
-        return config.refuse(key, fmt::format("names {}, whose lines are no pairs of answers; name "
-                                              "a data set with ranking: true",
-                                              name));
+        return config.refuse(key,
+                             fmt::format("names {}, whose lines are not pairs of answers; name "
+                                         "a data set with ranking: true",
+                                         name));
     if (labelled && !label)
         return config.refuse(key, fmt::format("names {}, whose lines have no labels; name a data "
                                               "set with the column kto_tag",

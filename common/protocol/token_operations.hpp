@@ -60,7 +60,7 @@ template <class V> void fields(V& v, TokenCreateArgs& a) {
     v("note", a.note, "what the token is for");
 }
 template <class V> void fields(V& v, TokenReply& r) {
-    v("id", r.id, "id of the token, which is no secret");
+    v("id", r.id, "id of the token, which is not secret");
     v("user", r.user, "user on whose behalf requests with this token are made");
     v("scope", r.scope, "what the token may do");
     v("expires_at", r.expires_at, "when the token expires");

@@ -103,7 +103,7 @@ template <class V> void fields(V& v, JobsArgs& a) {
     v("state", a.state, "queued, running, done, failed or cancelled");
     v("user", a.user, "list only this user's jobs");
     v("kind", a.kind, "list only jobs of this kind, for example `train`, or `open` for job groups");
-    v("from", a.from, "list jobs from this number on");
+    v("from", a.from, "list only jobs with this number or a higher one");
     v("limit", a.limit, "largest number of jobs in the reply", {.minimum = 1, .maximum = kRowsMax});
     v("fields", a.fields, "fields to return for each job; default: all fields", {.items = kJobFields});
     v("since", a.since, "leave out jobs that ended before this time, in ms since 1970", {.minimum = 0});
@@ -127,7 +127,7 @@ template <class V> void fields(V& v, UsageArgs& a) { v("user", a.user, "name of 
 template <class V> void fields(V& v, ReportArgs& a) {
     v("by", a.by, "user, account, kind or week");
     v("since", a.since, "count only usage after this time, in ms since 1970", {.minimum = 0});
-    v("from", a.from, "count only jobs from this number on");
+    v("from", a.from, "count only jobs with this number or a higher one");
 }
 template <class V> void fields(V&, VersionArgs&) {}
 template <class V> void fields(V& v, VersionReply& r) {

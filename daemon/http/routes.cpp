@@ -15,8 +15,8 @@ constexpr std::array kRoutes = {
           .summary = "Returns the rights of the token.",
           .schema = "roll.session/1", .fields = fields_of<NoArgs>},
     Route{.page = Page::Stream, .path = "/api/v1/stream", .name = "stream",
-          .summary = "Sends the watched answers as server-sent events, and again when they change; of a log, the added text. "
-                     "Does not end.",
+          .summary = "Sends the watched answers as server-sent events, and again when they change. "
+                     "For a log, sends the added text. Does not end.",
           .type = "text/event-stream", .schema = "", .fields = fields_of<StreamArgs>},
     Route{.page = Page::OpenApi, .path = "/api/v1/openapi.json", .name = "openapi",
           .summary = "Returns this description.",

@@ -123,7 +123,7 @@ Result<Reply> stream_reply(const Target& target) {
                             "open another stream");
             if (one.find("from=") != std::string_view::npos)
                 return fail(ErrorCode::InvalidArgument,
-                            "a stream sends a log from its end on; leave out `from`",
+                            "a stream sends only text that is added to a log; leave out `from`",
                             "request the earlier parts");
         }
         if (!one.empty()) reply.watched.push_back(fmt::format("/api/v1/{}", one));

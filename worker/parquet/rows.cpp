@@ -94,7 +94,8 @@ OrderedJson value_of(const Array& array, std::int64_t row) {
         case Type::DECIMAL128:
         case Type::DECIMAL256: return scalar_text(array, row);
         default:
-            throw NoJson{"a value of type " + array.type()->ToString() + " has no form in JSON"};
+            throw NoJson{"a value of type " + array.type()->ToString() +
+                         " cannot be written as JSON"};
     }
 }
 

@@ -23,9 +23,10 @@ void check_parents(const Policy& policy, std::vector<Problem>& problems) {
         if (account.parent.empty()) continue;
         const std::string path = fmt::format("accounts.{}.parent", name);
         if (!policy.accounts.contains(account.parent)) {
-            problems.push_back({path, fmt::format("is {}, which is no account here; add the "
-                                                  "account or correct the name",
-                                                  account.parent)});
+            problems.push_back(
+                {path, fmt::format("is {}, which is not an account in this file; add the "
+                                   "account or correct the name",
+                                   account.parent)});
             continue;
         }
         std::string at = account.parent;

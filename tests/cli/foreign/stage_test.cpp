@@ -124,7 +124,7 @@ TEST_F(ForeignFile, DataOfAnotherStageAreRefused) {
     EXPECT_EQ(told(R"({"stage": "sft", "dataset": "labelled"})"),
               "dataset names labelled, whose lines are labelled answers; set stage: kto\n");
     EXPECT_EQ(told(R"({"stage": "dpo", "dataset": "books"})"),
-              "dataset names books, whose lines are no pairs of answers; name a data set with "
+              "dataset names books, whose lines are not pairs of answers; name a data set with "
               "ranking: true\n");
     EXPECT_EQ(told(R"({"stage": "kto", "dataset": "books"})"),
               "dataset names books, whose lines have no labels; name a data set with the column "

@@ -113,8 +113,8 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
             if (world.rank() == 0) std::printf("%s; the step is skipped\n", bad.sentence.c_str());
             return std::nullopt;
         }
-        ending =
-            "; the " + std::to_string(kSkippedMax) + " steps before were skipped, and no more are";
+        ending = "; the " + std::to_string(kSkippedMax) +
+                 " steps before were skipped, which is the limit";
     }
     if (policy == Policy::Rewind) ending = prepare_rewind(bad.samples, world);
     const bool again = policy == Policy::Retry || policy == Policy::Rewind;

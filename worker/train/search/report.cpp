@@ -122,7 +122,7 @@ void search_key(SearchSpace& space, const std::string& key) {
             space.*member = true;
             return;
         }
-    throw RankFailure(2, "--search " + key + " is no key that the search can choose");
+    throw RankFailure(2, "--search " + key + " is not a key that the search can choose");
 }
 
 }  // namespace roll::train
