@@ -1,4 +1,4 @@
-// Tests whether a type is one of a variant's.
+// Tests whether a type is one of a variant's alternatives.
 #pragma once
 
 #include <type_traits>

@@ -121,7 +121,8 @@ struct PlanFiles {
 void add_plan_options(CLI::App& command, PlanFiles& files);
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options);
-// Checks that the job's layout gives the same results as one rank, with the smallest sizes.
+// Checks that the job's layout gives the same results as one rank. Reduces the job to its smallest
+// sizes for this check.
 Result<int> run_prove(const Context& context, const std::string& file, const JobOptions& options);
 // Maps the name of a command to its subcommands; a command without subcommands has an empty list.
 using Commands = std::map<std::string, std::vector<std::string>>;

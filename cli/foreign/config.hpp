@@ -83,10 +83,10 @@ struct Config {
     // a problem and returns nullopt.
     std::optional<Json> object_in(const std::string& path, const std::string& key) const;
     // Returns the names in a list, or in a text in which commas separate names. Adds a problem if
-    // the list has a value that is no text.
+    // the list has a value that is not a text.
     std::vector<std::string> names(const std::string& key) const;
     // Returns the numbers in a list, or in a text in which commas separate numbers. Adds a problem
-    // if a value is no number.
+    // if a value is not a number.
     std::vector<double> numbers(const std::string& key) const;
     std::string absolute(const std::string& path) const {
         return (std::filesystem::path(directory) / path).lexically_normal();

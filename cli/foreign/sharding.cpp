@@ -28,8 +28,8 @@ void check_number(const Config& config, const Json& deepspeed, const char* name,
                                            dump(value), key, own, name));
 }
 
-// Refuses a precision that DeepSpeed's configuration enables and the configuration does not.
-// Requires that train.precision is set.
+// Refuses a precision that DeepSpeed's configuration enables and the foreign configuration does
+// not. Requires that train.precision is set.
 void check_precision(const Config& config, const Json& deepspeed, const char* name) {
     const Json section = deepspeed.value(name, Json());
     if (!section.is_object() || section.value("enabled", Json()) != true) return;
@@ -60,7 +60,7 @@ int deepspeed_stage(const Config& config, const Json& deepspeed) {
     return 0;
 }
 
-// Returns the stage of ZeRO that divides what PyTorch's FSDP divides.
+// Returns the stage of ZeRO that shards the same data as the configured sharding of PyTorch's FSDP.
 int fsdp_stage(const Config& config) {
     const Json value = config.keys.value("fsdp", Json());
     const std::optional<Json> options = object_at(config, "fsdp_config");

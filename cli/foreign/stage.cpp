@@ -280,7 +280,7 @@ bool trains_adapter_further(const Config& config) {
     if (goes_on) {
         config.set("train.lora.from", adapters.back());
         adapters.pop_back();
-        // LLaMA-Factory's reference is then the model without this adapter.
+        // If an adapter is trained further, LLaMA-Factory's reference is the model without it.
         const Json::json_pointer from("/model/from"), reference("/objective/reference");
         const std::string objective = config.objective();
         if ((objective == "dpo" || objective == "kto") && config.document.contains(from) &&

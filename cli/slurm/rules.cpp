@@ -193,7 +193,7 @@ void Translation::read_memory() {
     struct Kind {
         const char* option;
         const char* key;     // of the section `sbatch`, for Slurm's variable of the same name
-        std::int64_t count;  // the option's value is this many times in a node's memory
+        std::int64_t count;  // number of times that the option's value counts in a node's memory
     };
     for (const auto& [name, key, count] : {Kind{"mem", "mem_per_node", 1},
                                            {"mem-per-cpu", "mem_per_cpu", slots},

@@ -77,7 +77,7 @@ Result<SbatchJob> read_batch_script(const std::string& text, const std::string& 
     if (!text.starts_with("#!"))
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("{} does not start with #! and the path of an interpreter, so it "
-                                "is no batch script",
+                                "is not a batch script",
                                 file),
                     "add a first line such as #!/bin/sh");
     ROLL_TRY(const auto options, all_options(text, file, given));

@@ -1,7 +1,7 @@
 // Sends the answers that browsers watch as server-sent events. Each watched answer is computed once
 // a second for all its viewers, and sent only if it changed. A slow viewer misses answers that are
-// outdated by the time it can receive the next one. Of a log, only the text that is added is sent;
-// a viewer that missed some of it requests it.
+// outdated by the time it can receive the next one. A stream of a log has only the text that is
+// added; a viewer that missed some text requests it.
 //
 // The viewers of the same answers with the same token share a channel.
 //

@@ -1,5 +1,5 @@
-// The table of the addresses that have a program of their own. roll-web finds the program of a
-// request in it, and the OpenAPI file describes each of its rows. The operations of rolld
+// The table of the addresses that have a handler of their own. roll-web finds the handler of a
+// request in this table, and the OpenAPI file describes each row. The operations of rolld
 // (/api/v1/NAME) have a table of their own (common/protocol/operations.hpp).
 #pragma once
 

@@ -84,7 +84,7 @@ Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 Json totals(const core::State& state, Time now);
 // Returns the use and the limits of a user and the user's accounts, and the user's waiting jobs.
 Json usage(const core::State& state, const protocol::UsageArgs& args, Time now);
-bool knows_user(const core::State& state, const std::string& user);  // by a job or by rolld.yaml
+bool knows_user(const core::State& state, const std::string& user);  // a job or rolld.yaml names it
 // Returns a page of the report about the resources that jobs held, and that were wasted.
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now);
 // Returns a training job's effective training time ratio (docs/reference.md); null if none.

@@ -10,7 +10,7 @@ namespace roll::parquet_rows {
 
 // Writes each row as a JSON object in a line of its own. The keys are the names of the columns, in
 // their order. Fails with the path and the reason if the file cannot be read, if a column has a
-// type without a form in JSON, or if `out` cannot be written.
+// type that JSON cannot express, or if `out` cannot be written.
 Result<void> write_rows(const std::string& path, std::FILE* out);
 
 }  // namespace roll::parquet_rows

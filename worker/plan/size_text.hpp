@@ -10,6 +10,7 @@ namespace roll::plan {
 // Returns, for example, "458 MiB" or "5.7 M". `step` is the ratio of two adjacent units.
 std::string scaled(double value, double step, std::initializer_list<const char*> units);
 
+// Returns a number of bytes as text, such as "458 MiB".
 std::string bytes_text(std::int64_t bytes);
 
 }  // namespace roll::plan

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 
-// Parses a whole number with one of the suffixes K, M, B and T; nullopt if the text is no such
-// number or the number is too large.
+// Parses a whole number with one of the suffixes K, M, B and T; nullopt if the text has another
+// form or the number is too large.
 std::optional<std::int64_t> parse_count(std::string_view text) {
     std::int64_t factor = 1, number = 0;
     constexpr std::string_view kSuffixes = "KMBT";

@@ -84,8 +84,8 @@ struct LoraSpec {
     double alpha = 8;
     bool rslora = false;  // if true, scale is alpha / sqrt(r) instead of alpha / r
     // The adapted layers, ordered by layer, then by LoraPlace; empty: no LoRA. If `patterns` is
-    // set, this list has all layers that the patterns may select. resolve_lora() then replaces it
-    // by the layers that they do select in a model.
+    // set, this list has all layers that the patterns may select. resolve_lora() then
+    // replaces this list by the layers that the patterns select in a model.
     std::vector<LoraModule> modules;
     std::optional<LoraPatterns> patterns = {};
     double dropout = 0;   // probability that an element of the input of A is dropped

@@ -57,7 +57,7 @@ struct PreferenceSpec {
     friend bool operator==(const PreferenceSpec&, const PreferenceSpec&) = default;
 };
 
-// Returns the kind of the objective with this name; nullopt if it is no preference objective.
+// Returns the kind of the objective with this name; nullopt if it is not a preference objective.
 std::optional<PreferenceKind> preference_named(std::string_view name);
 
 const char* name_of(PreferenceKind kind);

@@ -23,8 +23,8 @@ struct TokenLossSpec {
     // noise.
     double neftune_alpha = 0;
     // The loss of a token is (1 - teacher_weight) times the loss above, plus teacher_weight times
-    // temperature^2 times the divergence from the teacher (worker/train/ops/teacher.hpp). 0: there
-    // is no teacher.
+    // temperature^2 times the divergence from the teacher (worker/train/ops/teacher.hpp). 0: no
+    // teacher.
     double teacher_weight = 0;
     double temperature = 1;
 

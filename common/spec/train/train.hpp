@@ -68,7 +68,8 @@ struct TrainSpec {
     Objective objective = Objective::Pretrain;
     PreferenceSpec preference;  // options for Objective::Preference
     TokenLossSpec loss;         // options for the other objectives
-    // The teacher of objective distill. The job is otherwise of Objective::Pretrain or Sft.
+    // The teacher of objective distill. In all other respects, the job is as with objective
+    // pretrain or sft.
     TeacherSpec teacher;
     ParallelSpec parallel;
     std::int64_t seq_length = 0;  // tokens per sequence

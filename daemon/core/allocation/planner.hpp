@@ -55,9 +55,9 @@ class Planner {
 
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
-    // Returns whether the waiting jobs would use the nodes of each batch well. Checks only queues
-    // that set min_percent. For each queue and `wanted` with a badly used batch, sets the maximum
-    // in `quotas` to the number of its well used batches.
+    // Returns whether the waiting jobs would use at least min_percent of each batch's nodes. Checks
+    // only queues that set min_percent. If a queue and `wanted` have a batch below min_percent,
+    // sets their maximum in `quotas` to the number of their batches that reach min_percent.
     bool worthwhile(OrderQuota& quotas) const;
 
   private:

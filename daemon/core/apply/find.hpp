@@ -19,6 +19,7 @@ Job& open_at(State& s, JobId id);
 // Returns the job whose current attempt is `key`.
 Job& current(State& s, const AttemptKey& key);
 
+// Returns the resources that the job's user holds and has used under the job's account.
 Use& use_of(State& s, const Job& job);
 
 }  // namespace roll::core

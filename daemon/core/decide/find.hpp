@@ -17,6 +17,7 @@ auto* find(Map& map, const typename Map::key_type& id) {
     return found == map.end() ? nullptr : &found->second;
 }
 
+// Returns the error NotFound for a job that does not exist.
 tl::unexpected<Error> no_such_job(JobId id);
 
 // Returns the job's current attempt if `key` has its token, else nullptr.

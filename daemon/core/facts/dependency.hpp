@@ -14,7 +14,7 @@ enum class Held { Not, Yes, Never };
 Held holds(const State& state, const spec::After& after, const Index& index);
 
 // Evaluates a condition on an array for one of its jobs. A trial that successive halving stopped
-// does not keep its sweep from success.
+// does not make its sweep fail.
 Held holds_for_task(const State& state, JobId task, spec::After::Condition condition,
                     const Index& index);
 

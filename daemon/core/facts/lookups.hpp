@@ -8,8 +8,8 @@
 
 namespace roll::core {
 
-// Returns the array tasks on whose count (Index::arrays) a change of job `id` has an effect. These
-// are the job itself, if it is a task of an array, and the task whose model the job exports.
+// Returns the array tasks whose counts in Index::arrays depend on job `id`: the job itself, if it
+// is a task of an array, and the task whose model the job exports.
 std::vector<JobId> tasks_at(const State& state, JobId id);
 
 // Returns when the job ended; Time{} if it has not ended or was removed.

@@ -11,6 +11,7 @@ namespace roll::core {
 // different node names: "gpu7.a12" is on the machine "gpu7".
 std::string machine_of(const std::string& node);
 
+// Returns whether the worker's machine is excluded at present.
 bool is_excluded(const State& state, const Worker& worker);
 
 // Returns why the machine's faults after `since` suffice to exclude the machine; empty if these

@@ -20,6 +20,7 @@ std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,
                                      const std::vector<int>& shapes);
 
+// Returns the capacity without that of `workers`.
 Capacity without(Capacity capacity, const std::set<WorkerId>& workers);
 
 }  // namespace roll::core

@@ -29,6 +29,7 @@ struct FreeSlots {
 };
 using Capacity = std::map<WorkerId, FreeSlots>;
 
+// Returns whether `free` has the resources and the time that `wanted` requires on one node.
 bool fits(const spec::Resources& wanted, const FreeSlots& free);
 
 // Returns the whole capacity of the workers that take jobs and whose heartbeats
@@ -43,6 +44,7 @@ Capacity known_capacity(const State& state, Time now, bool excluded = false);
 // run.
 Capacity free_capacity(const State& state, Time now);
 
+// Removes the capacity of `places` from `capacity`.
 void take(Capacity& capacity, const std::vector<Place>& places);
 // Undoes take(): adds the capacity of `places` to `capacity`. Ignores places on workers that are no
 // longer in `capacity`.

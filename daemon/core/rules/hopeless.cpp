@@ -47,7 +47,7 @@ class Ends {
   private:
     void add_dependents(JobId id) {
         for (const JobId task : tasks_at(state_, id)) {
-            // A trial that successive halving stopped does not keep its sweep from success.
+            // A trial that successive halving stopped does not make its sweep fail.
             if (task == id && state_.jobs.at(id).halved) continue;
             const JobId array = state_.jobs.at(task).array;
             if (task == id) add_waiting({Condition::Ok, array, true});

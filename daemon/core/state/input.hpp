@@ -1,4 +1,4 @@
-// Inputs: claims and requests from outside the core. An input is not yet a fact, because decide()
+// Inputs: reports and requests from outside the core. An input is not yet a fact, because decide()
 // may refuse it.
 #pragma once
 
@@ -67,8 +67,8 @@ struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string director
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
 struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
 struct RemoveQueue { std::string queue; std::string by{}; };
-struct CloseAllocation { AllocationId allocation; std::string by{}; };   // no job starts in it any more; released when idle
-struct CancelAllocation { AllocationId allocation; std::string by{}; };  // releases it; its jobs stop and are queued again
+struct CloseAllocation { AllocationId allocation; std::string by{}; };   // no further job starts in the allocation; released when idle
+struct CancelAllocation { AllocationId allocation; std::string by{}; };  // releases the allocation; its jobs stop and are queued again
 struct OrderAnswered { AllocationId allocation; bool accepted = false; std::string slurm_job; std::string reason; };  // result of sbatch
 struct OrderSeen {                                                      // a row of squeue
     AllocationId allocation; std::string slurm_job;

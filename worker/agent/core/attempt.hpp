@@ -24,8 +24,8 @@ struct StopRules {
     // the ranks can report the cause
     Millis settle{5000};
     // time from a command's failure until the attempt ends as failed. Slurm and systemd send
-    // SIGTERM to all processes, and roll-worker may get it after the command. A command that fails
-    // within this time before roll-worker is asked to end was stopped, and has not failed.
+    // SIGTERM to all processes, and roll-worker may get it after the command. If a command fails
+    // less than this time before roll-worker is asked to end, it counts as stopped, not as failed.
     Millis hold{1000};
 };
 

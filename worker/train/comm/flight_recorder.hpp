@@ -77,9 +77,9 @@ class FlightRecorder {
     std::string latest();
     // Returns all recorded transfers as a table with tabs between its columns; the newest is last.
     std::string table();
-    // Returns the table of all ranks (merged_transfers.hpp). Returns "" on all ranks that wait for
-    // the same transfer but the first, and if a rank's text cannot be read. Must be called by
-    // RecorderOptions::on_stuck.
+    // Returns the table of all ranks (merged_transfers.hpp) if this rank is the first of the ranks
+    // that wait for the transfer. Returns "" on all other ranks, and if a rank's text cannot be
+    // read. Must be called by RecorderOptions::on_stuck.
     std::string merged_table() const;
 
   private:

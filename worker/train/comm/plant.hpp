@@ -25,6 +25,7 @@ struct Plant {
     std::string group = {};  // prefix of the names of the affected groups; empty: every group
     bool again = false;      // true: changes only transfers of layers that backward recomputes
 
+    // Returns whether transfers with this tag in this group are to be changed.
     bool hits(const std::string& group_name, const Tag& tag) const;
 };
 

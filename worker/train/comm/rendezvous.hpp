@@ -17,6 +17,7 @@ struct StoreAddress {
     friend bool operator==(const StoreAddress&, const StoreAddress&) = default;
 };
 
+// Writes the file that await_rendezvous() reads.
 Result<void> write_rendezvous(const std::filesystem::path& file, const StoreAddress& address);
 
 // Waits until the file exists and has this nonce. Ignores files of other attempts. Fails with

@@ -8,12 +8,13 @@
 
 namespace roll::train {
 
-// File in an export that export.every made: which checkpoint it is of, and how its logits compare.
+// File in an export that export.every made. It names the exported checkpoint, and says how far the
+// logits differ.
 inline constexpr const char* kExportFile = "roll_export.json";
 
 struct ExportCheck {
     std::string directory;              // the export
-    std::string checkpoint;             // the checkpoint of which it was made
+    std::string checkpoint;             // the exported checkpoint
     std::string base;                   // base model of a LoRA job; else empty
     std::vector<std::string> adapters;  // adapters that the job merged into the base model
     std::string dtype = "fp32";         // number type of the exported weights

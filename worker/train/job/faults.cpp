@@ -27,8 +27,8 @@ at::Tensor an_element(TrainStep& trainer) {
     return p.flat_weight.narrow(0, 0, 1);
 }
 
-// Makes an element of a gradient far too large, before the sum over the replicas. Takes a gradient
-// that exists: with staged gradients, only those of the bucket that is being reduced do.
+// Makes an element of a gradient far too large, before the sum over the replicas. With staged
+// gradients, takes a gradient of the bucket that is being reduced, because no others exist.
 void glitch(TrainStep& trainer) {
     for (Chunk& chunk : trainer.chunks()) {
         const Parameters& p = chunk.parameters();

@@ -27,7 +27,7 @@ bool Judge::decide(checkpoint::State& state, Communicator& world) {
     const OrderedJson values = std::exchange(values_, OrderedJson::object());
     if (values.empty()) return false;
     // Some values, such as bits per byte, are known only on rank 0.
-    // one row per metric: [1 if the value is known, the value]
+    // One row per metric: [1 if the value is known, the value]
     const at::Tensor told = at::zeros({2, 2}, at::kDouble);
     const std::string* const names[] = {&spec_.best.name, &spec_.early_stop.metric.name};
     for (std::int64_t i = 0; i < 2; ++i) {

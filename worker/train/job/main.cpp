@@ -273,8 +273,7 @@ void add_evaluation_options(CLI::App& command, Arguments& arguments) {
 
 void add_check_options(CLI::App& command, ExportCheck& check) {
     command.add_option("EXPORT", check.directory, "Directory of the export")->required();
-    command.add_option("CHECKPOINT", check.checkpoint, "The checkpoint of which it was made")
-        ->required();
+    command.add_option("CHECKPOINT", check.checkpoint, "The exported checkpoint")->required();
     command.add_option("--dtype", check.dtype, "Number type of the exported weights [fp32]")
         ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
     command.add_option("--base", check.base, "Base model of a LoRA job");

@@ -33,7 +33,7 @@ std::vector<std::int64_t> gradient_hashes(TrainStep& step) {
     return hashes;
 }
 
-// Returns the ranks whose entry is not 0; none if that is all ranks.
+// Returns the ranks whose entry is not 0; empty if no rank's entry is 0.
 std::vector<int> some_ranks(const at::Tensor& found_R) {
     std::vector<int> ranks;
     for (std::int64_t rank = 0; rank < found_R.numel(); ++rank)
@@ -54,8 +54,7 @@ std::optional<RepeatDiffers> repeat_differs(TrainStep& step, std::span<const Mic
     const bool differs = !is_equal(result.loss, again.loss, tolerance) ||
                          !is_equal(result.grad_norm, again.grad_norm, tolerance);
     const bool own_differs = !is_equal(result.own_loss, again.own_loss, tolerance);
-    // one row for each rank: 1 if the result differs, if the replica's loss does, if the gradient
-    // does
+    // one row for each rank: [result differs, replica's loss differs, gradient differs]; 1: true
     const at::Tensor found_R3 = at::zeros({world.size(), 3}, at::kDouble);
     const at::Tensor mine = found_R3[world.rank()];
     if (differs) mine[0] = 1;
@@ -63,7 +62,7 @@ std::optional<RepeatDiffers> repeat_differs(TrainStep& step, std::span<const Mic
     if (is_cpu && gradient_hashes(step) != before) mine[2] = 1;
     sum_over(world, found_R3, {Site::Agreement});
     if (found_R3.select(1, 0).sum().item<double>() == 0) return std::nullopt;
-    // A wrong loss also makes the gradients wrong, also those of other ranks.
+    // A wrong loss makes the gradients wrong, including those of other ranks.
     const std::vector<int> losses = some_ranks(found_R3.select(1, 1)),
                            gradients = some_ranks(found_R3.select(1, 2));
     const std::vector<int>& ranks = losses.empty() ? gradients : losses;

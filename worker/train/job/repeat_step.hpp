@@ -18,10 +18,10 @@ struct RepeatDiffers {
     std::string sentence;
 };
 
-// Computes a step again that was not applied, and compares loss and gradient norm with `result`:
-// bit for bit on a CPU, and to 1 % on a GPU, where the order of sums is not fixed. Returns nullopt
-// if the results are equal. Overwrites the gradients. Every rank must call this function with its
-// own part of the batch, and all ranks get the same result.
+// Computes a step that was not applied a second time, and compares loss and gradient norm with
+// `result`: bit for bit on a CPU, and to 1 % on a GPU, where the order of sums is not fixed.
+// Returns nullopt if the results are equal. Overwrites the gradients. Every rank must call this
+// function with its own part of the batch, and all ranks get the same result.
 std::optional<RepeatDiffers> repeat_differs(TrainStep& step, std::span<const Microbatch> batch,
                                             const StepResult& result, const StepPlace& place,
                                             Communicator& world);

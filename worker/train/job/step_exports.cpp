@@ -55,7 +55,7 @@ std::map<std::int64_t, fs::path> complete_in(const fs::path& folder) {
     return found;
 }
 
-// Removes what an attempt left that was killed during an export.
+// Removes the files of an attempt that was killed during an export.
 void remove_unfinished(const fs::path& folder) {
     std::error_code error;
     std::vector<fs::path> found;
@@ -81,8 +81,8 @@ const char* dtype_name(spec::ExportDtype dtype) {
     return "";
 }
 
-// Gives the finished export its final name. An export of the same step, of another checkpoint, is
-// deleted.
+// Gives the finished export its final name. Deletes an earlier export of the same step that was
+// made from another checkpoint.
 Result<void> publish(const fs::path& staged, const fs::path& target) {
     const fs::path old = target.parent_path() / ("." + target.filename().string() + ".old");
     std::error_code error;

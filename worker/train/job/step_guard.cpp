@@ -14,8 +14,7 @@
 namespace roll::train {
 namespace {
 
-// maximum number of consecutive steps that are skipped; if more steps in a row are bad, they are no
-// outliers
+// maximum number of consecutive steps that are skipped; more bad steps in a row are not outliers
 constexpr int kSkippedMax = 10;
 
 void append(std::vector<double>& values, double value, int window) {

@@ -57,7 +57,7 @@ class StepGuard {
     const protocol::Launch& launch_;
     checkpoint::State& state_;
     LossHistory history_;  // filled only on rank 0
-    int skipped_ = 0;      // like RecentSteps::skipped, while the state has none
+    int skipped_ = 0;      // replaces RecentSteps::skipped if the state has no RecentSteps
 };
 
 }  // namespace roll::train

@@ -42,7 +42,8 @@ double waited_in(const PhaseClock::Times& times) {
     return waited;
 }
 
-// Says what the weights have not learned from, and why the training has ended before its last step.
+// Logs the steps and samples that did not change the weights, and the reason if the training ended
+// before its last step.
 void tell_end(const spec::TrainSpec& spec, const checkpoint::State& state, bool stopped_early) {
     std::printf("%s", untrained_text(state).c_str());
     if (!stopped_early) return;
@@ -132,7 +133,7 @@ int Trainer::run_steps() {
     if (stopped_) return protocol::kExitYielded;
     if (spec_.valid_at_start && state_.step == 0) {
         measure({.last = true});
-        judge_.forget();  // untrained weights are no candidate for the best checkpoint
+        judge_.forget();  // untrained weights cannot be the best checkpoint
     }
     bool ends = state_.step >= last_step() || stops_early();
     Agreed agreed = ends ? Agreed() : agree();

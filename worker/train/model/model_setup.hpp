@@ -61,7 +61,7 @@ std::string check_same_model(const std::filesystem::path& checkpoint, const Mode
 std::vector<families::NativeTensor> native_tensors(const ModelSetup& model);
 
 // Returns the token that a reward model ignores at the end of an answer; -1 if there is none, or if
-// the model is no reward model.
+// the model is not a reward model.
 std::int64_t padding_of(const ModelSetup& model);
 
 // Returns the model of a HuggingFace or MCA directory, with its tokenizer if it has one.
