@@ -84,7 +84,8 @@ Result<std::string> load_public_key(const std::filesystem::path& file) {
     ROLL_TRY(const std::string text, read_file(file));
     std::string key = key_in(text);
     if (key.empty())
-        return fail(ErrorCode::Corrupt, "the file " + file.string() + " contains no CURVE key");
+        return fail(ErrorCode::Corrupt, "the file " + file.string() + " contains no CURVE key",
+                    "copy keys/server.pub from rolld's state directory to this file");
     return key;
 }
 

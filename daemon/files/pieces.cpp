@@ -105,7 +105,11 @@ Result<std::string> Pieces::read(const std::string& piece) const {
                                 piece.substr(0, 64)));
     ROLL_TRY(std::string bytes, read_file(directory_ / piece));
     if (io::sha256(bytes) != piece)
-        return fail(ErrorCode::Corrupt, fmt::format("rolld's piece {} is damaged", piece));
+        return fail(
+            ErrorCode::Corrupt,
+            fmt::format(
+                "rolld's copy of a part of the job's `files` is damaged ({}); submit the job again",
+                piece));
     return bytes;
 }
 

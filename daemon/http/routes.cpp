@@ -73,7 +73,7 @@ std::vector<std::string> split(std::string_view path) {
 std::span<const Route> routes() { return kRoutes; }
 
 std::optional<RouteMatch> find_route(const std::vector<std::string>& path, bool posts) {
-    // The segments of each route, because a request must not split all paths again.
+    // The segments of each route. They are kept, so that not every request splits all paths again.
     static const std::vector<std::vector<std::string>> kSegments = [] {
         std::vector<std::vector<std::string>> all;
         for (const Route& route : kRoutes) all.push_back(split(route.path));

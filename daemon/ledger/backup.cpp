@@ -124,7 +124,8 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const fs::path target = directory.has_filename() ? directory : directory.parent_path();
     const fs::path source = state / "ledger.db";
     if (!is_there(source))
-        return fail(ErrorCode::NotFound, "there is no ledger in " + state.string());
+        return fail(ErrorCode::NotFound, "there is no ledger in " + state.string(),
+                    "set --dir to the state directory of rolld");
     if (is_there(target)) {
         return fail(ErrorCode::Refused, target.string() + " exists",
                     "give a directory that does not exist yet");

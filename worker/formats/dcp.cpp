@@ -80,7 +80,7 @@ class MetadataReader {
         for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
             const PickleId* key = field(entries[i], "fqn");
             if (key == nullptr || !pickle_.is(*key, PickleKind::Text))
-                return corrupt_metadata("stores something without a name");
+                return corrupt_metadata("has an entry without a name");
             const std::string& name = pickle_.at(*key).text;
             ROLL_TRY(DcpExtent extent, read_extent(name, entries[i + 1]));
             const auto offset = sizes(field(entries[i], "offset"));

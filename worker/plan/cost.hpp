@@ -110,7 +110,8 @@ struct Owned {
     std::vector<std::vector<ExchangeBucket>> buckets = {};
     bool gradients = false;  // true: the rank stores gradients only for its own elements
     // Numbers of weights if the ranks also share weights; else 0.
-    // - `weights`: in memory on the rank at the peak; `gathered` of them are there for gathering
+    // - `weights`: in memory on the rank at the peak, including `gathered`
+    // - `gathered`: in the memory of gathered units at the peak
     // - `gathers`: own weights that the rank sends to each other rank for each micro-batch
     // - `updates`: own weights that the rank sends to each other rank after each update
     std::int64_t weights = 0, gathered = 0, gathers = 0, updates = 0;

@@ -48,7 +48,7 @@ std::vector<Problem> export_problems(const Json& document) {
     if (!exports.is_number_integer() || exports == 0 || (!saves.is_null() && saves != 0)) return {};
     return {{"export.every", "is " + exports.dump() +
                                  ", but checkpoint.every is 0, so no checkpoint is written during "
-                                 "training; set checkpoint.every, or export.every to 0"}};
+                                 "training; set checkpoint.every, or set export.every to 0"}};
 }
 
 }  // namespace roll::spec

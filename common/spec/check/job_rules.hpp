@@ -1,4 +1,4 @@
-// The rules of all kinds of jobs that the schema cannot express. Pure.
+// Rules that apply to all kinds of jobs, and that the schema cannot express. Pure.
 #pragma once
 
 #include <vector>

@@ -114,7 +114,7 @@ void check_saved_modules(const Json& lora, std::vector<Problem>& problems) {
     }
 }
 
-// The base of a reward model's adapter has no score layer.
+// Refuses exports that need a score layer in the base model of a reward model's adapter.
 void check_reward_export(const Json& given, std::vector<Problem>& problems) {
     if (given.value("merge", Json()) == true)
         problems.push_back(

@@ -168,7 +168,8 @@ void check_stages(const ParallelSpec& p,
     std::string all;
     for (const std::string& part : *parts) all += part;
     if (all.find('m') != std::string::npos)
-        refuse(key, is + "has a layer of multi-token prediction (m), which Roll does not train");
+        refuse(key,
+               is + "has a layer of multi-token prediction, which Roll does not train; remove m");
     const bool ends = parts->front().starts_with('E') && parts->back().ends_with('L');
     if (!ends || std::ranges::count(all, 'E') != 1 || std::ranges::count(all, 'L') != 1)
         refuse(key, is + "must begin with E and end with L, and have no other E or L");

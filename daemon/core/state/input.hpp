@@ -87,8 +87,9 @@ using AnyInput =
                  Adopted, StopDispatch, Close, SetSecrets, NodeDown, StaleClaim, AskTraining,
                  RequestDone, CloseAllocation, CancelAllocation>;
 
-// One of the inputs above. Its copies, moves and destruction are compiled once, in input.cpp. The
-// compiler makes code for each alternative; in every file, it made tests a third slower to compile.
+// One of the inputs above. Its copies, moves and destruction are compiled once, in input.cpp.
+// Otherwise, every file would compile them for each alternative, and tests would
+// take a third longer to compile.
 struct Input : AnyInput {
     template <class T>
     requires AlternativeOf<std::remove_cvref_t<T>, AnyInput> Input(T&& input)

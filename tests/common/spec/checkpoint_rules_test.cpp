@@ -73,7 +73,7 @@ TEST_F(TrainFeatures, AnExportDuringTrainingNeedsCheckpointsAndAWorkerThatMakesI
     json["export"] = {{"every", 2}};
     EXPECT_EQ(problems(json),
               "export.every is 2, but checkpoint.every is 0, so no checkpoint is written during "
-              "training; set checkpoint.every, or export.every to 0\n");
+              "training; set checkpoint.every, or set export.every to 0\n");
     json["checkpoint"] = {{"every", 5}};
     EXPECT_EQ(problems(json), "");
     const ParsedJob job = parse(json);

@@ -86,7 +86,8 @@ Result<RunDirectory> RunDirectory::watch(const std::filesystem::path& path) {
     if (directory.walls_.empty())
         return fail(ErrorCode::NotFound,
                     (path / "walls").string() +
-                        " is missing or empty, so it is not known which --wall roll-worker used");
+                        " is missing or empty, so it is not known which --wall roll-worker used",
+                    "start roll-worker, which writes this file");
     directory.session_ = directory.walls_.back().session;
     return directory;
 }

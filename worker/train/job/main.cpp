@@ -244,7 +244,8 @@ void add_preview_options(CLI::App& previewing, Arguments& arguments) {
     previewing.add_option("--documents", arguments.documents, "Documents to show from each file");
     previewing.add_option("--columns", arguments.style.columns, "Width of a line")
         ->check(CLI::Range(20, 1000));
-    previewing.add_flag("--color", arguments.style.color, "Show learned text in green");
+    previewing.add_flag("--color", arguments.style.color,
+                        "Show the text that counts in the loss in green");
     previewing.add_flag("--json", arguments.json, "Print one JSON object (roll.data_preview/1)");
 }
 

@@ -28,8 +28,8 @@ inline constexpr const char* kTeacherKeys[] = {"teacher_kl"};
 // that put_pairs() writes, or kTeacherKeys. Empty if the objective adds none.
 std::span<const char* const> objective_keys(const spec::TrainSpec& spec);
 
-// Adds to a row of the metrics the means over the pairs or labelled answers, and the number of
-// pairs or answers. Leaves out a mean over zero answers.
+// Adds the means over the pairs or labelled answers, and their number, to a row of the metrics.
+// Leaves out a mean over zero answers.
 void put_pairs(OrderedJson& row, const std::string& prefix, const std::string& suffix,
                const PairSums& sums);
 

@@ -66,8 +66,8 @@ formats::McaLayout mca_layout_of(const spec::ParallelSpec& parallel,
 // Returns the plan of what this rank writes. `rank`: this rank's number in the job.
 PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank);
 
-// Returns the blocks (ranges of elements in each dimension) of a parameter that are in the rows
-// `rows` of a rank's tensor, as `file` stores these blocks. Pure.
+// Returns the blocks (ranges of elements in each dimension) of a parameter that the rows `rows` of
+// a rank's tensor hold. `file` is the name of the file that stores these blocks. Pure.
 std::vector<checkpoint::StoredBox> boxes_of(const ParameterSpec& spec, const layout::Rows& rows,
                                             const std::string& file);
 

@@ -62,7 +62,8 @@ class Saver {
     // the running save does not answer the newest request. If a checkpoint is delayed, it also
     // requires that it is time to try again.
     bool is_asked() const { return asked_ > answers_ && (put_off_.empty() || is_due_again()); }
-    void poll();    // reports staged checkpoints; throws RankFailure unless the disk is full
+    // Reports staged checkpoints. Throws RankFailure if a save failed, except on a full disk.
+    void poll();
     void finish();  // waits for the running save and deletion, then reports like poll()
     // Returns true if a checkpoint was delayed because the disk was full, and if it is time to try
     // again.
