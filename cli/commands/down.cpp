@@ -40,7 +40,8 @@ Result<bool> end_rolld(const io::StateDirectory& state) {
     // SIGKILL loses no data, because the ledger holds everything that rolld has acknowledged.
     ::kill(*pid, SIGKILL);
     if (wait_gone(*pid, kDownPatience)) return true;
-    return fail(ErrorCode::Failed, fmt::format("rolld (process {}) does not stop", *pid));
+    return fail(ErrorCode::Failed,
+                fmt::format("rolld (process {}) does not end after SIGKILL", *pid));
 }
 
 }  // namespace

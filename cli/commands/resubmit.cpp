@@ -19,7 +19,8 @@ Result<Source> again(const Json& job) {
         return fail(ErrorCode::NotFound,
                     fmt::format("job {} cannot be submitted again: its job file is no longer "
                                 "stored",
-                                id));
+                                id),
+                    "submit the original job file with rollctl submit");
     ROLL_TRY_VOID(refuse_hidden_values(job));
     for (const char* key : {"begin", "deadline", "array", "sweep", "cron", "then"})
         document.erase(key);

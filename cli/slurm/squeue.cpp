@@ -169,7 +169,8 @@ Result<int> run_squeue(const Context& context, const std::vector<std::string>& w
     ROLL_TRY(const SlurmArguments arguments, read_slurm_arguments("squeue", words, kSqueueFlags));
     if (!arguments.rest.empty())
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("squeue: {} is not an option", arguments.rest[0]));
+                    fmt::format("squeue: {} is not an option", arguments.rest[0]),
+                    "rollctl slurm squeue --help");
     std::string format = arguments.has("long") ? kSqueueLong : kSqueueUsual;
     if (arguments.has("format")) format = arguments.value("format");
     const std::vector<SlurmColumn> wanted = read_columns(format);

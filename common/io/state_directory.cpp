@@ -69,7 +69,9 @@ Result<StateDirectory> StateDirectory::find(const std::string& flag) {
     }
     std::error_code error;
     const auto absolute = std::filesystem::absolute(root, error);
-    if (error) return fail(ErrorCode::InvalidArgument, "no state directory: " + error.message());
+    if (error)
+        return fail(ErrorCode::InvalidArgument, "no state directory: " + error.message(),
+                    "use --dir with an absolute path");
     auto path = absolute.lexically_normal();
     if (!path.has_filename()) path = path.parent_path();  // remove the final slash of "DIR/"
     return StateDirectory(path);

@@ -203,7 +203,8 @@ Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& wr
         const fs::path name = entry.path().filename();
         if (fs::exists(written.parent_path() / name, error)) continue;
         fs::create_symlink(inside / name, written.parent_path() / name, error);
-        if (error) return fail(ErrorCode::Failed, "cannot link " + name.string());
+        if (error)
+            return fail(ErrorCode::Failed, "cannot link " + name.string() + ": " + error.message());
     }
     return {};
 }

@@ -132,7 +132,8 @@ Result<std::int64_t> dim_of(const std::string& expression, const Json& scope,
     ROLL_TRY(const std::int64_t dim, evaluate(expression, scope));
     if (dim < smallest || dim > kDimMax)
         return fail(ErrorCode::InvalidArgument,
-                    name + ": \"" + expression + "\" is " + std::to_string(dim));
+                    name + ": \"" + expression + "\" is " + std::to_string(dim) + "; allowed: " +
+                        std::to_string(smallest) + " to " + std::to_string(kDimMax));
     return dim;
 }
 
@@ -401,7 +402,8 @@ class Lister {
         ROLL_TRY(const std::int64_t count, dim_of(next->second, scope_, rule.native, 0));
         if (count > kExpertsMax)
             return fail(ErrorCode::InvalidArgument,
-                        rule.native + " would be repeated " + std::to_string(count) + " times");
+                        rule.native + " would be repeated " + std::to_string(count) +
+                            " times; allowed: at most " + std::to_string(kExpertsMax));
         for (std::int64_t i = 0; i < count; ++i) {
             Instance one = instance;
             one.repeats.emplace_back(next->first, i);

@@ -175,11 +175,12 @@ Result<LoraModule> module_of(const std::string& name, const Halves& halves, cons
     if (a.size() != 2 || b.size() != 2 || a[0] != b[1] || a[0] < 1)
         return fail(ErrorCode::Corrupt, "adapter module " + name + " has A " +
                                             tensor::to_string(a) + " and B " +
-                                            tensor::to_string(b));
+                                            tensor::to_string(b) + ", which do not fit together");
     for (const auto* view : {&*halves.a, &*halves.b})
         if (!tensor::is_castable(view->info.dtype))
             return fail(ErrorCode::InvalidArgument,
-                        "adapter module " + name + " is " + tensor::name_of(view->info.dtype));
+                        "adapter module " + name + " has elements of type " +
+                            tensor::name_of(view->info.dtype) + ", which cannot be converted");
     const double said = lora_rank(config, name);
     if (said != static_cast<double>(a[0]) && !is_stacked(config, name))
         return fail(ErrorCode::Corrupt, fmt::format("adapter module {} has rank {}; its config "

@@ -116,7 +116,8 @@ Result<Wall> Wall::choose(std::string_view only, const std::string& session) {
         }
     }
     if (wanted(WallKind::Marks)) return wall;
-    return fail(ErrorCode::Refused, "this host does not support --wall " + wall.refused_.front());
+    return fail(ErrorCode::Refused, "this host does not support --wall " + wall.refused_.front(),
+                "without --wall, roll-worker chooses a wall that the host supports");
 }
 
 fs::path cgroup_of(const fs::path& directory, const AttemptKey& key) {

@@ -123,11 +123,13 @@ Result<void> open_with_config(Source& source, const families::Families& families
     const bool has_args = args.is_object() && args.contains("num_layers");
     if (found.error().code != ErrorCode::NotFound || (!given.empty() && !is_family)) return found;
     if (!has_args)
-        return is_family
-                   ? fail(ErrorCode::InvalidArgument, source.directory.string() +
-                                                          " has no training arguments to derive "
-                                                          "a config from")
-                   : found;
+        return is_family ? fail(ErrorCode::InvalidArgument,
+                                source.directory.string() +
+                                    " has no training arguments to derive "
+                                    "a config from",
+                                "give --config MODEL: the original HuggingFace directory or its "
+                                "config.json")
+                         : found;
     std::string reason;
     std::vector<Source> fits;
     std::string names;

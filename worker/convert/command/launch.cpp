@@ -35,7 +35,8 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
     if (spec.overwrite || launch.node_rank > 0 || launch.attempt.token.attempt > 1) return true;
     std::error_code error;
     if (fs::exists(spec.target, error) && !fs::is_empty(spec.target, error))
-        return fail(ErrorCode::InvalidArgument, spec.target + " already exists");
+        return fail(ErrorCode::InvalidArgument, spec.target + " already exists",
+                    "change `target`, or set `overwrite` to true");
     return false;
 }
 

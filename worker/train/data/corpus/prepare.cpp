@@ -246,7 +246,8 @@ Result<bool> make(const Work& work) {
     ROLL_TRY(const Stamp after, stamp_of(work.source));
     if (!(after == work.stamp)) {
         TokenWriter::discard(work.base);
-        return fail(ErrorCode::Failed, work.source.string() + " was changed while it was read");
+        return fail(ErrorCode::Failed, work.source.string() + " was changed while it was read",
+                    "submit the job again when no program writes this file");
     }
     ROLL_TRY_VOID(writer.sync());
     ROLL_TRY(const bool recorded, record_tokens(work, writer.progress().text_hash));
@@ -368,7 +369,9 @@ Result<std::optional<Prepared>> prepare(const fs::path& source,
         ROLL_TRY(record, read_record(work.base));
         if (!record)
             return fail(ErrorCode::Failed,
-                        with_suffix(work.base, ".made").string() + " has disappeared");
+                        with_suffix(work.base, ".made").string() +
+                            " was deleted while the tokens were prepared",
+                        "submit the job again");
     }
     prepared->form = options.rules.form;
     prepared->bad_lines = lines_in(with_suffix(work.base, ".bad"));
