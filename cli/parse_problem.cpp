@@ -38,7 +38,7 @@ std::string validation_text(const std::string& message) {
     const std::string least = parts.str(3), most = parts.str(4);
     const std::string allowed = most.size() <= 20     ? least + " to " + most
                                 : least == "0.000000" ? "a number above 0"
-                                                      : "a number from " + least + " on";
+                                                      : "a number of at least " + least;
     return fmt::format("{} is {}; allowed: {}", parts.str(1), parts.str(2), allowed);
 }
 

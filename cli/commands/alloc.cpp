@@ -227,9 +227,10 @@ static Result<Json> steer(const Context& context, const std::string& verb,
     if (verb == "close" || verb == "cancel") {
         const auto id = parse_number<std::uint64_t>(name);
         if (!id || *id == 0)
-            return fail(ErrorCode::InvalidArgument,
-                        fmt::format("the allocation is \"{}\"; allowed: a number from 1 on", name),
-                        "rollctl alloc list");
+            return fail(
+                ErrorCode::InvalidArgument,
+                fmt::format("the allocation is \"{}\"; allowed: a number of at least 1", name),
+                "rollctl alloc list");
         if (verb == "close") return change(context, protocol::AllocCloseArgs{*id});
         return change(context, protocol::AllocCancelArgs{*id});
     }

@@ -86,7 +86,7 @@ std::optional<int> Translation::count(const std::string& name, int least) {
     if (option == nullptr) return std::nullopt;
     const auto number = slurm_count(option->value);
     if (number && *number >= least) return number;
-    refuse(*option, fmt::format("a whole number from {} on", least));
+    refuse(*option, fmt::format("a whole number of at least {}", least));
     return std::nullopt;
 }
 
@@ -146,7 +146,7 @@ void Translation::read_sizes() {
         const auto least = slurm_count(range.front());
         const auto most = slurm_count(range.back());
         if (range.size() > 2 || !least || !most || *least < 1 || *most < *least)
-            refuse(*option, "N or N-M with whole numbers from 1 on");
+            refuse(*option, "N or N-M with whole numbers of at least 1");
         else
             nodes = *least;
     }
@@ -215,7 +215,7 @@ void Translation::read_switches(int nodes) {
     if (option == nullptr) return;
     const auto switches = slurm_number(option->value.substr(0, option->value.find('@')));
     if (!switches || *switches < 1)
-        refuse(*option, "a whole number from 1 on, which may have @TIME after it");
+        refuse(*option, "a whole number of at least 1, optionally followed by @TIME");
     else if (*switches == 1)
         resources()["segment"] = nodes;
 }
@@ -283,7 +283,8 @@ void Translation::read_queue() {
     }
     if (const SbatchOption* const option = find("priority")) {
         const auto priority = slurm_number(option->value);
-        if (!priority && option->value != "TOP") refuse(*option, "a whole number from 0 on");
+        if (!priority && option->value != "TOP")
+            refuse(*option, "a whole number of at least 0, or TOP");
         if (priority) document["priority"] = *priority;
     }
     read_requeue();

@@ -84,7 +84,7 @@ template <class V> void fields(V& v, LogArgs& a) {
     v("from", a.from, "first byte; default: the end of the log");
 }
 template <class V> void fields(V& v, MetricsArgs& a) {
-    v("points", a.points, "number of rows over the whole run; the reply has at most about twice as many",
+    v("points", a.points, "wanted number of rows over the whole run; the reply may have up to about twice this number",
       {.minimum = 2, .maximum = kPointsMax});
     v("keys", a.keys, "fields of the rows, separated by commas; default: all fields");
 }

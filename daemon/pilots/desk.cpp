@@ -207,7 +207,8 @@ std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& s
         Overload{[&](const Submitted& done) {
                      trouble_ = done.result == slurm::Submission::Accepted ? "" : done.reason;
                      if (done.result == slurm::Submission::Unknown) {
-                         // The job may have entered Slurm's queue at any time up to now.
+                         // It is unknown whether Slurm has queued the job, and when; use the
+                         // latest possible time, which is now.
                          sent_[done.allocation] = now;
                          doubt_until_ = now + rules_.doubt;
                          return;

@@ -406,7 +406,7 @@ TEST_F(Rollctl, AnAllocationIsNamedByItsNumber) {
     for (const char* bad : {"''", "x", "0", "-1", "1.5", "18446744073709551616"}) {
         const Ended ended = run(std::string("alloc close ") + bad);
         EXPECT_EQ(ended.status, 2) << bad;
-        EXPECT_NE(ended.output.find("allowed: a number from 1 on"), std::string::npos) << bad;
+        EXPECT_NE(ended.output.find("allowed: a number of at least 1"), std::string::npos) << bad;
     }
 }
 

@@ -224,9 +224,9 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
         const auto problems = translate(words).problems;
         return problems.empty() ? "" : problems[0];
     };
-    EXPECT_EQ(problem({"-n0"}), "--ntasks is \"0\"; allowed: a whole number from 1 on");
+    EXPECT_EQ(problem({"-n0"}), "--ntasks is \"0\"; allowed: a whole number of at least 1");
     EXPECT_EQ(problem({"-N3-2"}),
-              "--nodes is \"3-2\"; allowed: N or N-M with whole numbers from 1 on");
+              "--nodes is \"3-2\"; allowed: N or N-M with whole numbers of at least 1");
     EXPECT_EQ(problem({"-N3", "--gpus=4"}),
               "--gpus is \"4\"; allowed: a multiple of the number of nodes, 3, because all nodes "
               "of a job have equally many GPUs");

@@ -60,8 +60,9 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
     } else if (const auto* staged = std::get_if<protocol::CheckpointStaged>(&report)) {
         std::string to = final_name(staged->directory);
         if (to.empty()) {
-            effects_.push_back(
-                Note{label(key) + ": the report has no staged checkpoint: " + staged->directory});
+            effects_.push_back(Note{
+                label(key) + ": the report names a directory that is not a staged checkpoint: " +
+                staged->directory});
             return;
         }
         attempt->staged.push_back(

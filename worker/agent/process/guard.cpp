@@ -355,7 +355,8 @@ void Guard::tell_usage() {
               " " + bytes(blocks_written_));
 }
 
-// Runs a program that removes what the attempt left outside of its processes, for at most 20 s.
+// Runs a program that removes what remains of the attempt besides processes, such as a container.
+// Waits for the program for at most 20 s.
 void Guard::run_after(const Program& program) {
     const auto pid = io::spawn(spawn_of(program, 0, {}));
     const Instant until = boot_now() + std::chrono::seconds(20);

@@ -153,7 +153,7 @@ Result<void> read_number(const Given& given, const char* name, int& number) {
     const bool zero = name == std::string("relative") && found->second == "0";
     if (!value && !zero)
         return wrong("--" + found->first + " is \"" + found->second +
-                     "\"; allowed: a whole number from 1 on");
+                     "\"; allowed: a whole number of at least 1");
     number = value.value_or(0);
     return {};
 }

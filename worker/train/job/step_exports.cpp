@@ -115,7 +115,7 @@ StepExports::StepExports(const protocol::Launch& launch, const spec::TrainSpec& 
         if (one.deleted || fs::path(one.directory).parent_path() != own || !is_due(one.step))
             continue;
         recorded(one.step, one.directory);
-        break;  // the newest is first
+        break;  // export only the newest checkpoint, which is first in the list
     }
 }
 

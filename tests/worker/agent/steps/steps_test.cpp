@@ -80,7 +80,8 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
     EXPECT_TRUE(options->label && options->unequal_exit_kills);
     EXPECT_EQ(options->output, "out");
     EXPECT_EQ(plan({"--foo", "true"}), "srun: Roll's srun has no option --foo");
-    EXPECT_EQ(plan({"-n0", "true"}), "srun: --ntasks is \"0\"; allowed: a whole number from 1 on");
+    EXPECT_EQ(plan({"-n0", "true"}),
+              "srun: --ntasks is \"0\"; allowed: a whole number of at least 1");
     EXPECT_EQ(plan({"--pty", "bash"}), "srun: --pty: a batch script has no terminal");
     EXPECT_TRUE(plan({"--container-image=nvcr.io#nvidia/pytorch:24.01-py3", "true"})
                     .starts_with("srun: --container-image: this is an option of pyxis, "));
