@@ -36,8 +36,7 @@ list(REMOVE_ITEM library_targets roll_flags)
 install(TARGETS roll_flags EXPORT roll COMPONENT library)
 install(TARGETS ${library_targets} EXPORT roll COMPONENT library
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll COMPONENT library
-        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/roll COMPONENT library
-        FILE_SET alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/roll COMPONENT library)
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/roll COMPONENT library)
 install(EXPORT roll NAMESPACE roll:: FILE rollTargets.cmake COMPONENT library
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/roll)
 include(CMakePackageConfigHelpers)
