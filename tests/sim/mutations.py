@@ -5,17 +5,21 @@ Each mutation replaces one text in one file of a copy; only that file's unit is 
 library, as many at a time as there are cores. Compiling is most of the time: so there is no optimization, CXX is
 clang++ where there is one (a third of g++'s time), and a precompiled header holds all that the mutated files include,
 templates instantiated (half of clang++'s time). Exit 0: at least 19 of 20 are killed.
-ROLL_MUTATION_SHARES=N in the environment tries one N-th of the mutations.
+ROLL_TEST_SHARES=N in the environment tries one N-th of the mutations.
 """
 import argparse
 import concurrent.futures
 import os
+import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
 from units import write_changed
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from shares import share  # noqa: E402
 
 # file below daemon/, or from the top: (text, replacement, what it breaks)
 MUTATIONS = {
@@ -306,14 +310,6 @@ def judge(options, header, file_name, mutation):
         return killed(build(options, header, file_name, mutation, folder), options.worlds)
 
 
-def share(mutations, root):
-    """Returns every SHARES-th mutation, beginning at one that the commit chooses, so that the runs of successive
-    commits try all; returns all mutations if SHARES is not in the environment."""
-    shares = int(os.environ.get('ROLL_MUTATION_SHARES', '1'))
-    head = subprocess.run(['git', '-C', root, 'rev-parse', 'HEAD'], capture_output=True, text=True, check=False).stdout
-    return mutations[int(head.strip() or '0', 16) % shares::shares]
-
-
 def main():
     parser = argparse.ArgumentParser()
     for name in ('root', 'build', 'compiler', 'objects', 'libraries'):
@@ -321,8 +317,8 @@ def main():
     parser.add_argument('--worlds', type=int, required=True)
     parser.add_argument('--only', default='', help='only mutations whose description holds this pattern')
     options = parser.parse_args()
-    chosen = share([(file, mutation) for file, mutations in MUTATIONS.items() for mutation in mutations
-                    if re.search(options.only, mutation[2])], options.root)
+    chosen = share((file, mutation) for file, mutations in MUTATIONS.items() for mutation in mutations
+                   if re.search(options.only, mutation[2]))
     fails_already = killed(os.path.join(options.build, 'bin', 'sim_test'), 100)
     if fails_already:
         sys.exit(f'worlds of the unbroken core fail already, so nothing can be said of broken ones: {fails_already}')

@@ -9,6 +9,8 @@ are those of the source.
 """
 import itertools
 import json
+import pathlib
+import sys
 import unittest
 
 import torch
@@ -16,6 +18,9 @@ from safetensors.torch import load_file, save_file
 
 from family_models import MODELS, WITH_EXPERTS, WITH_MTP, logits, make, make_with_mtp
 from oracle import FolderCase, bits, run
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
+from shares import share  # noqa: E402
 
 PARAMETERS = {'tp': (1, 2, 4), 'pp': (1, 2, 4), 'vpp': (1, 2, 3), 'ep': (1, 2, 4), 'etp': (1, 2),
               'names': ('transformer_engine', 'local'), 'grouped': (False, True),
@@ -144,7 +149,7 @@ class Layouts(FolderCase):
     def test_round_trips(self):
         for model_type in MODELS:
             wanted = {}
-            for number, one in enumerate(layouts(model_type)):
+            for number, one in share(enumerate(layouts(model_type))):
                 with self.subTest(model_type=model_type, **one):
                     hf = self.source(model_type, one)
                     self.round_trip(hf, one)

@@ -5,10 +5,15 @@ The plan's `program` is the memory of the program with an almost empty model: co
 """
 import json
 import os
+import pathlib
 import resource
+import sys
 import unittest
 
 from ranks import Attempt, RankCase
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3]))
+from shares import share  # noqa: E402
 
 LARGE = {'model__hidden_size': 512, 'model__intermediate_size': 2048, 'model__num_hidden_layers': 8,
          'model__num_attention_heads': 8, 'model__num_key_value_heads': 8, 'model__vocab_size': 8192,
@@ -65,7 +70,7 @@ class MemoryTest(RankCase):
         for precision, document in nothing.items():
             jobs[f'nothing, {precision}'] = document
         worst = 0
-        for number, (name, document) in enumerate(jobs.items(), start=1):
+        for number, (name, document) in enumerate(share(jobs.items()), start=1):
             planned = self.planned(document)
             measured = self.peak(number, document)
             off = planned['total'] / measured - 1
@@ -120,7 +125,7 @@ class MemoryTest(RankCase):
         self.expect_near({
             f'LoRA, zero {zero}, {precision}': self.job(**shared, train__precision=precision,
                                                         parallel={'dp': 2, 'zero': zero})
-            for zero, precision in ((1, 'bf16'), (2, 'fp32'), (3, 'fp32'), (3, 'bf16'))})
+            for zero, precision in share(((1, 'bf16'), (2, 'fp32'), (3, 'fp32'), (3, 'bf16')))})
 
     def test_the_plan_is_near_the_peak_of_every_rank_that_shares_its_state(self):
         """Also with samples, which no rank generates with the whole model."""
@@ -133,7 +138,7 @@ class MemoryTest(RankCase):
         jobs['zero 3, samples'] = ({'dp': 2, 'zero': 3}, sample)
         jobs['stages, samples'] = ({'pp': 2}, sample)
         jobs['tensors, samples'] = ({'tp': 2}, sample)
-        for number, (name, (parallel, changes)) in enumerate(jobs.items(), start=1):
+        for number, (name, (parallel, changes)) in enumerate(share(jobs.items()), start=1):
             document = self.job(**sizes, **changes, parallel=parallel)
             planned = json.loads(self.plan(document, '--json').stdout)
             stages = planned.get('memory_per_stage_bytes', [planned['memory_per_rank_bytes']])
