@@ -132,6 +132,12 @@ Question question_of(const Json& asked, Json complete, const IsFixed& is_fixed) 
             question.keys.emplace_back(key);
             parallel.erase(key);
         }
+        // `group` and `schedule_file` also say what the schedule is.
+        if (!is_fixed("schedule") && !is_fixed("group") && !is_fixed("schedule_file")) {
+            question.keys.emplace_back("schedule");
+            parallel.erase("schedule");
+            parallel.erase("group");
+        }
         if (is_fixed("dp")) question.dp = parallel.value("dp", std::int64_t{0});
         parallel.erase("dp");
         parallel.erase("layout");
@@ -193,6 +199,8 @@ Result<Json> choose(const Context& context, const Source& source, Json& document
     Json& parallel = document["parallel"];
     if (!parallel.is_object()) parallel = Json::object();
     if (parallel.erase("layout") > 0 && question.dp == 0) parallel.erase("dp");
+    if (std::ranges::find(question.keys, "schedule") != question.keys.end())
+        parallel.erase("group");
     parallel.update(report["chosen"]["parallel"]);
     document["train"].update(report["chosen"]["train"]);
     return report;
@@ -209,16 +217,22 @@ std::string size_text(const Json& bytes) {
     return fmt::format("{:.3g} {}", number, unit);
 }
 
+// Returns the name of the schedule, with the size of its groups if that is not the default.
+std::string schedule_text(const Json& one) {
+    const int group = one.value("group", 0);
+    const auto name = one["schedule"].get<std::string>();
+    return group > 0 ? fmt::format("{} {}", name, group) : name;
+}
+
 std::string layout_row(const Json& one, std::size_t place) {
     return fmt::format(
-        "  {}  {:>4}  {:>3}  {:>3}  {:>3}  {:>4}  {:>4}  {:>13}  {:>5}  {:>11}  "
+        "  {}  {:>4}  {:>3}  {:>3}  {:>3}  {:>4}  {:>4}  {:>13}  {:>5}  {:>14}  "
         "{:>6.3f}  {:>5.1f} %  {:>9}  {:>9}",
         place, one["dp"].get<int>(), one["tp"].get<int>(), one["pp"].get<int>(),
         one["vpp"].get<int>(), one["zero"].get<int>(), one["sequence"].get<bool>() ? "yes" : "no",
         one["recompute"].get<std::string>(), one["micro_batch_size"].get<std::int64_t>(),
-        one["schedule"].get<std::string>(), one["relative_time"].get<double>(),
-        100 * one["bubble"].get<double>(), size_text(one["memory_bytes"]),
-        size_text(one["sent_bytes"]));
+        schedule_text(one), one["relative_time"].get<double>(), 100 * one["bubble"].get<double>(),
+        size_text(one["memory_bytes"]), size_text(one["sent_bytes"]));
 }
 
 }  // namespace
@@ -264,7 +278,7 @@ std::vector<std::string> layout_lines(const Json& report) {
         report["simulated"].get<int>(), size_text(report["memory_limit"]),
         report["memory_limit_from"].get<std::string>()));
     lines.emplace_back(
-        "       dp   tp   pp  vpp  zero  seq.      recompute  micro     schedule    time   "
+        "       dp   tp   pp  vpp  zero  seq.      recompute  micro        schedule    time   "
         "bubble     memory       sent");
     std::size_t place = 0;
     for (const Json& one : report["best"]) lines.push_back(layout_row(one, ++place));

@@ -113,6 +113,49 @@ class Layout(unittest.TestCase):
         self.assertEqual(only['layout_search']['searched'], ['micro_batch_size'])
         self.assertEqual((only['mesh']['tp'], only['mesh']['pp'], only['mesh']['dp']), (2, 2, 2))
 
+    def pipelines(self, spec):
+        """The plans of the job with each schedule, layout and micro-batch given; the fastest comes first."""
+        plans = {}
+        for schedule, vpp in (('1f1b', 1), ('zb-h1', 1), ('interleaved', 2), ('zb-v', 2), ('dualpipe-v', 2)):
+            given = {**spec, 'parallel': {**spec['parallel'], 'layout': 'given', 'vpp': vpp, 'schedule': schedule}}
+            plan = self.plan(given)
+            plans[schedule] = (plan['pipeline']['bubble'], plan['memory_per_rank_bytes']['total'])
+        return dict(sorted(plans.items(), key=lambda one: one[1]))
+
+    def test_the_schedule_is_chosen_with_its_own_memory(self):
+        spec = job(resources__slots_per_node=4, train__micro_batch_size=8, model__vocab_size=512,
+                   parallel={'layout': 'auto', 'memory_limit': '2GiB', 'pp': 4, 'tp': 1, 'zero': 0,
+                             'recompute': 'none'})
+        plans = self.pipelines(spec)
+        fastest = next(iter(plans))
+        self.assertIn(fastest, ('zb-v', 'dualpipe-v'))
+        chosen = self.plan(spec)
+        best = chosen['layout_search']['best'][0]
+        self.assertIn('schedule', chosen['layout_search']['searched'])
+        self.assertEqual((best['schedule'], best['vpp'], best['bubble'], best['memory_bytes']),
+                         (fastest, 2, *plans[fastest]))
+        self.assertEqual(chosen['pipeline']['schedule'], fastest)
+        submitted = self.run_command('submit', spec, '--dry-run')
+        self.assertRegex(submitted.stderr, rf'(?m)^  1 .* {fastest}  +1\.000')
+        document = json.loads(submitted.stdout)['jobs'][0]['document']
+        self.assertEqual((document['parallel']['schedule'], document['parallel']['vpp']), (fastest, 2))
+        self.assertEqual(self.plan(document)['pipeline']['schedule'], fastest)
+        # A schedule that needs too much memory makes place for the best of those that fit.
+        limit = min(memory for _, memory in plans.values())
+        fits = [name for name, (_, memory) in plans.items() if memory <= limit]
+        self.assertNotIn(fastest, fits)
+        spec['parallel']['memory_limit'] = f'{limit // 1024 + 1}KiB'
+        tight = self.plan(spec)
+        self.assertLessEqual(tight['memory_per_rank_bytes']['total'], limit)
+        self.assertLessEqual(tight['pipeline']['bubble'], plans[fits[0]][0])
+        self.assertIn(fastest, ' '.join(one['why'] for one in tight['layout_search']['refused']))
+        # What the file sets about the pipeline stays.
+        for keys in ({'vpp': 2}, {'schedule': 'auto', 'vpp': 2}, {'group': 8, 'vpp': 2}):
+            kept = self.plan(job(**{**{'resources__slots_per_node': 4, 'train__micro_batch_size': 8},
+                                    'parallel': {'layout': 'auto', 'memory_limit': '2GiB', 'pp': 4, **keys}}))
+            self.assertEqual(kept['pipeline']['schedule'], 'interleaved', keys)
+            self.assertEqual('schedule' in kept['layout_search']['searched'], keys == {'vpp': 2})
+
     def test_submit_writes_the_choice_into_the_job(self):
         outputs = []
         for _ in range(2):

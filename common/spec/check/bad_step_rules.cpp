@@ -13,9 +13,9 @@ void check_fault(const Json& fault, std::size_t i, std::vector<Problem>& problem
     const auto refuse = [&](const char* key, const std::string& why) {
         problems.push_back({fmt::format("train.faults[{}].{}", i, key), why});
     };
-    if (phase.is_string() && kind == "glitch" && phase != "reduce")
-        refuse("phase", fmt::format("is {}, but a glitch changes a gradient before it is reduced; "
-                                    "allowed: reduce",
+    if (phase.is_string() && kind == "glitch" && phase != "reduce" && phase != "optimizer")
+        refuse("phase", fmt::format("is {}, but a glitch changes a gradient before or after it is "
+                                    "summed over the ranks; allowed: reduce or optimizer",
                                     phase.get<std::string>()));
     if (phase.is_string() && kind == "disk_full" && phase != "save")
         refuse("phase", fmt::format("is {}, but a full disk is noticed when a checkpoint is saved; "

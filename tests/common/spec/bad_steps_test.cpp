@@ -29,14 +29,16 @@ TEST_F(BadSteps, ASpikeNeedsAPolicyAndHasTheSchemasDefaults) {
     EXPECT_EQ(problems(json), "train.spike.deviations is 0; allowed: a number, above 0\n");
 }
 
-TEST_F(BadSteps, AGlitchIsPossibleOnlyBeforeAReduction) {
+TEST_F(BadSteps, AGlitchIsPossibleOnlyBeforeAndAfterAReduction) {
     Json json = train_file();
     json["train"]["faults"] = {
         {{"rank", 0}, {"step", 3}, {"phase", "reduce"}, {"kind", "glitch"}},
+        {{"rank", 0}, {"step", 3}, {"phase", "optimizer"}, {"kind", "glitch"}},
         {{"rank", 0}, {"step", 3}, {"phase", "forward"}, {"kind", "glitch"}}};
-    EXPECT_EQ(problems(json),
-              "train.faults[1].phase is forward, but a glitch changes a gradient before it is "
-              "reduced; allowed: reduce\n");
+    EXPECT_EQ(
+        problems(json),
+        "train.faults[2].phase is forward, but a glitch changes a gradient before or after it "
+        "is summed over the ranks; allowed: reduce or optimizer\n");
 }
 
 TEST_F(BadSteps, AFullDiskIsNoticedBySavesAndASlowRankNeedsATime) {

@@ -13,6 +13,16 @@ constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr const char* kOrphaned = "rolld did not answer within the time of --orphan-after";
 
+// Adds what the attempt said about skipped steps to the reason of its success or failure. The
+// reason of a stop is that of whoever stopped the attempt.
+void add_skipped(Verdict& verdict, const std::string& skipped) {
+    if (skipped.empty()) return;
+    const bool failed = verdict.outcome == Outcome::App || verdict.outcome == Outcome::Infra ||
+                        verdict.outcome == Outcome::Invalid;
+    if (verdict.outcome == Outcome::Done && verdict.reason.empty()) verdict.reason = skipped;
+    if (failed) verdict.reason += (verdict.reason.empty() ? "" : "; ") + skipped;
+}
+
 }  // namespace
 
 std::set<AttemptKey> named_by(const protocol::Answer& answer) {
@@ -336,8 +346,7 @@ void AgentCore::conclude(Attempt& attempt, Instant now) {
     const bool fenced = attempt.stop && attempt.stop->cause == StopCause::Fenced;
     if (attempt.publishing || (!attempt.staged.empty() && !fenced)) return;
     if (!attempt.verdict) attempt.verdict = judge(ending_of(attempt));
-    if (attempt.verdict->outcome == Outcome::Done && attempt.verdict->reason.empty())
-        attempt.verdict->reason = attempt.skipped;
+    add_skipped(*attempt.verdict, attempt.skipped);
     attempt.phase = Phase::Ended;
     effects_.push_back(
         Note{label(attempt.order.attempt) + ": " + name_of(attempt.verdict->outcome) +

@@ -127,11 +127,13 @@ std::string FlightRecorder::text() const {
     Json json{{"beat", beat_},
               {"next", Json::object()},
               {"first", Json::object()},
+              {"place", Json::object()},
               {"open", Json::array()},
               {"waits", waits_ && *waits_ >= first_ ? with_number(at(*waits_)) : ""}};
     for (const auto& [name, group] : groups_) {
         json["next"][name] = group.next;
         json["first"][name] = group.ranks.front();
+        json["place"][name] = std::ranges::find(group.ranks, options_.rank) - group.ranks.begin();
     }
     for (const Flight& flight : flights_) {
         if (flight.done) continue;
@@ -178,9 +180,20 @@ void FlightRecorder::run() {
         const std::string published = text();
         lock.unlock();
         board_.set(key_of(options_.rank), published);
+        keep_first();
         lock.lock();
         tick(lock);
     } while (!changed_.wait_for(lock, options_.period, [this] { return is_stopping_; }));
+}
+
+// Reads rank 0's text while rank 0 still responds: it serves the board, so its text cannot be read
+// once it has stopped. A read then takes long, and is not tried again.
+void FlightRecorder::keep_first() {
+    if (!keeps_) return;
+    if (auto text = board_.get(key_of(0)))
+        kept_ = std::move(text);
+    else
+        keeps_ = !kept_;
 }
 
 // If a transfer has waited too long, reads the publications of the other ranks. After the second
@@ -201,7 +214,7 @@ void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
     const Flight flight = at(open);
     const std::vector<int> ranks = others(flight);
     lock.unlock();
-    is_first_ = false;
+    is_first_ = lacks_texts_ = false;
     Look look{open, 0, {}};
     for (const int rank : ranks) {
         look.ranks.push_back(see(rank, flight));
@@ -211,6 +224,7 @@ void FlightRecorder::tick(std::unique_lock<std::mutex>& lock) {
                         std::to_string(seconds(Clock::now() - since)) + " s";
     if (!look.ranks.empty() && !look.ranks.back()) {
         found += "; rank 0, which serves the store, does not respond";
+        lacks_texts_ = true;
     } else if (is_first) {
         lock.lock();
         look.beat = beat_;
@@ -241,18 +255,23 @@ std::string FlightRecorder::explain() {
     return known ? explained_->second : "";
 }
 
-std::string FlightRecorder::merged_table() const {
-    if (!is_first_) return "";
+std::map<int, std::string> FlightRecorder::texts() const {
     std::map<int, std::string> published;
-    {
-        const std::lock_guard lock(mutex_);
-        published.emplace(options_.rank, text());
-    }
+    if (kept_) published.emplace(0, *kept_);
+    const std::lock_guard lock(mutex_);
+    published.insert_or_assign(options_.rank, text());
+    return published;
+}
+
+std::string FlightRecorder::merged_table() {
+    if (!is_first_) return "";
+    std::map<int, std::string> published = texts();
     for (int rank = 0; rank < options_.ranks; ++rank) {
         if (rank == options_.rank) continue;
         const std::optional<std::string> other = board_.get(key_of(rank));
-        if (!other) return "";  // without its ranks, a group's messages cannot be told apart
-        published.emplace(rank, *other);
+        lacks_texts_ = !other;
+        if (lacks_texts_) return "";
+        published.insert_or_assign(rank, *other);
     }
     return merged_transfers(published);
 }

@@ -48,6 +48,8 @@ struct RecorderOptions {
     int ranks = 1;                       // number of the job's ranks
     std::chrono::milliseconds period{};  // interval at which the rank publishes
     std::chrono::milliseconds patience{};
+    // true: the rank keeps what rank 0 published last, for texts()
+    bool keeps_first = false;
     // Called on the recorder's thread with the explanation of a transfer. Called again with an
     // empty text when that transfer is done.
     std::function<void(const std::string&)> on_stuck = [](const std::string&) {};
@@ -80,7 +82,13 @@ class FlightRecorder {
     // Returns the table of all ranks (merged_transfers.hpp) if this rank is the first of the ranks
     // that wait for the transfer. Returns "" on all other ranks, and if a rank's text cannot be
     // read. Must be called by RecorderOptions::on_stuck.
-    std::string merged_table() const;
+    std::string merged_table();
+    // Returns true if a rank's text could not be read, for the explanation or for merged_table().
+    // Must be called by RecorderOptions::on_stuck.
+    bool lacks_texts() const { return lacks_texts_; }
+    // Returns the texts that this rank has without the board, by rank: its own and, with
+    // RecorderOptions::keeps_first, rank 0's. Must be called by RecorderOptions::on_stuck.
+    std::map<int, std::string> texts() const;
 
   private:
     static constexpr std::size_t kKept = 20'000, kListed = 16;
@@ -102,6 +110,7 @@ class FlightRecorder {
 
     void run();
     void tick(std::unique_lock<std::mutex>& lock);
+    void keep_first();
     std::string text() const;
     bool is_patient() const;
     const Flight& at(Id id) const { return flights_[static_cast<std::size_t>(id - first_)]; }
@@ -112,6 +121,9 @@ class FlightRecorder {
     const RecorderOptions options_;
     // true: the first of the ranks that wait for the explained transfer; used only on thread_
     bool is_first_ = false;
+    bool lacks_texts_ = false;         // used only on thread_
+    std::optional<std::string> kept_;  // rank 0's last text; used only on thread_
+    bool keeps_ = options_.keeps_first;
     mutable std::mutex mutex_;  // guards the members that follow
     std::condition_variable changed_;
     bool is_stopping_ = false;

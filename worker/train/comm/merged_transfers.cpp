@@ -27,7 +27,7 @@ struct Sequence {
 using GroupKey = std::pair<std::string, int>;
 
 struct Group {
-    std::vector<int> ranks;  // ascending
+    std::map<int, int> ranks;  // by place in the group; without the ranks whose text is not known
     std::map<std::string, Sequence> sequences;
 };
 
@@ -43,10 +43,11 @@ std::map<GroupKey, Group> groups_of(const std::map<int, std::string>& published)
         const Result<Json> json = parse_json(text);
         if (!json) continue;
         const Json first = json->value("first", Json::object());
+        const Json place = json->value("place", Json::object());
         const Json of_groups = json->value("next", Json::object());
         for (const auto& [name, next] : of_groups.items()) {
             Group& group = groups[{name, first.value(name, 0)}];
-            group.ranks.push_back(rank);
+            group.ranks.emplace(place.value(name, 0), rank);
             if (!next.is_object()) continue;
             for (const auto& [sequence, number] : next.items())
                 group.sequences[sequence].next[rank] = number.get<std::int64_t>();
@@ -66,11 +67,11 @@ std::map<GroupKey, Group> groups_of(const std::map<int, std::string>& published)
 // Returns the ranks that take part in a sequence. A message has two, whose numbers in the group are
 // in the name of the sequence.
 std::vector<int> members(const Group& group, const std::string& sequence) {
-    std::size_t from = 0, to = 0;
-    if (std::sscanf(sequence.c_str(), "%zu>%zu", &from, &to) != 2) return group.ranks;
+    int from = 0, to = 0;
+    const bool is_message = std::sscanf(sequence.c_str(), "%d>%d", &from, &to) == 2;
     std::vector<int> ranks;
-    for (const std::size_t place : {from, to})
-        if (place < group.ranks.size()) ranks.push_back(group.ranks[place]);
+    for (const auto& [place, rank] : group.ranks)
+        if (!is_message || place == from || place == to) ranks.push_back(rank);
     std::ranges::sort(ranks);
     return ranks;
 }

@@ -13,7 +13,8 @@ namespace roll::train {
 // finished it, and the ranks that never issued it. If ranks issued different transfers under one
 // number, the column has all of them. It is empty if every rank that issued it has finished it.
 //
-// `published`: for each rank, the latest text of its FlightRecorder.
+// `published`: for each rank, the latest text of its FlightRecorder. Ranks without a text are in no
+// column.
 std::string merged_transfers(const std::map<int, std::string>& published);
 
 }  // namespace roll::train

@@ -27,14 +27,16 @@ at::Tensor an_element(TrainStep& trainer) {
     return p.flat_weight.narrow(0, 0, 1);
 }
 
-// Makes an element of a gradient far too large, before the sum over the replicas. With staged
-// gradients, takes a gradient of the bucket that is being reduced, because no others exist.
-void glitch(TrainStep& trainer) {
+// Makes an element of a gradient far too large, before the sum over the replicas or, in phase
+// `optimizer`, in this rank's copy of the sum. With staged gradients, only those of the bucket that
+// is being reduced exist before the sum, so one of them is taken.
+void glitch(TrainStep& trainer, spec::FaultPhase phase) {
     for (Chunk& chunk : trainer.chunks()) {
         const Parameters& p = chunk.parameters();
+        const auto& grad = phase == spec::FaultPhase::Optimizer ? p.own_grad : p.grad;
         for (std::size_t i = p.specs.size(); i-- > 0;) {
-            if (p.specs[i].frozen || !p.grad[i].defined() || p.grad[i].numel() == 0) continue;
-            p.grad[i].view(-1).narrow(0, 0, 1).fill_(kGlitch);
+            if (p.specs[i].frozen || !grad[i].defined() || grad[i].numel() == 0) continue;
+            grad[i].view(-1).narrow(0, 0, 1).fill_(kGlitch);
             return;
         }
     }
@@ -55,7 +57,7 @@ void make(const spec::FaultSpec& fault, TrainStep& trainer) {
         case spec::FaultKind::Exit: ::_exit(1);
         case spec::FaultKind::Nan: an_element(trainer).fill_(std::nan("")); break;
         case spec::FaultKind::Flip: flip(an_element(trainer)); break;
-        case spec::FaultKind::Glitch: glitch(trainer); break;
+        case spec::FaultKind::Glitch: glitch(trainer, fault.phase); break;
         case spec::FaultKind::Slow:
             std::this_thread::sleep_for(std::chrono::milliseconds(fault.ms));
             break;

@@ -8,6 +8,7 @@
 
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/replicas.hpp"
+#include "worker/train/pipeline/tensor_hash.hpp"
 
 namespace roll::train {
 namespace {
@@ -49,23 +50,27 @@ std::optional<RepeatDiffers> repeat_differs(TrainStep& step, std::span<const Mic
                                             Communicator& world) {
     const bool is_cpu = step.chunks().front().parameters().flat_weight.is_cpu();
     const double tolerance = is_cpu ? 0 : kGpuTolerance;
-    const std::vector<std::int64_t> before = gradient_hashes(step);
+    const std::vector<std::int64_t> sent = step.sent_gradients(), summed = gradient_hashes(step);
     const StepResult again = step.repeat(batch, result.loss_scale);
     const bool differs = !is_equal(result.loss, again.loss, tolerance) ||
                          !is_equal(result.grad_norm, again.grad_norm, tolerance);
     const bool own_differs = !is_equal(result.own_loss, again.own_loss, tolerance);
-    // one row for each rank: [result differs, replica's loss differs, gradient differs]; 1: true
-    const at::Tensor found_R3 = at::zeros({world.size(), 3}, at::kDouble);
-    const at::Tensor mine = found_R3[world.rank()];
+    // one row for each rank: [result differs, replica's loss differs, gradient before the sum over
+    // the replicas differs, sum differs]; 1: true
+    const at::Tensor found_R4 = at::zeros({world.size(), 4}, at::kDouble);
+    const at::Tensor mine = found_R4[world.rank()];
     if (differs) mine[0] = 1;
     if (own_differs) mine[1] = 1;
-    if (is_cpu && gradient_hashes(step) != before) mine[2] = 1;
-    sum_over(world, found_R3, {Site::Agreement});
-    if (found_R3.select(1, 0).sum().item<double>() == 0) return std::nullopt;
-    // A wrong loss makes the gradients wrong, including those of other ranks.
-    const std::vector<int> losses = some_ranks(found_R3.select(1, 1)),
-                           gradients = some_ranks(found_R3.select(1, 2));
-    const std::vector<int>& ranks = losses.empty() ? gradients : losses;
+    if (step.sent_gradients() != sent) mine[2] = 1;
+    if (is_cpu && gradient_hashes(step) != summed) mine[3] = 1;
+    sum_over(world, found_R4, {Site::Agreement});
+    if (found_R4.select(1, 0).sum().item<double>() == 0) return std::nullopt;
+    // A wrong loss makes the gradients wrong, including those of other ranks. A wrong gradient makes
+    // the sums of all replicas wrong.
+    const std::vector<int> losses = some_ranks(found_R4.select(1, 1));
+    std::vector<int> ranks = losses;
+    for (const std::int64_t column : {2, 3})
+        if (ranks.empty()) ranks = some_ranks(found_R4.select(1, column));
     std::string where;
     if (!ranks.empty())
         where = std::string("; only the ") + (losses.empty() ? "gradients" : "losses") + " of " +

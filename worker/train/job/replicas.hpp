@@ -2,7 +2,6 @@
 // equal, so a difference is a sign of damaged memory, a bad processor or a bug.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,9 +9,6 @@
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
-
-// Returns a hash of the bytes of a contiguous CPU tensor.
-std::int64_t hash_of(const at::Tensor& tensor);
 
 // Returns ranks as text: "rank 2", "ranks 0, 1 and 3". `ranks` must not be empty.
 std::string ranks_text(const std::vector<int>& ranks);

@@ -97,10 +97,17 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
     if (result.updated || result.tokens == 0) return std::nullopt;
     const bool is_spike = result.too_high != TooHigh::None;
     const bool overflowed = state_.loss_scale && std::isfinite(result.loss) && !is_spike;
-    if (overflowed) return std::nullopt;  // a lower loss scale helps
+    if (overflowed && result.replicas_agree) return std::nullopt;  // a lower loss scale helps
     if (const auto fault = repeat_differs(step, batch, result, place, world))
         return failure_of(1, fault->rank, fault->sentence,
                           "that computing a step twice gave two results", world);
+    if (!result.replicas_agree)
+        return failure_of(1, 0,
+                          "the replicas computed different gradient norms of step " +
+                              std::to_string(place.step + 1) +
+                              " from the same gradients, twice; memory or a processor of one of "
+                              "them may be damaged",
+                          "gradient norms that differ between replicas", world);
     const BadStep bad =
         is_spike ? spike(result, place) : find_bad_step(step, batch, result, place, world);
     using Policy = spec::OnBadStep;

@@ -1,5 +1,6 @@
 // Requests to the running training: the ranks agree on them, and carry them out between two steps.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "common/files.hpp"
 #include "worker/train/job/trainer.hpp"
+#include "worker/train/job/transfer_files.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -17,6 +19,9 @@ namespace fs = std::filesystem;
 
 // Number of values that each rank sends in agree(), before its phase times.
 constexpr std::int64_t kVotes = 10;
+
+// Time in which ranks that wait for the same transfer write what they have published.
+constexpr std::chrono::milliseconds kTextsAwaited{1'000};
 
 }  // namespace
 
@@ -160,8 +165,8 @@ void Trainer::stop_at(const TrainingRequest& request) {
 
 // Explains why a transfer does not end; empty: the transfer has ended after all. Called on the
 // recorder's thread. Writes all recorded transfers to a file beside the logs, and one rank writes
-// what all ranks have published. Reports the reason first, because the file system may be what
-// hangs.
+// what all ranks have published; if rank 0 is stopped, the ranks exchange this in files. Reports
+// the reason first, because the file system may be what hangs.
 void Trainer::tell_stuck(const std::string& why) {
     link_.report(protocol::Failed{why});
     if (why.empty()) {
@@ -176,6 +181,10 @@ void Trainer::tell_stuck(const std::string& why) {
     if (!written) std::fprintf(stderr, "%s\n", sentence_of(written.error()).c_str());
     if (const std::string all = recorder_->merged_table(); !all.empty()) {
         const auto merged = write_file_atomically(fs::path(launch_.logs) / "transfers.tsv", all);
+        if (!merged) std::fprintf(stderr, "%s\n", sentence_of(merged.error()).c_str());
+    } else if (recorder_->lacks_texts()) {
+        const auto merged =
+            merge_transfer_files(launch_.logs, rank_, recorder_->texts(), kTextsAwaited);
         if (!merged) std::fprintf(stderr, "%s\n", sentence_of(merged.error()).c_str());
     }
     std::fprintf(stderr, "stuck: %s%s; the latest transfers:\n%s", why.c_str(), where.c_str(),

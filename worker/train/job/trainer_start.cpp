@@ -284,6 +284,7 @@ void Trainer::connect_recorder() {
                                           .ranks = launch_.world_size(),
                                           .period = std::min(timeout / 16, kPublishedMost),
                                           .patience = std::min(timeout / 2, kPatienceMost),
+                                          .keeps_first = rank_ == 1,
                                           .on_stuck = on_stuck});
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/pipeline/tensor_hash.hpp"
 #include "worker/train/process/memory.hpp"
 
 namespace roll::train {
@@ -59,6 +60,7 @@ void GradBuckets::begin(int microbatches) {
     missing_.assign(buckets_.size(), 0);
     for (std::size_t i = 0; i < bucket_of_.size(); ++i)
         missing_[bucket_of_[i]] += parameters_.specs[i].uses * microbatches;
+    sent_.clear();
     if (!parameters_.flat_own_grad.defined()) return;
     parameters_.stage = this;
     parameters_.grad.assign(bucket_of_.size(), {});
@@ -138,6 +140,14 @@ void GradBuckets::sum_partial(int number) {
     }
 }
 
+// Hashes the gradients of a complete bucket, because its sum over the ranks overwrites them. The
+// hashes show which rank's part was wrong (job/repeat_step.hpp).
+void GradBuckets::note_sent(const plan::Bucket& bucket) {
+    if (dp_.size() == 1 || !parameters_.flat_weight.is_cpu()) return;
+    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i)
+        if (!parameters_.specs[i].frozen) sent_.push_back(hash_of(parameters_.grad[i]));
+}
+
 void GradBuckets::ready(int parameter) {
     const int number = bucket_of_[parameter];
     const plan::Bucket& bucket = buckets_[number];
@@ -151,6 +161,7 @@ void GradBuckets::ready(int parameter) {
     }
     sum_partial(number);
     issued_(number);
+    note_sent(bucket);
     if (exchange_) exchange_->start_sum(number);
     if (parameters_.stage != nullptr) close(bucket);
     if (exchange_) return;

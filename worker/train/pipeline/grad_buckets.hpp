@@ -46,6 +46,10 @@ class GradBuckets final : public GradStage {
 
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
+    // Returns the hashes of the gradients that this rank has given to the sums over the replicas
+    // since begin(), in the order of the sums. Empty if `dp` has one rank, and on a GPU.
+    const std::vector<std::int64_t>& sent() const { return sent_; }
+
     // Returns true while contributions of the current step are missing.
     bool is_open() const;
 
@@ -57,6 +61,7 @@ class GradBuckets final : public GradStage {
     bool is_complete(int number);
     void fill(const plan::Bucket& bucket);
     void close(const plan::Bucket& bucket);
+    void note_sent(const plan::Bucket& bucket);
 
     Parameters& parameters_;
     Communicator& dp_;
@@ -70,6 +75,7 @@ class GradBuckets final : public GradStage {
     std::vector<int> added_;      // for each parameter: number of contributions in this step
     std::vector<int> summed_;     // for each bucket: number of micro-batches summed over the ranks
     std::vector<bool> fresh_;  // for each parameter; true: its staged gradient has no contribution
+    std::vector<std::int64_t> sent_;
     std::vector<Communicator::Ticket> tickets_;
     std::optional<RowExchange> exchange_;  // set if the ranks share optimizer state
 };

@@ -19,8 +19,8 @@ struct Groups {
     // group of the ranks that share the tensors of this rank's chunks; null: none
     Communicator* tp = nullptr;
     PhaseClock* clock = nullptr;  // measures the phases of run(); null: no measurement
-    // Called on this rank when run() begins its first forward, its first backward, its first
-    // reduction of gradients, and the update
+    // Called on this rank when run() begins its first forward, its first backward and its first
+    // reduction of gradients, and when all gradients are summed
     std::function<void(spec::FaultPhase)> at_phase = {};
 };
 

@@ -42,6 +42,9 @@ struct StepResult {
     // then unchanged
     bool updated = false;
     TooHigh too_high = TooHigh::None;  // set only if the loss and the norm are finite
+    // false: replicas have computed different gradient norms from the same sums; the weights are
+    // then unchanged, and all ranks have this result
+    bool replicas_agree = true;
     // sums over all replicas; set only if the job trains with a preference objective (such as DPO)
     std::optional<PairSums> pairs = std::nullopt;
     // mean divergence from the teacher (ops/teacher.hpp), weighted like the loss; set only if the

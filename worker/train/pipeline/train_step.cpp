@@ -15,6 +15,9 @@
 namespace roll::train {
 namespace {
 
+// The largest relative difference of two sums that differ only by rounding.
+constexpr double kRounding = 1e-9;
+
 // Returns the row of log_probs_KS that has the log-probabilities of a micro-batch's sequences.
 std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t microbatch) {
     const auto length = static_cast<std::size_t>(log_probs_KS.size(1));
@@ -262,7 +265,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double l
             result.too_high = TooHigh::Loss;
         else if (result.grad_norm > limits.grad_norm)
             result.too_high = TooHigh::GradNorm;
-        result.updated = result.too_high == TooHigh::None;
+        result.updated = result.too_high == TooHigh::None && result.replicas_agree;
     }
     if (result.updated) update(result, lr, loss_scale, measures);
     enter(Phase::Other);
@@ -274,6 +277,13 @@ StepResult TrainStep::repeat(std::span<const Microbatch> batch, double loss_scal
     const StepResult result = compute(batch, loss_scale);
     enter(Phase::Other);
     return result;
+}
+
+std::vector<std::int64_t> TrainStep::sent_gradients() const {
+    std::vector<std::int64_t> hashes;
+    for (const GradBuckets& buckets : buckets_)
+        hashes.insert(hashes.end(), buckets.sent().begin(), buckets.sent().end());
+    return hashes;
 }
 
 // Computes the loss, the gradient and its norm.
@@ -311,13 +321,26 @@ StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_sca
     if (teaches) result.divergence = loss[1].item<double>() / loss_scale;
     if (teaches) loss = loss[0];
     result.loss = result.tokens > 0 ? loss.item<double>() / loss_scale : std::nan("");
+    announce(spec::FaultPhase::Optimizer);
     result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true)) / loss_scale;
+    compare_norms(result);
     return result;
+}
+
+// Compares the gradient norms of the replicas, which compute them from the same sums. With ZeRO,
+// the norm is a sum over the replicas and therefore the same on all of them. Processors with other
+// vector widths may add the last few numbers in another order.
+void TrainStep::compare_norms(StepResult& result) {
+    if (options_.zero > 0 || groups_.dp.size() == 1) return;
+    if (!chunks_.front().parameters().flat_weight.is_cpu()) return;
+    const at::Tensor own = at::scalar_tensor(result.grad_norm, at::kDouble);
+    const at::Tensor norm_D = gather_over(groups_.dp, own, {Site::GradNorm});
+    result.replicas_agree = at::allclose(norm_D, norm_D[0].expand_as(norm_D), kRounding,
+                                         /*atol=*/0, /*equal_nan=*/true);
 }
 
 // Clips the gradient, which is multiplied by the loss scale, and updates the weights.
 void TrainStep::update(StepResult& result, double lr, double loss_scale, bool measures) {
-    announce(spec::FaultPhase::Optimizer);
     if (options_.count_zeros)
         result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch

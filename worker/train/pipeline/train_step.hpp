@@ -34,14 +34,19 @@ class TrainStep {
     // Makes one optimizer step. `batch` is this replica's part of the global batch and must have
     // schedule().microbatches micro-batches. `loss_scale`: factor of the loss in backward only.
     // `measures`: also measure the norms of each layer, which copies this rank's main weights.
-    // Updates the weights only if the loss and the gradient norm are finite and within `limits`.
+    // Updates the weights only if the loss and the gradient norm are finite and within `limits`,
+    // and if all replicas have the same norm.
     StepResult run(std::span<const Microbatch> batch, double lr, double loss_scale = 1,
                    bool measures = false, const StepLimits& limits = {});
 
     // Computes the loss and the gradient of the latest run() again, from the same arguments, and
     // does not update the weights. Requires that run() did not update them either. On a CPU, the
-    // result and the gradients are bitwise those of run(). Calls at_phase() for no phase.
+    // result and the gradients are bitwise those of run(). Does not call at_phase().
     StepResult repeat(std::span<const Microbatch> batch, double loss_scale = 1);
+
+    // Returns the hashes of the gradients that this rank gave to the sums over the replicas in the
+    // latest run() or repeat(), as GradBuckets::sent() does.
+    std::vector<std::int64_t> sent_gradients() const;
 
     // Exchanges the weights with their average, on all ranks. A second call restores both.
     void swap_average();
@@ -92,6 +97,7 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     void count_reduced(StepResult& result) const;
+    void compare_norms(StepResult& result);
     StepResult compute(std::span<const Microbatch> batch, double loss_scale);
     void update(StepResult& result, double lr, double loss_scale, bool measures);
     void sum_over_model(const at::Tensor& sums, Site site);

@@ -11,6 +11,8 @@ namespace roll::train {
 namespace {
 
 constexpr std::int64_t kLargestMicrobatch = 256;
+// Number of group sizes that are tried. Larger groups take more memory and are not faster.
+constexpr std::size_t kGroups = 4;
 
 std::vector<int> divisors(int number) {
     std::vector<int> all;
@@ -82,7 +84,7 @@ class Lister {
         for (const int vpp : chunks)
             for (const std::int64_t size : microbatches(samples))
                 if (samples % size == 0 && divides_phases(size * dp))
-                    add_details(
+                    add_schedules(
                         {.dp = dp, .tp = tp, .pp = pp, .vpp = vpp, .micro_batch_size = size});
     }
 
@@ -107,6 +109,8 @@ class Lister {
         spec::ParallelSpec parallel = spec_.parallel;
         parallel.pp = layout.pp;
         parallel.vpp = layout.vpp;
+        parallel.schedule = layout.schedule;
+        parallel.group = layout.group;
         const std::int64_t rows = layout.micro_batch_size * layout.dp;
         return spec::pipeline_problems(parallel, {.microbatches = batch_size / rows,
                                                   .layers = model_.layers,
@@ -114,10 +118,15 @@ class Lister {
                                                   .on_gpus = space_.on_gpu});
     }
 
-    bool fits_stages(const Layout& layout) {
+    std::vector<spec::Problem> all_problems(const Layout& layout) const {
         std::vector<spec::Problem> problems = stage_problems(layout, spec_.global_batch_size);
         for (const spec::BatchPhase& phase : spec_.batch_phases)
             if (problems.empty()) problems = stage_problems(layout, phase.size);
+        return problems;
+    }
+
+    bool fits_stages(const Layout& layout) {
+        const std::vector<spec::Problem> problems = all_problems(layout);
         if (problems.empty())
             possible_.insert(layout.pp);
         else
@@ -125,8 +134,53 @@ class Lister {
         return problems.empty();
     }
 
+    // Adds the layout with interleaved schedules of the smallest groups that are legal. A group of
+    // pp micro-batches is the default and not written down.
+    void add_interleaved(Layout layout, std::vector<Layout>& all) const {
+        layout.schedule = spec::Schedule::Interleaved;
+        all.push_back(layout);
+        const std::int64_t rows = layout.micro_batch_size * layout.dp;
+        const std::int64_t microbatches = spec_.global_batch_size / rows;
+        std::size_t more = kGroups - 1;
+        for (layout.group = layout.pp + 1; layout.group <= microbatches && more > 0; ++layout.group)
+            if (all_problems(layout).empty()) {
+                all.push_back(layout);
+                --more;
+            }
+    }
+
+    // Returns the layout with each schedule that it could have. Does not check all rules.
+    std::vector<Layout> with_schedules(Layout layout) const {
+        layout.schedule = spec_.parallel.schedule;
+        layout.group = spec_.parallel.group;
+        if (!space_.schedule || layout.pp == 1) return {layout};
+        std::vector<Layout> all;
+        const auto add = [&](spec::Schedule schedule) {
+            all.push_back(layout);
+            all.back().schedule = schedule;
+        };
+        if (layout.vpp == 1) {
+            add(spec::Schedule::OneForwardOneBackward);
+            add(spec::Schedule::ZeroBubbleH1);
+        } else if (spec_.microbatch_limit > 0) {
+            // Splitting changes the number of micro-batches, and a group may then not fit.
+            add(spec::Schedule::Auto);
+        } else {
+            add_interleaved(layout, all);
+        }
+        if (layout.vpp == 2 && space_.vpp) {
+            add(spec::Schedule::ZeroBubbleV);
+            add(spec::Schedule::DualPipeV);
+        }
+        return all;
+    }
+
+    void add_schedules(const Layout& layout) {
+        for (const Layout& one : with_schedules(layout))
+            if (fits_stages(one)) add_details(one);
+    }
+
     void add_details(Layout layout) {
-        if (!fits_stages(layout)) return;
         using enum spec::Recompute;
         std::vector<int> zeros{spec_.parallel.zero};
         if (space_.zero)
@@ -171,6 +225,8 @@ void set_layout(spec::TrainSpec& spec, const Layout& layout) {
     p.sequence = layout.sequence;
     p.zero = layout.zero;
     p.recompute = layout.recompute;
+    p.schedule = layout.schedule;
+    p.group = layout.group;
     spec.micro_batch_size = layout.micro_batch_size;
 }
 
@@ -179,6 +235,9 @@ std::string layout_text(const Layout& layout) {
     if (layout.sequence) text += " with sequence";
     text += ", pp " + std::to_string(layout.pp);
     if (layout.vpp > 1) text += ", vpp " + std::to_string(layout.vpp);
+    if (layout.schedule != spec::Schedule::Auto)
+        text += std::string(", schedule ") + spec::name_of(layout.schedule);
+    if (layout.group > 0) text += ", group " + std::to_string(layout.group);
     if (layout.zero > 0) text += ", zero " + std::to_string(layout.zero);
     if (layout.recompute != spec::Recompute::None)
         text += std::string(", recompute ") + spec::name_of(layout.recompute);

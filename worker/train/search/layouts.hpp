@@ -13,6 +13,7 @@ namespace roll::train {
 // The settings that the search may choose. The job gives all other settings.
 struct SearchSpace {
     bool tp = false, pp = false, vpp = false, sequence = false, zero = false, recompute = false;
+    bool schedule = false;  // the schedule of the pipeline and the size of its groups
     bool micro_batch_size = false;
     int dp = 0;  // data-parallel size that the job gives; 0: any
     int ranks = 1, ranks_per_node = 1;
@@ -24,11 +25,13 @@ struct Layout {
     bool sequence = false;
     int zero = 0;
     spec::Recompute recompute = spec::Recompute::None;
+    spec::Schedule schedule = spec::Schedule::Auto;
+    int group = 0;  // as spec::ParallelSpec::group
     std::int64_t micro_batch_size = 1;
     friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// Returns whether two layouts differ only in `sequence`, `zero` and `recompute`.
+// Returns whether two layouts differ only in `sequence`, `zero`, `recompute` and the schedule.
 bool same_mesh(const Layout& a, const Layout& b);
 
 // Sets the layout in the spec.
@@ -44,7 +47,8 @@ struct LegalLayouts {
 };
 
 // Returns all layouts of `space` with which the job could run, in a fixed order. A micro-batch has
-// a power of two of samples, or all samples of a replica. Does not check the memory.
+// a power of two of samples, or all samples of a replica. ZB-V and DualPipeV are listed only if the
+// search also chooses vpp. Does not check the memory.
 LegalLayouts legal_layouts(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                            const SearchSpace& space);
 

@@ -19,6 +19,7 @@ constexpr std::pair<const char*, bool SearchSpace::*> kKeys[] = {
     {"sequence", &SearchSpace::sequence},
     {"zero", &SearchSpace::zero},
     {"recompute", &SearchSpace::recompute},
+    {"schedule", &SearchSpace::schedule},
     {"micro_batch_size", &SearchSpace::micro_batch_size}};
 
 OrderedJson layout_json(const ScoredLayout& one, double fastest) {
@@ -32,6 +33,7 @@ OrderedJson layout_json(const ScoredLayout& one, double fastest) {
             {"zero", layout.zero},
             {"recompute", spec::name_of(layout.recompute)},
             {"schedule", score.schedule},
+            {"group", layout.group},
             {"micro_batch_size", layout.micro_batch_size},
             {"microbatches", score.microbatches},
             {"relative_time", score.time / fastest},
@@ -50,6 +52,8 @@ OrderedJson settings_json(const SearchSpace& space, const Layout& layout) {
     if (space.sequence) parallel["sequence"] = layout.sequence;
     if (space.zero) parallel["zero"] = layout.zero;
     if (space.recompute) parallel["recompute"] = spec::name_of(layout.recompute);
+    if (space.schedule) parallel["schedule"] = spec::name_of(layout.schedule);
+    if (space.schedule && layout.group > 0) parallel["group"] = layout.group;
     if (space.micro_batch_size) settings["train"]["micro_batch_size"] = layout.micro_batch_size;
     return settings;
 }
@@ -71,7 +75,7 @@ std::string remedies(const spec::TrainSpec& spec, const spec::ModelConfig& model
     if (spec.precision != spec::Precision::Bf16) suggest("train.precision bf16");
     suggest("a shorter train.seq_length");
     for (const auto& [key, member] : kKeys)
-        if (!(space.*member) && std::string(key) != "sequence")
+        if (!(space.*member) && std::string(key) != "sequence" && std::string(key) != "schedule")
             suggest(std::string("leaving out ") + key);
     return text;
 }

@@ -22,8 +22,8 @@ struct MemoryLimit {
 OrderedJson chosen_layout_json(const spec::TrainSpec& spec, const SearchSpace& space,
                                const MemoryLimit& limit);
 
-// Sets the member of `space` for a key of a job file: tp, pp, vpp, sequence, zero, recompute or
-// micro_batch_size. Throws RankFailure(invalid) for any other key.
+// Sets the member of `space` for a key of a job file: tp, pp, vpp, sequence, zero, recompute,
+// schedule or micro_batch_size. Throws RankFailure(invalid) for any other key.
 void search_key(SearchSpace& space, const std::string& key);
 
 }  // namespace roll::train

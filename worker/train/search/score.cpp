@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "worker/plan/cost.hpp"
+#include "worker/plan/size_text.hpp"
 #include "worker/plan/tensor_bytes.hpp"
 #include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/pipeline/choose_recompute.hpp"
 #include "worker/train/pipeline/job_cost.hpp"
+#include "worker/train/process/failure.hpp"
 
 namespace roll::train {
 namespace {
@@ -32,6 +34,20 @@ double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model
     const auto tokens = static_cast<double>(plan::microbatch_tokens(spec));
     const double flops = plan::flops_per_token(model, spec.seq_length).causal * tokens;
     return flops / spec.parallel.tp / units * (tokens + kRowsMore) / tokens;
+}
+
+// Estimates the time that a rank is idle while the pipeline fills and drains, as a share of the
+// time in which it computes one micro-batch and the other pp - 1 stages do so, too.
+double idle_share(const spec::ParallelSpec& p) {
+    switch (p.schedule) {
+        // The gradients of the weights fill two thirds of the bubble.
+        case spec::Schedule::ZeroBubbleH1: return 1.0 / 3;
+        // A rank is idle only until the first micro-batch comes: one forward of a chunk for each
+        // stage, where a stage has two chunks with three passes each.
+        case spec::Schedule::ZeroBubbleV:
+        case spec::Schedule::DualPipeV: return 1.0 / 6;
+        default: return 1.0 / p.vpp;
+    }
 }
 
 // Returns the bytes that a rank sends to neighbouring stages in a step: activations and gradients
@@ -134,7 +150,7 @@ LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model
         saved[stage] += static_cast<double>(costs[i].after_forward);
     }
     const auto m = static_cast<double>(spec.microbatches());
-    const double slowest = std::ranges::max(busy), fill = all / p.pp * (p.pp - 1) / p.vpp;
+    const double slowest = std::ranges::max(busy), fill = all / p.pp * (p.pp - 1) * idle_share(p);
     const double most = std::ranges::max(count);
     LayoutScore score;
     score.microbatches = spec.microbatches();
@@ -153,6 +169,10 @@ LayoutScore measure(const spec::TrainSpec& spec, const spec::ModelConfig& model,
     const JobCost job = job_cost(spec, model, on_gpu);
     const std::vector<plan::Costs> plain =
         plan::stage_costs(model, spec, parts_of(job.pipeline, spec.parallel.tp));
+    const std::int64_t held = *std::ranges::max_element(job.report.peak_bytes);
+    if (spec.parallel.activation_limit > 0 && held > spec.parallel.activation_limit)
+        throw RankFailure(2, "a rank would hold " + plan::bytes_text(held) +
+                                 " of activations, more than parallel.activation_limit");
     LayoutScore score;
     score.bubble = job.report.bubble;
     score.memory = job.fullest().total();

@@ -177,6 +177,17 @@ TEST_F(AgentCoreTest, AnAttemptThatIsDoneSaysHowManyStepsWereSkipped) {
     EXPECT_EQ(entry().reason, "2 of 300 steps were skipped");
 }
 
+TEST_F(AgentCoreTest, AFailedAttemptAlsoSaysHowManyStepsWereSkipped) {
+    run(1);
+    report(0, protocol::Progress{R"({"step":41,"steps":300,"skipped_steps":2})"});
+    report(0, protocol::Failed{"the disk is full"});
+    exit(0, ExitStatus{1});
+    gone();
+    keep();
+    EXPECT_TRUE(entry().reason.ends_with("the disk is full; 2 of 41 steps were skipped"))
+        << entry().reason;
+}
+
 TEST_F(AgentCoreTest, AStopGivesTheTimeThatSavingTakes) {
     run();
     exchange({.stop = {{kKey, "time", true, 40}}});

@@ -1,4 +1,5 @@
 // Tests the explanation of a transfer that does not end, with a board in memory.
+#include <atomic>
 #include <future>
 #include <optional>
 #include <set>
@@ -148,6 +149,39 @@ TEST_F(Flights, AStoreThatCannotBeReadIsRankZeros) {
     EXPECT_TRUE(why.ends_with(" s; rank 0, which serves the store, does not respond")) << why;
 }
 
+// Rank 0 publishes, and then the board, which it serves, can no longer be read.
+TEST_F(Flights, RankOneKeepsWhatRankZeroPublishedLast) {
+    std::atomic<bool> served = true;
+    Board dying = board();
+    dying.get = [&, get = board().get](const std::string& key) {
+        return served ? get(key) : std::nullopt;
+    };
+    {
+        FlightRecorder first(board(), options(0));
+        first.join("dp", {0, 1});
+        await(0, R"("dp")");
+        live_.clear();
+    }
+    std::promise<std::map<int, std::string>> texts;
+    std::optional<FlightRecorder> recorder;
+    RecorderOptions keeping = options(1);
+    keeping.keeps_first = true;
+    keeping.on_stuck = [&](const std::string&) {
+        EXPECT_TRUE(recorder->lacks_texts());
+        EXPECT_EQ(recorder->merged_table(), "");
+        texts.set_value(recorder->texts());
+    };
+    recorder.emplace(dying, keeping);
+    recorder->join("dp", {0, 1});
+    for (int i = 0; i < 2; ++i) await(1, R"("dp")");  // it reads rank 0's text between the two
+    served = false;
+    start(*recorder, "dp", sum_of({Site::Bucket}));
+    const auto kept = texts.get_future().get();
+    ASSERT_EQ(kept.size(), 2);
+    EXPECT_NE(kept.at(0).find(R"("dp":{})"), std::string::npos) << kept.at(0);
+    EXPECT_NE(kept.at(1).find("all-reduce of gradients"), std::string::npos) << kept.at(1);
+}
+
 TEST_F(Flights, ATransferThatIsTooYoungIsNotExplained) {
     FlightRecorder recorder(board(), {.rank = 0, .period = 1ms, .patience = 1h});
     recorder.join("dp", {0, 1});
@@ -233,18 +267,36 @@ TEST_F(Flights, TheExplanationIsPartOfPeerLost) {
 // rank 6. The texts of the ranks of the messages in "far" are not known.
 TEST(MergedTransfers, HaveOneRowForEachTransferThatSomeRanksLack) {
     const std::map<int, std::string> published{
-        {4, R"({"next":{"dp":{"":3},"pp":{"0>1 0":2}},"first":{"dp":4,"pp":4},"open":[)"
+        {4, R"({"next":{"dp":{"":3},"pp":{"0>1 0":2}},"first":{"dp":4,"pp":4},)"
+            R"("place":{"dp":0,"pp":0},"open":[)"
             R"({"group":"dp","sequence":"","seq":2,"words":"all-reduce of loss"}]})"},
-        {5, R"({"next":{"dp":{"":3}},"first":{"dp":4},"open":[)"
+        {5, R"({"next":{"dp":{"":3}},"first":{"dp":4},"place":{"dp":1},"open":[)"
             R"({"group":"dp","sequence":"","seq":2,"words":"all-gather of weights"}]})"},
-        {6, R"({"next":{"dp":{"":2},"pp":{"0>1 0":3}},"first":{"dp":4,"pp":4},"open":[)"
+        {6, R"({"next":{"dp":{"":2},"pp":{"0>1 0":3}},"first":{"dp":4,"pp":4},)"
+            R"("place":{"dp":2,"pp":1},"open":[)"
             R"({"group":"pp","sequence":"0>1 0","seq":2,"words":"receive of activation"}]})"},
-        {7, R"({"next":{"dp":{"":9}},"first":{"dp":7},"open":[]})"},
-        {8, R"({"next":{"far":{"2>3 0":9}},"first":{"far":7},"open":[]})"}};
+        {7, R"({"next":{"dp":{"":9}},"first":{"dp":7},"place":{"dp":0},"open":[]})"},
+        {8, R"({"next":{"far":{"2>3 0":9}},"first":{"far":7},"place":{"far":4},"open":[]})"}};
     EXPECT_EQ(merged_transfers(published),
               "group\tranks\tsequence\tnumber\ttransfer\tcame\tnot_done\tnever_came\n"
               "dp\t4,5,6\t\t2\tall-gather of weights | all-reduce of loss\t4,5\t4,5\t6\n"
               "pp\t4,6\t0>1 0\t2\treceive of activation\t6\t6\t4\n");
+}
+
+// Rank 0, the first rank of both groups, has published nothing that can be read.
+TEST(MergedTransfers, LeaveOutARankWithoutAText) {
+    const std::map<int, std::string> published{
+        {1, R"({"next":{"dp":{"":3},"pp":{"0>1 0":3,"1>2 0":2}},"first":{"dp":0,"pp":0},)"
+            R"("place":{"dp":1,"pp":1},"open":[)"
+            R"({"group":"pp","sequence":"0>1 0","seq":2,"words":"receive of activation"}]})"},
+        {2, R"({"next":{"dp":{"":2},"pp":{"1>2 0":3}},"first":{"dp":0,"pp":0},)"
+            R"("place":{"dp":2,"pp":2},"open":[)"
+            R"({"group":"pp","sequence":"1>2 0","seq":2,"words":"receive of activation"}]})"}};
+    EXPECT_EQ(merged_transfers(published),
+              "group\tranks\tsequence\tnumber\ttransfer\tcame\tnot_done\tnever_came\n"
+              "dp\t1,2\t\t2\t\t1\t\t2\n"
+              "pp\t1\t0>1 0\t2\treceive of activation\t1\t1\t\n"
+              "pp\t1,2\t1>2 0\t2\treceive of activation\t2\t2\t1\n");
 }
 
 // Returns the table of rank 2, which waits for a sum of the ranks 0 to 2.

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """Ranks that hang: the others give up, and name them, the group and the transfer. The network interface."""
+import csv
+import os
 import re
 import signal
 import unittest
@@ -14,7 +16,7 @@ class Hang(RankCase):
 
     def stop_one(self, job, rank, others, document):
         """Stops `rank` in training and returns the logs of the other ranks, which all end with 76."""
-        attempt = Attempt(self, job, 1, document)
+        self.attempt = attempt = Attempt(self, job, 1, document)
         attempt.wait_step(3)
         attempt.ranks[rank].send_signal(signal.SIGSTOP)
         codes = [attempt.ranks[other].wait(120) for other in others]
@@ -45,6 +47,12 @@ class Hang(RankCase):
         logs = self.stop_one(3, 0, (1,), document)
         self.assertRegex(logs[0], r'of group \w+, all-(reduce|gather) of .*; rank 0, which serves the store, does not '
                                   r'respond')
+        stuck = re.search(r'stuck: number (\d+) of group (\w+), (.*), has waited', logs[0]).groups()
+        with open(os.path.join(os.path.dirname(self.attempt.launch), 'transfers.tsv'), encoding='utf-8') as lines:
+            rows = list(csv.DictReader(lines, delimiter='\t'))
+        row, = [row for row in rows if (row['number'], row['group'], row['transfer']) == stuck]
+        # Rank 0 may have issued the transfer, too, before it was stopped.
+        self.assertEqual((row['ranks'], '1' in row['came'], '1' in row['not_done']), ('0,1', True, True))
 
     def test_the_network_interface_can_be_set_and_is_logged(self):
         run = self.run_whole(4, 1, self.document(2, dp=2))
