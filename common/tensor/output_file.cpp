@@ -36,8 +36,9 @@ void write_behind(int fd, std::int64_t offset, std::int64_t size) {
 
 OutputFile::OutputFile(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
 
-Result<void> OutputFile::open() {
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+// `flags`: O_TRUNC, or 0 to keep the content of an existing file.
+Result<void> OutputFile::open(int flags) {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
     return fd_ < 0 ? Result<void>(error_of(errno, "cannot create", path_)) : Result<void>();
 }
 
@@ -45,7 +46,13 @@ Result<OutputFile> OutputFile::create(const std::filesystem::path& path,
                                       const std::filesystem::path& earlier) {
     OutputFile file(-1, path);
     if (!earlier.empty()) file.earlier_ = EarlierFile::open(earlier);
-    if (file.earlier_ == nullptr) ROLL_TRY_VOID(file.open());
+    if (file.earlier_ == nullptr) ROLL_TRY_VOID(file.open(O_TRUNC));
+    return file;
+}
+
+Result<OutputFile> OutputFile::open_shared(const std::filesystem::path& path) {
+    OutputFile file(-1, path);
+    ROLL_TRY_VOID(file.open(0));
     return file;
 }
 
@@ -75,7 +82,7 @@ Result<void> OutputFile::write_at(std::int64_t offset, std::span<const std::byte
             return write_out(at, same);
         };
         ROLL_TRY(const bool same, earlier_->holds(
-                                      offset, bytes, [this] { return open(); }, others));
+                                      offset, bytes, [this] { return open(O_TRUNC); }, others));
         if (same) return {};
     }
     return write_out(offset, bytes);
@@ -99,7 +106,7 @@ Result<void> OutputFile::finish() {
     // All content was equal to the earlier file, but that file is longer or cannot be linked. Write
     // the content to a new file.
     if (earlier_ != nullptr && fd_ < 0) {
-        ROLL_TRY_VOID(open());
+        ROLL_TRY_VOID(open(O_TRUNC));
         ROLL_TRY_VOID(earlier_->give([this](std::int64_t at, std::span<const std::byte> same) {
             return write_out(at, same);
         }));

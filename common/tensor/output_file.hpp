@@ -28,6 +28,9 @@ class OutputFile {
     // nothing is written, and finish() makes `path` a hard link to `earlier`.
     static Result<OutputFile> create(const std::filesystem::path& path,
                                      const std::filesystem::path& earlier = {});
+    // Creates the file, or opens it without a change to its content. For several processes that
+    // each write a part of one file.
+    static Result<OutputFile> open_shared(const std::filesystem::path& path);
     OutputFile(OutputFile&& other) noexcept;
     OutputFile& operator=(OutputFile&& other) noexcept;
     OutputFile(const OutputFile&) = delete;
@@ -41,7 +44,7 @@ class OutputFile {
   private:
     OutputFile(int fd, std::filesystem::path path);
     tl::unexpected<Error> fail_errno(const char* what) const;
-    Result<void> open();
+    Result<void> open(int flags);
     Result<void> write_out(std::int64_t offset, std::span<const std::byte> bytes);
     int fd_ = -1;
     std::filesystem::path path_;

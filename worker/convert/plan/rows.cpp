@@ -134,26 +134,26 @@ void release(const Source& source, const SourceTensor& tensor) {
     release_pages({view.first, static_cast<std::size_t>(bytes_of(view.info.dtype, last + 1))});
 }
 
-// Clips `copy` to rows [begin, end) of its target, and makes the row numbers relative to
-// `begin`. Returns false if nothing is left. If the rows have a step s, the copy has only every
-// s-th row.
-bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
+// Clips `copy` to the indices [begin, end) of dim `axis` of its target, and makes the indices
+// relative to `begin`. Returns false if nothing is left. If the indices have a step s, the copy has
+// only every s-th index.
+bool clip(Copy& copy, std::size_t axis, std::int64_t begin, std::int64_t end) {
     if (copy.target_begin.empty()) return true;
-    const std::int64_t place = copy.target_begin[0];
+    const std::int64_t place = copy.target_begin[axis];
     std::size_t dim = 0;
-    while (dim < copy.size.size() && copy.target_placing.axis(dim) != 0) ++dim;
-    if (dim == copy.size.size()) {  // the whole copy lies in one row of the target
-        copy.target_begin[0] -= begin;
+    while (dim < copy.size.size() && copy.target_placing.axis(dim) != axis) ++dim;
+    if (dim == copy.size.size()) {  // the whole copy has one index of this dim
+        copy.target_begin[axis] -= begin;
         return place >= begin && place < end;
     }
     const std::int64_t step = copy.target_placing.step(dim);
-    const auto rows_before = [&](std::int64_t row) {
-        const std::int64_t rows = row <= place ? 0 : (row - place + step - 1) / step;
-        return std::min(rows, copy.size[dim]);
+    const auto count_before = [&](std::int64_t index) {
+        const std::int64_t count = index <= place ? 0 : (index - place + step - 1) / step;
+        return std::min(count, copy.size[dim]);
     };
-    const std::int64_t first = rows_before(begin);
-    const std::int64_t last = rows_before(end);
-    copy.target_begin[0] += first * step - begin;
+    const std::int64_t first = count_before(begin);
+    const std::int64_t last = count_before(end);
+    copy.target_begin[axis] += first * step - begin;
     copy.source_begin[copy.source_placing.axis(dim)] += first * copy.source_placing.step(dim);
     if (!copy.hf_begin.empty()) copy.hf_begin[dim] += first;
     copy.size[dim] = last - first;
@@ -190,7 +190,7 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
           tensor::DType type, std::byte* buffer) {
     const std::vector<std::int64_t> strides = tensor::row_major(target.info.shape);
     for (Copy copy : target.copies) {
-        if (!clip(copy, begin, end)) continue;
+        if (!clip(copy, 0, begin, end)) continue;
         Move move = move_of(copy, source.tensors[copy.source].view, strides, type, buffer);
         move.add = copy.add;
         const auto scale = source.overlay.scales.find(copy.hf);
@@ -305,6 +305,24 @@ void gather_rows(const Source& source, const TargetTensor& target, std::int64_t 
     } else {
         fill_changed(source, target, begin, end, to);
     }
+}
+
+TargetTensor block_of(const TargetTensor& target, const Shape& begin, const Shape& size) {
+    TargetTensor block = target;
+    block.info.shape = size;
+    std::erase_if(block.copies, [&](Copy& copy) {
+        for (std::size_t axis = 0; axis < size.size(); ++axis)
+            if (!clip(copy, axis, begin[axis], begin[axis] + size[axis])) return true;
+        return false;
+    });
+    return block;
+}
+
+std::int64_t bytes_read(const Source& source, const TargetTensor& target) {
+    std::int64_t bytes = 0;
+    for (const Copy& copy : target.copies)
+        bytes += bytes_of(source.tensors[copy.source].view.info.dtype, tensor::volume(copy.size));
+    return bytes;
 }
 
 void release_pages(std::span<const std::byte> bytes) {

@@ -24,6 +24,13 @@ using Window = std::function<Result<void>(std::span<const std::byte>)>;
 void gather_rows(const Source& source, const TargetTensor& target, std::int64_t begin,
                  std::int64_t end, std::byte* to);
 
+// Returns the block [begin, begin + size) of a target tensor as a target tensor of its own. Only
+// the block's elements are read from the source. Requires Making::Copies. Pure.
+TargetTensor block_of(const TargetTensor& target, const Shape& begin, const Shape& size);
+
+// Returns the number of bytes of the source's tensors of which a target tensor is made. Pure.
+std::int64_t bytes_read(const Source& source, const TargetTensor& target);
+
 // Releases the mapped pages that hold `bytes`. The kernel may then reuse their memory. If the pages
 // are needed again, the kernel reads them from the file.
 void release_pages(std::span<const std::byte> bytes);

@@ -18,21 +18,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns this rank's elements of a parameter's state.
+// Returns a tensor of the parameter's sizes on this rank. It has this rank's rows of the state, and
+// of the main weight all rows that the rank stores as a weight. The other rows are 0.
 at::Tensor read_own(const convert::Source& source, const convert::TargetTensor& target,
-                    const Parameters& parameters, std::size_t i) {
+                    const Parameters& parameters, std::size_t i, SourceReader& reader) {
     const ParameterSpec& spec = parameters.specs[i];
     if (target.info.shape != whole_sizes(spec))
         throw RankFailure(2, source.directory.string() + ": the optimizer's " + source.state +
                                  " of " + spec.name + " has shape " +
                                  tensor::to_string(target.info.shape) + "; the job's model has " +
                                  tensor::to_string(whole_sizes(spec)));
-    const at::Tensor whole = at::empty(whole_sizes(spec), main_type(parameters));
-    read_rows(source, target, whole);
+    const bool has_all_rows = source.state == kMainWeightState && !parameters.is_split[i];
+    const layout::Rows rows = has_all_rows ? layout::Rows{0, spec.sizes[0]} : parameters.own[i];
+    const at::Tensor own = at::zeros(spec.sizes, main_type(parameters));
+    reader.read_part(target, spec, rows, own);
     convert::release(source, target);
-    if (spec.parts.empty()) return whole;
-    const at::Tensor own = at::zeros(spec.sizes, whole.options());
-    copy_from_whole(spec, whole, own);
     return own;
 }
 
@@ -51,6 +51,7 @@ std::vector<std::string> load_state(const fs::path& directory, const std::string
         index = of_disk(checkpoint::read_optimizer_index(directory));
     std::vector<std::string> without;
     const convert::Plan plan = plan_whole(source, dtype_of(*chunks[0]));
+    SourceReader reader(source);
     std::map<std::string, const convert::TargetTensor*> targets;
     for (const convert::TargetTensor& target : plan.tensors) targets[target.info.name] = &target;
     for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
@@ -60,7 +61,7 @@ std::vector<std::string> load_state(const fs::path& directory, const std::string
             if (spec.frozen) continue;
             const auto target = targets.find(spec.name);
             if (target != targets.end()) {
-                take(chunk, i, read_own(source, *target->second, parameters, i));
+                take(chunk, i, read_own(source, *target->second, parameters, i, reader));
                 continue;
             }
             if (index.parameters.empty() || index.parameters.contains(spec.name))
@@ -69,6 +70,7 @@ std::vector<std::string> load_state(const fs::path& directory, const std::string
             without.push_back(spec.name);
         }
     }
+    reader.compare_replicas(plan);
     return without;
 }
 

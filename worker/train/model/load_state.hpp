@@ -16,7 +16,8 @@ namespace roll::train {
 
 inline constexpr const char* kMainWeightState = "fp32_param";  // the main weights
 
-// Called with a parameter's state: a CPU tensor of the parameter's sizes and of main_type().
+// Called with a parameter's state: a CPU tensor of the parameter's sizes and of main_type(). It has
+// this rank's own rows. Main weights have all rows, unless the rank stores only its own rows.
 using TakeState = std::function<void(std::size_t chunk, std::size_t i, const at::Tensor& state)>;
 
 // Reads the state of every parameter that is not frozen, and passes it to `take`. `state`: the

@@ -52,24 +52,40 @@ void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const st
     w_VC.narrow(0, old, added).copy_(noise_VC.narrow(0, old, added) + mean_C);
 }
 
-// Like read_rows(), for a weight that is stored as two 16-bit halves. Reads each block of rows as
-// float32, then splits the block into the halves.
+// Returns the rows of a weight that this rank stores.
+layout::Rows kept_rows(const Parameters& parameters, std::size_t i) {
+    if (parameters.is_split[i]) return parameters.own[i];
+    return {0, parameters.specs[i].sizes[0]};
+}
+
+// Reads this rank's rows of a weight that is stored as two 16-bit halves, and that tensor
+// parallelism does not split. Reads each block of rows as float32, then splits the block into the
+// halves.
 void read_halves(const convert::Source& source, const convert::TargetTensor& target,
-                 const Parameters& parameters, std::size_t i) {
-    const std::vector<std::int64_t>& sizes = parameters.specs[i].sizes;
-    const std::int64_t rows = sizes[0], row = c10::multiply_integers(sizes) / rows;
-    for_blocks(rows, row * std::int64_t{sizeof(float)}, [&](std::int64_t begin, std::int64_t end) {
-        const auto size = static_cast<std::size_t>((end - begin) * row);
-        const auto block = std::make_unique_for_overwrite<float[]>(size);
-        convert::gather_rows(source, target, begin, end, reinterpret_cast<std::byte*>(block.get()));
-        set_halves(parameters, i, begin * row, {block.get(), size});
-    });
+                 const Parameters& parameters, std::size_t i, SourceReader& reader) {
+    const layout::Rows rows = kept_rows(parameters, i);
+    std::vector<std::int64_t> begin_of_rows(parameters.specs[i].sizes.size());
+    std::vector<std::int64_t> sizes = parameters.specs[i].sizes;
+    const std::int64_t row = c10::multiply_integers(sizes) / sizes[0];
+    begin_of_rows[0] = rows.begin;
+    sizes[0] = rows.count;
+    const convert::TargetTensor own = convert::block_of(target, begin_of_rows, sizes);
+    reader.note(own);
+    for_blocks(rows.count, row * std::int64_t{sizeof(float)},
+               [&](std::int64_t begin, std::int64_t end) {
+                   const auto size = static_cast<std::size_t>((end - begin) * row);
+                   const auto block = std::make_unique_for_overwrite<float[]>(size);
+                   convert::gather_rows(source, own, begin, end,
+                                        reinterpret_cast<std::byte*>(block.get()));
+                   set_halves(parameters, i, (rows.begin + begin) * row, {block.get(), size});
+               });
 }
 
 // Reads the weights of one parameter. If the model's vocabulary is larger than the stored one, adds
 // rows. Returns the number of added rows.
 Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
-                               const Parameters& parameters, std::size_t i, std::uint64_t seed) {
+                               const Parameters& parameters, std::size_t i, std::uint64_t seed,
+                               SourceReader& reader) {
     const tensor::Shape& shape = target.info.shape;
     const ParameterSpec& spec = parameters.specs[i];
     const std::vector<std::int64_t>& sizes = whole_sizes(spec);
@@ -82,22 +98,22 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
                         tensor::to_string(sizes));
     if (spec.form.is_packed()) {
         const at::Tensor whole = at::empty(sizes, main_type(parameters));
-        read_rows(source, target, whole);
+        reader.read_rows(target, whole);
         set_packed(parameters, i, whole);
-    } else if (!spec.parts.empty()) {
+    } else if (grows) {
+        // the new rows depend on all stored rows
         const at::Tensor whole = at::empty(sizes, main_type(parameters));
-        read_rows(source, target, grows ? whole.narrow(0, 0, shape[0]) : whole);
-        if (grows) grow(whole, shape[0], seed, target.info.name);
+        reader.read_rows(target, whole.narrow(0, 0, shape[0]));
+        grow(whole, shape[0], seed, target.info.name);
         const at::Tensor own = main_to_write(parameters, i);
         copy_from_whole(spec, whole, own);
         set_main(parameters, i, own);
-    } else if (parameters.flat_rest.defined() && !grows) {
-        read_halves(source, target, parameters, i);
+    } else if (parameters.flat_rest.defined() && spec.parts.empty()) {
+        read_halves(source, target, parameters, i, reader);
     } else {
-        const at::Tensor host = main_to_write(parameters, i);
-        read_rows(source, target, grows ? host.narrow(0, 0, shape[0]) : host);
-        if (grows) grow(host, shape[0], seed, target.info.name);
-        set_main(parameters, i, host);
+        const at::Tensor own = main_to_write(parameters, i);
+        reader.read_part(target, spec, kept_rows(parameters, i), own);
+        set_main(parameters, i, own);
     }
     convert::release(source, target);
     return grows ? sizes[0] - shape[0] : 0;
@@ -160,6 +176,7 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
         missing.contains(families::kScore) && !source.model.number.contains(families::kScore);
     if (gets_score) missing.erase(families::kScore);
     const std::multimap<std::string, Held> held = by_name(chunks);
+    SourceReader reader(source);
     std::int64_t grown = 0;
     for (const convert::TargetTensor& target : plan.tensors) {
         const std::string& name = target.info.name;
@@ -169,11 +186,13 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
         const auto [begin, end] = held.equal_range(name);
         for (auto one = begin; one != end; ++one) {
             const auto& [parameters, index] = one->second;
-            grown = std::max(grown, of_disk(read_into(source, target, *parameters, index, seed)));
+            grown = std::max(grown,
+                             of_disk(read_into(source, target, *parameters, index, seed, reader)));
         }
     }
     if (!missing.empty())
         throw RankFailure(2, directory.string() + " has no tensor " + *missing.begin());
+    reader.compare_replicas(plan);
     std::string text = decision(source, grown) + (gets_score ? "; the score layer is new" : "");
     if (!adapters.empty()) text += "; " + std::to_string(adapters.size()) + " adapters merged";
     return text;

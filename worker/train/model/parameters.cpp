@@ -122,12 +122,6 @@ void split(ParameterSpec& spec, const spec::ModelConfig& config, const ChunkSpec
     spec.form.columns = spec.parts.front().size[1];
 }
 
-at::Tensor box_of(at::Tensor tensor, const tensor::Shape& begin, const tensor::Shape& size) {
-    for (std::size_t i = 0; i < begin.size(); ++i)
-        tensor = tensor.narrow(static_cast<std::int64_t>(i), begin[i], size[i]);
-    return tensor;
-}
-
 // Fills one part of a parameter with random initial values. A value depends on the index of its
 // element in the whole tensor.
 void draw_part(const at::Tensor& drawn, const ParameterSpec& spec, const layout::Part& part,
@@ -336,7 +330,7 @@ void copy_to_whole(const ParameterSpec& spec, const at::Tensor& own, const at::T
         return;
     }
     for (const layout::Part& part : spec.parts)
-        box_of(whole, part.whole, part.size).copy_(box_of(own, part.local, part.size));
+        part_view(whole, part.whole, part.size).copy_(part_view(own, part.local, part.size));
 }
 
 void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const at::Tensor& own) {
@@ -346,7 +340,7 @@ void copy_from_whole(const ParameterSpec& spec, const at::Tensor& whole, const a
     }
     own.zero_();
     for (const layout::Part& part : spec.parts)
-        box_of(own, part.local, part.size).copy_(box_of(whole, part.whole, part.size));
+        part_view(own, part.local, part.size).copy_(part_view(whole, part.whole, part.size));
 }
 
 std::int64_t unpadded_rows(const ParameterSpec& spec) {

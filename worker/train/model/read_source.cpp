@@ -1,12 +1,15 @@
 #include "worker/train/model/read_source.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/plan/gather.hpp"
+#include "worker/train/model/parts_in.hpp"
+#include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -14,6 +17,8 @@ namespace {
 
 // size in bytes of a block of rows; such a block fits in the cache
 constexpr std::int64_t kReadBytes = 1 << 18;
+
+std::atomic<std::int64_t> all_read = 0;
 
 }  // namespace
 
@@ -27,10 +32,7 @@ convert::Plan plan_whole(const convert::Source& source, tensor::DType dtype) {
     one_file.padded_vocab = 0;
     one_file.local_names = false;
     const auto layout = of_disk(convert::mca_layout(source.native, source.model, one_file));
-    convert::Plan plan = of_disk(convert::make_plan(source, layout, dtype));
-    for (const convert::Comparison& replica : plan.comparisons)
-        of_disk(convert::compare(source, replica));
-    return plan;
+    return of_disk(convert::make_plan(source, layout, dtype));
 }
 
 void for_blocks(std::int64_t rows, std::int64_t row_bytes,
@@ -42,14 +44,46 @@ void for_blocks(std::int64_t rows, std::int64_t row_bytes,
     });
 }
 
-void read_rows(const convert::Source& source, const convert::TargetTensor& target,
-               const at::Tensor& to) {
+void count_read(std::int64_t bytes) { all_read += bytes; }
+
+std::int64_t bytes_read() { return all_read; }
+
+void SourceReader::note(const convert::TargetTensor& target) {
+    for (const convert::Copy& copy : target.copies) read_.insert(copy.source);
+    count_read(convert::bytes_read(source_, target));
+}
+
+void SourceReader::read_rows(const convert::TargetTensor& target, const at::Tensor& to) {
+    note(target);
     const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
     const std::int64_t row_bytes = static_cast<std::int64_t>(to.nbytes()) / rows;
     auto* bytes = static_cast<std::byte*>(to.data_ptr());
     for_blocks(rows, row_bytes, [&](std::int64_t begin, std::int64_t end) {
-        convert::gather_rows(source, target, begin, end, bytes + begin * row_bytes);
+        convert::gather_rows(source_, target, begin, end, bytes + begin * row_bytes);
     });
+}
+
+void SourceReader::read_part(const convert::TargetTensor& whole, const ParameterSpec& spec,
+                             const layout::Rows& rows, const at::Tensor& own) {
+    const at::Tensor kept = own.narrow(0, rows.begin, rows.count);
+    if (!spec.parts.empty()) kept.zero_();
+    for (const layout::Part& part : parts_in(spec, rows)) {
+        const convert::TargetTensor block = convert::block_of(whole, part.whole, part.size);
+        const at::Tensor to = part_view(kept, part.local, part.size);
+        const bool is_direct = to.is_contiguous();
+        const at::Tensor read = is_direct ? to : at::empty(part.size, to.options());
+        read_rows(block, read);
+        if (!is_direct) to.copy_(read);
+    }
+}
+
+void SourceReader::compare_replicas(const convert::Plan& plan) const {
+    for (const convert::Comparison& replica : plan.comparisons) {
+        if (!read_.contains(replica.first)) continue;
+        of_disk(convert::compare(source_, replica));
+        const tensor::DType type = source_.tensors[replica.first].view.info.dtype;
+        count_read(2 * tensor::volume(replica.size) * tensor::bits_of(type) / 8);
+    }
 }
 
 }  // namespace roll::train

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <ATen/ATen.h>
+
 #include "common/check.hpp"
 
 namespace roll::train {
@@ -75,6 +77,12 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     auto slice = layout::slice_of(tensor, chunk.tp, chunk.tp_rank, padded);
     ROLL_CHECK(slice.has_value());
     return {{slice->shape.begin(), slice->shape.end()}, std::move(slice->parts)};
+}
+
+at::Tensor part_view(at::Tensor tensor, const layout::Shape& begin, const layout::Shape& size) {
+    for (std::size_t i = 0; i < begin.size(); ++i)
+        tensor = tensor.narrow(static_cast<std::int64_t>(i), begin[i], size[i]);
+    return tensor;
 }
 
 std::int64_t vocabulary_rows(const spec::ModelConfig& config, int tp) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "common/spec/train/model.hpp"
 #include "worker/layout/shards.hpp"
 #include "worker/train/model/chunk_spec.hpp"
@@ -28,6 +30,9 @@ struct TensorShard {
 // of chunk.tp. Requires that spec::tensor_problems() is empty.
 TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& name,
                          const std::vector<std::int64_t>& sizes, const ChunkSpec& chunk);
+
+// Returns a view of the block of `tensor` that begins at `begin` and has the size `size`.
+at::Tensor part_view(at::Tensor tensor, const layout::Shape& begin, const layout::Shape& size);
 
 // Returns the number of rows of the embedding, and of the output layer, that each rank holds. The
 // last ranks may have rows of padding.

@@ -10,13 +10,10 @@
 #include "worker/layout/shards.hpp"
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/parameters.hpp"
+#include "worker/train/model/parts_in.hpp"
 #include "worker/train/ops/kernel.hpp"
 
 namespace roll::train {
-
-// Returns the blocks of the whole parameter whose elements are in the rows `rows` of a rank's
-// tensor. Part::local is relative to the first of these rows. Padding belongs to no block. Pure.
-std::vector<layout::Part> parts_in(const ParameterSpec& spec, const layout::Rows& rows);
 
 // Calls body(local, whole, count) for each row of the parts, in parallel. The row has `count`
 // elements. `local` is the index of its first element in the rank's rows, and `whole` is that

@@ -46,7 +46,12 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
     const auto own = [&](const std::vector<Microbatch>& batch) {
         return std::span(batch).subspan(groups.dp->rank() * microbatches, microbatches);
     };
-    if (!job.starts_from.empty()) restore(job.starts_from, trainer, *job.model);
+    if (!job.starts_from.empty()) {
+        if (job.load)
+            job.load(trainer);
+        else
+            restore(job.starts_from, trainer, *job.model);
+    }
     const auto save_before = [&](int step) {
         if (groups.world && step == job.saves_after)
             save_locally(job.saves_to, trainer, *job.model, job.parallel, groups.world->rank(),
@@ -61,6 +66,7 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
         note_state(record, prefix, trainer);
     }
     save_before(job.steps);
+    if (!job.evaluates) return;
     const std::vector<Microbatch> held_out = job.batch(job.steps);
     const LossSum valid = trainer.evaluate(own(held_out), trainer.kl_sum(own(held_out)).kl());
     note_number(record, "valid.loss", valid.loss);

@@ -34,10 +34,14 @@ struct LocalJob {
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;
     spec::ParallelSpec parallel = {};
+    // Takes a rank's state from `starts_from`; empty: restore() does. Tests plant bugs here.
+    std::function<void(TrainStep& step)> load = {};
+    bool evaluates = true;  // false: the job ends after its last step
 };
 
-// Trains the job, then evaluates once. Returns the results and the state of all ranks after each
-// step, and the loss of the evaluation. If a rank throws, rethrows the first exception.
+// Trains the job, then evaluates once if LocalJob::evaluates is true. Returns the results and the
+// state of all ranks after each step, and the loss of the evaluation. If a rank throws, rethrows
+// the first exception.
 Record train_locally(const LocalJob& job);
 
 }  // namespace roll::train

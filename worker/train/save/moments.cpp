@@ -9,6 +9,7 @@
 #include "common/tensor/safetensors.hpp"
 #include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/checkpoint/state.hpp"
+#include "worker/train/model/read_source.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/save/continue_optimizer.hpp"
 #include "worker/train/save/dist_part.hpp"
@@ -135,6 +136,7 @@ void read_moment(Moments& moments, const StoredParameter& stored, const Paramete
             const at::Tensor from = stored_tensor(moments, box, name, into.scalar_type());
             elements(host, wanted, overlap).copy_(elements(from, box, overlap));
             missing -= overlap.count;
+            count_read(overlap.count * static_cast<std::int64_t>(from.element_size()));
         }
     }
     if (missing != 0)

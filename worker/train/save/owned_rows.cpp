@@ -59,6 +59,12 @@ std::vector<Owned> rows_of_position(TrainStep& step, bool with_weights) {
     return owned;
 }
 
+std::int64_t bytes_of_rows(const std::vector<Owned>& owned) {
+    std::int64_t bytes = 0;
+    for (const Owned& one : owned) bytes += one.rows.count * one.row_bytes;
+    return bytes;
+}
+
 // Limits `owned` to the own rows of this rank. Used if ranks share optimizer state.
 void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     for (Owned& one : owned) {
@@ -71,9 +77,7 @@ void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
 // Limits `owned` to this rank's share of the rows. Used if every replica has all states.
 void keep_share(TrainStep& step, std::vector<Owned>& owned,
                 const std::vector<std::int64_t>& fixed) {
-    std::int64_t all = 0;
-    for (const Owned& one : owned) all += one.rows.count * one.row_bytes;
-    const std::vector<std::int64_t> shares = balanced_shares(fixed, all);
+    const std::vector<std::int64_t> shares = balanced_shares(fixed, bytes_of_rows(owned));
     const auto self = shares.begin() + step.groups().dp.rank();
     const std::int64_t begin = std::accumulate(shares.begin(), self, std::int64_t{0});
     const std::int64_t end = begin + *self;
@@ -100,6 +104,24 @@ std::vector<Owned> owned_rows(TrainStep& step, const std::vector<std::int64_t>& 
         keep_share(step, owned, fixed);
     std::erase_if(owned, [](const Owned& one) { return one.rows.count == 0; });
     return owned;
+}
+
+std::vector<std::int64_t> owned_bytes(TrainStep& step, const std::vector<std::int64_t>& fixed) {
+    const std::vector<Owned> owned = rows_of_position(step, false);
+    if (!step.chunks().front().parameters().is_shared)
+        return balanced_shares(fixed, bytes_of_rows(owned));
+    const int replicas = step.groups().dp.size();
+    std::vector<std::int64_t> bytes(static_cast<std::size_t>(replicas));
+    for (const Owned& one : owned) {
+        const ParameterSpec& spec = step.chunks()[one.chunk].parameters().specs[one.index];
+        for (int replica = 0; replica < replicas; ++replica) {
+            const layout::Rows own = layout::own_rows(spec.sizes[0], replicas, replica);
+            const std::int64_t end = std::min(own.begin + own.count, one.rows.count);
+            bytes[static_cast<std::size_t>(replica)] +=
+                std::max<std::int64_t>(end - own.begin, 0) * one.row_bytes;
+        }
+    }
+    return bytes;
 }
 
 std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed,

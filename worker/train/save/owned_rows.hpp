@@ -29,6 +29,9 @@ struct Owned {
 std::vector<Owned> owned_rows(TrainStep& step, const std::vector<std::int64_t>& fixed,
                               bool with_weights = false);
 
+// Returns the number of bytes that the rank of each replica writes as owned_rows() divides them.
+std::vector<std::int64_t> owned_bytes(TrainStep& step, const std::vector<std::int64_t>& fixed);
+
 // Divides `shared` bytes among the ranks. Returns the number of bytes for each rank. This division
 // makes the largest sum of a rank's share and its `fixed` bytes as small as possible. Pure.
 std::vector<std::int64_t> balanced_shares(const std::vector<std::int64_t>& fixed,

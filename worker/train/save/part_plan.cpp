@@ -53,8 +53,8 @@ std::int64_t bytes_of(const WeightFile& file) {
 }
 
 // Returns the files for the weights that this rank holds. Ranks with the same tp and pp rank in
-// other replicas hold the same weights, so each file is written by only one replica. Adds the bytes
-// of each file to the entry of `bytes` for the replica that writes it.
+// other replicas hold the same weights, and one of these ranks owns the file. Adds the bytes of
+// each file to the entry of `bytes` for the replica of its owner.
 std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& layout,
                                      std::vector<std::int64_t>& bytes) {
     const Groups& groups = step.groups();
@@ -76,6 +76,26 @@ std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& 
                 bytes_of(file);
     }
     return files;
+}
+
+// Divides the bytes of the files among the replicas. `others`: for each replica, the number of
+// bytes that it writes to other files.
+void share_out(std::vector<WeightFile>& files, const std::vector<std::int64_t>& others) {
+    std::int64_t all = 0;
+    for (const WeightFile& file : files) all += bytes_of(file);
+    const std::vector<std::int64_t> shares = balanced_shares(others, all);
+    std::int64_t before = 0;  // number of bytes of the files before the current one
+    for (WeightFile& file : files) {
+        const std::int64_t size = bytes_of(file);
+        std::int64_t begin = -before;  // where a replica's part begins, from the file's beginning
+        for (const std::int64_t part : shares) {
+            const std::int64_t end = begin + part;
+            file.shares.push_back(std::clamp<std::int64_t>(end, 0, size) -
+                                  std::clamp<std::int64_t>(begin, 0, size));
+            begin = end;
+        }
+        before += size;
+    }
 }
 
 void add_states(PartPlan& plan, const Parameters& p, const Owned& one) {
@@ -151,6 +171,7 @@ PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank) 
         plan.weights = weight_files(step, layout, weight_bytes);
     for (const Owned& one : owned_rows(step, weight_bytes))
         add_states(plan, step.chunks()[one.chunk].parameters(), one);
+    share_out(plan.weights, owned_bytes(step, weight_bytes));
     add_whole_states(plan, step);
     // the order of tensors in a safetensors file
     std::ranges::sort(plan.states, [](const Content& a, const Content& b) {

@@ -1,10 +1,10 @@
 // Decides which bytes of a checkpoint each rank writes. Each byte is written by one rank.
 //
 // In the format mca, the weights are stored in the files of an MCA checkpoint with the job's
-// layout. All replicas have the weights of each file, but only one replica writes the file. The
-// optimizer state is stored in one file per rank. If ranks share optimizer state, each rank writes
-// its own rows. Otherwise, the replicas divide the state so that all ranks write about the same
-// number of bytes.
+// layout. All replicas have the weights of each file. The optimizer state is stored in one file per
+// rank. If ranks share optimizer state, each rank writes its own rows. Otherwise, the replicas
+// divide the state. The replicas then divide the bytes of the files with weights, so that all ranks
+// write about the same number of bytes.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,10 @@ struct WeightFile {
     std::string path;
     std::vector<std::string> keys = {};               // for each chunk, its key in the file
     std::vector<std::vector<Content>> contents = {};  // for each key: the tensors stored under it
-    bool own = false;                                 // true: this rank writes the file
+    // True: this rank hashes the file. It also writes the file's end, and reports the file.
+    bool own = false;
+    // for each replica, the number of bytes of the tensors in its part of the file, in this order
+    std::vector<std::int64_t> shares = {};
 };
 
 // A block of consecutive rows of a parameter, or of a state of it, in a rank's .distcp file.

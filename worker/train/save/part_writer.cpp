@@ -36,16 +36,17 @@ std::vector<formats::TorchSection> sections_of(const WeightFile& weights) {
 
 Result<std::string> write_files(const fs::path& staged, int rank, const checkpoint::Name& name,
                                 const std::vector<StreamedFile>& files,
+                                const std::vector<FileShare>& shares,
                                 checkpoint::OptimizerIndex boxes, checkpoint::BytePipe& pipe) {
     checkpoint::Part part{name, {}, std::move(boxes)};
     std::vector<tensor::OutputFile> written;
-    for (const StreamedFile& file : files) {
-        auto one = write_streamed(staged, file, pipe);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        auto one = write_streamed(staged, files[i], shares[i], pipe);
         if (!one) {
             pipe.stop();
             return tl::unexpected(one.error());
         }
-        part.files.push_back(std::move(one->entry));
+        if (one->entry) part.files.push_back(std::move(*one->entry));
         written.push_back(std::move(one->file));
     }
     // Wait for the disk only here, after all bytes are read from the pipe. An earlier wait would
@@ -63,8 +64,15 @@ PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, PartPlan plan, 
       model_(model),
       rank_(rank),
       plan_(std::move(plan)) {
-    for (const WeightFile& weights : plan_.weights)
-        if (weights.own) files_.push_back(need(torch_stream(weights.path, sections_of(weights))));
+    for (const WeightFile& weights : plan_.weights) {
+        StreamedFile file = need(torch_stream(weights.path, sections_of(weights)));
+        const FileShare share =
+            share_of(file, weights.shares, step.groups().dp.rank(), weights.own);
+        writes_.push_back(written_bytes(file, share) > 0);
+        if (!writes_.back()) continue;
+        files_.push_back(std::move(file));
+        shares_.push_back(share);
+    }
     if (model.config.lora.is_set() && rank == 0) {
         AdapterImage image = adapter_image(step, model);
         factors_ = std::move(image.factors);
@@ -83,9 +91,14 @@ PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, PartPlan plan, 
         for (const DistBlock& block : plan_.blocks) infos.push_back(block.content.info);
         files_.push_back(need(distcp_stream(plan_.blocks_path, infos)));
     }
+    shares_.resize(files_.size());
     std::int64_t content = 0;
-    for (const StreamedFile& file : files_) content += file.bytes;
-    bytes_ = content + std::ssize(checkpoint::encode(plan_.boxes));
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+        bytes_ += written_bytes(files_[i], shares_[i]);
+        for (std::size_t tensor = 0; tensor < files_[i].sizes.size(); ++tensor)
+            if (is_streamed(files_[i], shares_[i], tensor)) content += files_[i].sizes[tensor];
+    }
+    bytes_ += std::ssize(checkpoint::encode(plan_.boxes));
     // a multiple of every element size
     constexpr std::int64_t kUnit = 64;
     const std::int64_t size = std::clamp(content, kUnit, std::max(buffer, kUnit));
@@ -107,7 +120,7 @@ void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
                 pipe_->stop();
                 return fail(ErrorCode::Refused, "no space left on the device (train.faults)");
             }
-            return write_files(staged, rank_, name, files_, boxes, *pipe_);
+            return write_files(staged, rank_, name, files_, shares_, boxes, *pipe_);
         });
     try {
         produce();
@@ -120,9 +133,12 @@ void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
 void PartWriter::produce() {
     auto file = files_.begin();
     const bool gathers = is_spread(step_, step_.chunks().front().parameters());
-    for (const WeightFile& weights : plan_.weights) {
-        if (weights.own || gathers) send_weights(weights, weights.own ? &*file : nullptr);
-        if (weights.own) ++file;
+    for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+        const auto number = static_cast<std::size_t>(file - files_.begin());
+        if (writes_[i])
+            send_weights(plan_.weights[i], &*file++, &shares_[number]);
+        else if (gathers)
+            send_weights(plan_.weights[i], nullptr, nullptr);
     }
     if (model_.config.lora.is_set()) send_adapter(rank_ == 0 ? &*file++ : nullptr, false);
     if (has_averaged_adapter()) send_adapter(rank_ == 0 ? &*file++ : nullptr, true);
@@ -165,10 +181,12 @@ void PartWriter::send(const StreamedFile& file, at::ScalarType type, std::int64_
     }
 }
 
-// Passes the weights of a file to the writing thread. If `file` is null, another replica writes the
-// file. In that case, this rank only helps to join the rows of the weights, if each replica has
-// only some of the rows (joined_main()).
-void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* file) {
+// Passes the weights in a share of a file to the writing thread. If `file` is null, other replicas
+// write the file. In that case, this rank only helps to join the rows of the weights, if each
+// replica has only some of the rows (joined_main()).
+void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* file,
+                              const FileShare* share) {
+    std::size_t number = 0;  // of the tensor in the file
     for (const std::vector<Content>& contents : weights.contents) {
         for (const Content& content : contents) {
             const Parameters& p = step_.chunks()[content.chunk].parameters();
@@ -181,7 +199,7 @@ void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* fil
                 rows = joined_main(p, i, step_.groups().dp).flatten();
             else if (p.flat_weight.is_same(p.flat_main))
                 rows = p.weight[i].flatten();
-            if (file == nullptr) continue;
+            if (file == nullptr || !is_streamed(*file, *share, number++)) continue;
             send(*file, main_type(p), elements, [&](const at::Tensor& to, std::int64_t begin) {
                 if (rows.defined())
                     to.copy_(rows.narrow(0, begin, to.numel()));

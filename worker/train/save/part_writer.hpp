@@ -29,8 +29,7 @@ class PartWriter {
 
     const PartPlan& plan() const { return plan_; }
 
-    // Returns the size in bytes of the files that this rank writes, including its part of the
-    // index.
+    // Returns the number of bytes that this rank writes to files, including its part of the index.
     std::int64_t bytes() const { return bytes_; }
 
     // Starts to write the part to the staged directory. Returns when training may change the model.
@@ -54,7 +53,7 @@ class PartWriter {
     void produce();
     void send(const StreamedFile& file, at::ScalarType type, std::int64_t elements,
               const std::function<void(const at::Tensor& to, std::int64_t begin)>& copy);
-    void send_weights(const WeightFile& weights, const StreamedFile* file);
+    void send_weights(const WeightFile& weights, const StreamedFile* file, const FileShare* share);
     void send_own_weight(const Content& content);
     void send_state(const Content& content);
     bool has_averaged_adapter() const;
@@ -64,7 +63,11 @@ class PartWriter {
     const ModelSetup& model_;
     int rank_;
     PartPlan plan_;
-    std::vector<StreamedFile> files_;   // in the order in which they are written
+    // Files in the order in which they are written, and the share that this rank writes of each.
+    // The first files are those of weights; a rank may have a share of a file that it does not own.
+    std::vector<StreamedFile> files_;
+    std::vector<FileShare> shares_;
+    std::vector<bool> writes_;  // for each file of weights, whether this rank has a share of it
     std::vector<std::size_t> factors_;  // for each tensor of the adapter, the index of its factor
     std::int64_t bytes_ = 0;
     at::Tensor ring_;

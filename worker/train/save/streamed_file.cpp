@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
@@ -16,33 +17,59 @@ constexpr std::int64_t kBlock = std::int64_t{4} << 20;  // number of bytes writt
 
 using Spans = std::array<std::span<const std::byte>, 2>;
 
-// An output file that is hashed while it is written.
+// An output file of which a share is written. Its owner hashes it while it is written.
 class HashedFile {
   public:
-    static Result<HashedFile> create(const std::filesystem::path& path) {
+    static Result<HashedFile> create(const std::filesystem::path& path, const FileShare& share) {
         ROLL_TRY_VOID(make_directories(path.parent_path()));
-        ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path));
-        return HashedFile(std::move(file));
+        ROLL_TRY(tensor::OutputFile file, share.is_whole() ? tensor::OutputFile::create(path)
+                                                           : tensor::OutputFile::open_shared(path));
+        return HashedFile(std::move(file), share);
     }
+    // Continues at another place of the file. Only for a rank that does not own the file.
+    void seek(std::int64_t place) { place_ = place; }
+    // Takes the next bytes of the file, and writes those that are in the share.
     Result<void> append(std::span<const std::byte> bytes) {
-        ROLL_TRY_VOID(file_.write_at(size_, bytes));
-        hash_->add(bytes);
-        size_ += static_cast<std::int64_t>(bytes.size());
+        ROLL_TRY_VOID(write(bytes, share_.begin, std::min(share_.end, share_.tail)));
+        if (share_.own) {
+            ROLL_TRY_VOID(write(bytes, share_.tail, std::numeric_limits<std::int64_t>::max()));
+            hash_->add(bytes);
+        }
+        place_ += std::ssize(bytes);
         return {};
     }
     Result<void> append(const std::string& text) { return append(tensor::as_bytes(text)); }
     WrittenFile take(const std::string& name) && {
-        return {{name, static_cast<std::uint64_t>(size_), hash_->value()}, std::move(file_)};
+        std::optional<checkpoint::FileEntry> entry;
+        if (share_.own) entry = {name, static_cast<std::uint64_t>(place_), hash_->value()};
+        return {std::move(entry), std::move(file_)};
     }
 
   private:
-    explicit HashedFile(tensor::OutputFile file)
+    HashedFile(tensor::OutputFile file, const FileShare& share)
         : file_(std::move(file)),
+          share_(share),
           hash_(std::make_unique<Hash64>()) {}
+
+    // Writes those of the next bytes that are in [begin, end) of the file.
+    Result<void> write(std::span<const std::byte> bytes, std::int64_t begin, std::int64_t end) {
+        const std::int64_t first = std::max(begin, place_);
+        const std::int64_t last = std::min(end, place_ + std::ssize(bytes));
+        if (first >= last) return {};
+        return file_.write_at(first, bytes.subspan(static_cast<std::size_t>(first - place_),
+                                                   static_cast<std::size_t>(last - first)));
+    }
+
     tensor::OutputFile file_;
+    FileShare share_;
     std::unique_ptr<Hash64> hash_;
-    std::int64_t size_ = 0;
+    std::int64_t place_ = 0;  // offset of the next byte
 };
+
+// Returns the offset of the first byte after tensor `i`.
+std::int64_t end_of(const StreamedFile& file, std::size_t i) {
+    return file.begins[i] + file.sizes[i];
+}
 
 Result<Spans> taken(checkpoint::BytePipe& pipe, std::int64_t size) {
     const Spans spans = pipe.await(static_cast<std::size_t>(size));
@@ -96,6 +123,7 @@ Result<StreamedFile> torch_stream(const std::string& path,
         return text + image->layout.directory();
     };
     file.bytes = image->layout.size();
+    for (std::size_t i = 0; i < tensors; ++i) file.begins.push_back(members[i + 1].begin);
     return file;
 }
 
@@ -134,15 +162,47 @@ Result<StreamedFile> safetensors_stream(const std::string& path,
     return file;
 }
 
+FileShare share_of(const StreamedFile& file, const std::vector<std::int64_t>& shares, int replica,
+                   bool own) {
+    constexpr std::int64_t kPage = 1 << 16;  // the largest page of the usual processors
+    const std::int64_t all = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+    if (all == 0) return {.end = own ? file.bytes : 0, .own = own};
+    const std::int64_t tail = end_of(file, file.sizes.size() - 1) / kPage * kPage;
+    std::int64_t before = 0;
+    const auto place = [&] {
+        const double part = static_cast<double>(before) / static_cast<double>(all);
+        return static_cast<std::int64_t>(part * static_cast<double>(tail)) / kPage * kPage;
+    };
+    for (int i = 0; i < replica; ++i) before += shares[static_cast<std::size_t>(i)];
+    FileShare share{.begin = place(), .own = own, .tail = tail};
+    before += shares[static_cast<std::size_t>(replica)];
+    share.end = before == all ? tail : place();
+    return share;
+}
+
+bool is_streamed(const StreamedFile& file, const FileShare& share, std::size_t i) {
+    if (share.own) return true;
+    const std::int64_t begin = i == 0 ? 0 : end_of(file, i - 1);
+    return begin < share.end && share.begin < end_of(file, i) && share.begin < share.end;
+}
+
+std::int64_t written_bytes(const StreamedFile& file, const FileShare& share) {
+    const std::int64_t end = std::min({share.end, share.tail, file.bytes});
+    const std::int64_t tail = share.own ? std::max<std::int64_t>(file.bytes - share.tail, 0) : 0;
+    return std::max<std::int64_t>(end - share.begin, 0) + tail;
+}
+
 bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::BytePipe& pipe) {
     return file.has_crc && static_cast<std::size_t>(size) > pipe.capacity();
 }
 
 Result<WrittenFile> write_streamed(const std::filesystem::path& directory, const StreamedFile& file,
-                                   checkpoint::BytePipe& pipe) {
-    ROLL_TRY(HashedFile out, HashedFile::create(directory / file.path));
+                                   const FileShare& share, checkpoint::BytePipe& pipe) {
+    ROLL_TRY(HashedFile out, HashedFile::create(directory / file.path, share));
     const std::int64_t block = std::min(kBlock, static_cast<std::int64_t>(pipe.capacity()));
     for (std::size_t i = 0; i < file.sizes.size(); ++i) {
+        if (!is_streamed(file, share, i)) continue;
+        if (!share.own) out.seek(i == 0 ? 0 : end_of(file, i - 1));
         ROLL_TRY(const std::uint32_t crc, next_crc(file, file.sizes[i], pipe));
         ROLL_TRY_VOID(out.append(file.front(i, crc)));
         for (std::int64_t left = file.sizes[i]; left > 0;) {
@@ -153,7 +213,7 @@ Result<WrittenFile> write_streamed(const std::filesystem::path& directory, const
             left -= size;
         }
     }
-    ROLL_TRY_VOID(out.append(file.back()));
+    if (share.own) ROLL_TRY_VOID(out.append(file.back()));
     return std::move(out).take(file.path);
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,9 +27,34 @@ struct StreamedFile {
     std::function<std::string(std::size_t i, std::uint32_t crc)> front = {};
     std::function<std::string()> back = {};  // returns the bytes after the last tensor
     bool has_crc = false;                    // true: `front` uses `crc`
+    // offset of each tensor's first byte in the file; empty: such a file has only one writer
+    std::vector<std::int64_t> begins = {};
     // Size of the file in bytes. Pure.
     std::int64_t bytes = 0;
 };
+
+// The part of a file that one of several ranks writes.
+struct FileShare {
+    std::int64_t begin = 0, end = std::numeric_limits<std::int64_t>::max();  // bytes of the file
+    // True: the rank also writes the bytes from `tail` on, hashes the whole file, and reports it.
+    bool own = true;
+    std::int64_t tail = std::numeric_limits<std::int64_t>::max();
+
+    bool is_whole() const { return own && begin == 0 && end >= tail; }
+};
+
+// Returns the part of the file that replica `replica` writes. `shares`: the replicas' numbers of
+// bytes of tensors, in order. `own`: true if the replica owns the file. Parts begin and end at
+// multiples of a page, so that no two ranks write to one page. Otherwise, the clients of a network
+// file system could overwrite each other's bytes.
+FileShare share_of(const StreamedFile& file, const std::vector<std::int64_t>& shares, int replica,
+                   bool own);
+
+// Returns true if the rank that writes `share` needs the content of tensor `i`.
+bool is_streamed(const StreamedFile& file, const FileShare& share, std::size_t i);
+
+// Returns the number of bytes that the rank writes.
+std::int64_t written_bytes(const StreamedFile& file, const FileShare& share);
 
 // Returns a file in torch.save's format that has the tensors of `sections`, in order. Fails like
 // formats::torch_image().
@@ -50,13 +77,13 @@ bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::By
 
 // A written file. The caller must still call file.finish(), which waits for the disk.
 struct WrittenFile {
-    checkpoint::FileEntry entry;
+    std::optional<checkpoint::FileEntry> entry;  // nullopt: another rank reports the file
     tensor::OutputFile file;
 };
 
-// Writes the file. The file's tensors are read from the pipe. Fails with Failed if the producer
-// stops.
+// Writes a share of the file. The tensors for which is_streamed() is true are read from the pipe.
+// Fails with Failed if the producer stops.
 Result<WrittenFile> write_streamed(const std::filesystem::path& directory, const StreamedFile& file,
-                                   checkpoint::BytePipe& pipe);
+                                   const FileShare& share, checkpoint::BytePipe& pipe);
 
 }  // namespace roll::train

@@ -1,6 +1,7 @@
 #include "tests/worker/train/pipeline/grid_rows.hpp"
 
 #include <cstdlib>
+#include <map>
 
 #include "common/spec/check/pipeline.hpp"
 #include "common/spec/check/tensor.hpp"
@@ -116,13 +117,25 @@ Json lora_of(const Row& row, bool tied) {
     }
 }
 
-// Returns a model whose layers the way of splitting divides. 4 ranks divide its heads and its
-// intermediate size, but not its vocabulary.
-ModelSetup setup_of(int family, int split) {
-    constexpr std::int64_t kLayers[] = {8, 12, 6};
+// Returns true if the row's job is small: half of the micro-batches suffice for its replicas and
+// stages, and fewer layers suffice for its chunks. Most layouts with 4 tensor-parallel ranks are
+// small. They would take the most time otherwise, because each of these ranks executes every
+// operator.
+bool is_small(const Row& row) {
+    return value(row, Dp) * value(row, Pp) <= 2 && value(row, Pp) * value(row, Vpp) <= 4;
+}
+
+// Returns the number of layers of a small job or of another job. The way of splitting divides them.
+int layers_of(Ends split, bool small) {
+    if (split == Ends::Accounted) return 6;
+    return (split == Ends::Uneven ? 12 : 8) / (small ? 2 : 1);
+}
+
+// Returns a model. 4 ranks divide its heads and its intermediate size, but not its vocabulary.
+ModelSetup setup_of(int family, int layers) {
     constexpr const char* kNames[] = {"llama", "llama", "qwen3", "gemma2"};
     Json sizes{{"hidden_size", 24},
-               {"num_hidden_layers", kLayers[split]},
+               {"num_hidden_layers", layers},
                {"num_attention_heads", 8},
                {"num_key_value_heads", 4},
                {"head_dim", 6},
@@ -144,18 +157,24 @@ ModelSetup setup_of(int family, int split) {
 // Returns the model of the row's family, before its objective and its adapter change it.
 const ModelSetup& base_of(const Row& row) {
     static const auto all = [] {
-        std::vector<std::vector<ModelSetup>> made(kValues[Family].size());
-        for (int family = 0; family < std::ssize(kValues[Family]); ++family)
-            for (int split = 0; split < std::ssize(kValues[Split]); ++split)
-                made[static_cast<std::size_t>(family)].push_back(setup_of(family, split));
+        std::map<std::pair<int, int>, ModelSetup> made;
+        for (const int family : kValues[Family])
+            for (const int split : kValues[Split])
+                for (const bool small : {false, true}) {
+                    const int layers = layers_of(static_cast<Ends>(split), small);
+                    made.try_emplace({family, layers}, setup_of(family, layers));
+                }
         return made;
     }();
-    return all[static_cast<std::size_t>(value(row, Family))]
-              [static_cast<std::size_t>(value(row, Split))];
+    const auto split = static_cast<Ends>(value(row, Split));
+    return all.at({value(row, Family), layers_of(split, is_small(row))});
 }
 
 // Returns the number of micro-batches of a step, in all replicas together.
-int batch_of(const Row& row) { return value(row, Dp) == 3 ? 12 : 8; }
+int batch_of(const Row& row) {
+    if (is_small(row)) return 4;
+    return value(row, Dp) == 3 ? 12 : 8;
+}
 
 spec::ParallelSpec parallel_of(const Row& row) {
     spec::ParallelSpec parallel{.dp = value(row, Dp),
@@ -165,8 +184,9 @@ spec::ParallelSpec parallel_of(const Row& row) {
                                 .schedule = static_cast<spec::Schedule>(value(row, Order))};
     const auto ends = static_cast<Ends>(value(row, Split));
     if (ends == Ends::Uneven) {
-        parallel.first_layers = 4;
-        parallel.last_layers = parallel.pp == 2 ? 8 : 4;
+        const int layers = layers_of(ends, is_small(row));
+        parallel.first_layers = layers / 3;
+        parallel.last_layers = parallel.pp == 2 ? layers - layers / 3 : layers / 3;
     }
     parallel.account_for_embedding = parallel.account_for_loss = ends == Ends::Accounted;
     parallel.sequence = value(row, Sequence) == 1;
@@ -260,8 +280,6 @@ bool is_full() {
     return grid != nullptr && std::string(grid) == "full";
 }
 
-int steps_of_cell() { return is_full() ? 5 : 3; }
-
 std::size_t cells_min() { return is_full() ? 2000 : 400; }
 
 Row with_kind(Row row, int kind) {
@@ -314,6 +332,10 @@ std::vector<int> key_of(const Row& row) {
     return {row[Split], row[Family], row[Learned], row[Adapter], batch_of(row)};
 }
 
+std::int64_t cost_of(const Row& row) {
+    return value(row, Tp) * batch_of(row) * base_of(row).config.layers;
+}
+
 World world_of(const Row& row, const ModelSetup& setup) {
     const spec::ParallelSpec parallel = parallel_of(row);
     const Lesson& lesson = lesson_of(row);
@@ -321,7 +343,7 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .schedule = need(plan::schedule_of(parallel, batch_of(row) / parallel.dp)),
             .dp = parallel.dp,
             .tp = parallel.tp,
-            .steps = steps_of_cell(),
+            .steps = kStepsOfCell,
             .sequence = parallel.sequence,
             .zero = parallel.zero,
             .clip = setup.config.lora.is_set() ? 0 : lesson.clip,  // factors have small gradients
@@ -330,9 +352,10 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .loss = lesson.loss,
             .preference = lesson.preference,
             .recompute = recomputed(row),
-            .saves_after = steps_of_cell(),
+            .saves_after = kStepsOfCell,
             .model = &setup,
-            .parallel = parallel};
+            .parallel = parallel,
+            .evaluates = false};
 }
 
 World alone(World world) {

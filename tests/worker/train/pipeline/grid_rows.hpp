@@ -1,6 +1,7 @@
 // The cells of the grid (grid_test.cpp): the axes, their values, and the job of each cell.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,15 +38,18 @@ std::vector<spec::Problem> problems(const Row& row);
 ModelSetup setup_of(const Row& row);
 
 // Returns the values that decide what one rank computes: a cell computes the same as every other
-// cell with this key.
+// cell with this key. The number of micro-batches also decides the number of layers.
 std::vector<int> key_of(const Row& row);
 
-// Returns the number of steps of a cell. Each cell then saves a checkpoint, and continues from
-// another layout's.
-int steps_of_cell();
+// The number of steps of a cell. Each cell then saves a checkpoint, and continues from another
+// layout's.
+inline constexpr int kStepsOfCell = 5;
 
-// Returns the row's job in its layout. The job saves a checkpoint at its end. `setup` is the row's
-// model, and must outlive the job.
+// Returns a number that grows with the time of a cell.
+std::int64_t cost_of(const Row& row);
+
+// Returns the row's job in its layout. The job saves a checkpoint at its end, and does not
+// evaluate. `setup` is the row's model, and must outlive the job.
 World world_of(const Row& row, const ModelSetup& setup);
 
 // Returns the same job on one rank.

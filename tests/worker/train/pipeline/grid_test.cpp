@@ -1,6 +1,6 @@
 // Tests that every layout trains like one rank that executes the same micro-batches. After each
 // step, compares the loss, the gradient norm, the number of zero gradients, the clip
-// factor, and all gradients, weights and moments. After three steps, each cell saves a
+// factor, and all gradients, weights and moments. After five steps, each cell saves a
 // checkpoint, and continues from the checkpoint of another layout for two steps and an evaluation,
 // whose numbers are compared too. Computes in float64, and compares to 1e-10. The weights of all
 // replicas, and both copies of a tied embedding, must be bitwise equal. Clipping acts in every
@@ -10,8 +10,8 @@
 // triple on tp, pp, vpp, zero, dp and recomputation, is in a cell. The objective and the kind of
 // adapter are axes too. If a rule of the job file refuses all cells with a pair or a triple, one of
 // them is counted as refused, and its nearest neighbor is run. With ROLL_GRID=full in the
-// environment (`tests/run grid-full`), each triple of all axes is in a cell, cells train five
-// steps before they save, and recomputation is compared bit by bit in every cell that has it.
+// environment (`tests/run grid-full`), each triple of all axes is in a cell, and recomputation is
+// compared bit by bit in every cell that has it.
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -21,7 +21,10 @@
 #include <ATen/Parallel.h>
 
 #include "tests/worker/train/pipeline/grid_rows.hpp"
+#include "tests/worker/train/pipeline/scratch.hpp"
+#include "worker/train/process/failure.hpp"
 #include "worker/train/prove/local_checkpoint.hpp"
+#include "worker/train/save/restore.hpp"
 
 namespace roll::train {
 namespace {
@@ -29,31 +32,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMoreSteps = 2;
+constexpr int kStepsOfRecomputation = 2;
 
 const Grid& grid() {
     static const Grid made = make_grid();
     return made;
 }
-
-// A directory for checkpoints, in memory if possible. It is removed at the end.
-class Scratch {
-  public:
-    Scratch() {
-        const fs::path memory = "/dev/shm";
-        std::error_code error;
-        const fs::path parent =
-            fs::is_directory(memory, error) ? memory : fs::temp_directory_path();
-        std::string pattern = (parent / "roll-grid-XXXXXX").string();
-        path_ = ::mkdtemp(pattern.data());
-    }
-    ~Scratch() { fs::remove_all(path_); }
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-    fs::path operator/(std::size_t i) const { return path_ / std::to_string(i); }
-
-  private:
-    fs::path path_;
-};
 
 // Calls run(0) to run(count - 1) on two threads.
 void in_parallel(std::size_t count, const std::function<void(std::size_t)>& run) {
@@ -85,6 +69,7 @@ Named from(const Named& all, int step) {
 // Returns the job that continues from the checkpoint below `saved`.
 World continued(World world, const fs::path& saved) {
     world.saves_after = 0;
+    world.evaluates = true;
     world.starts_from = local_checkpoint(saved);
     world.first_step = world.steps;
     world.steps += kMoreSteps;
@@ -94,18 +79,18 @@ World continued(World world, const fs::path& saved) {
 // Trains cells of one key, and one rank. Each continues from the checkpoint of the one before.
 void compare_cells(const std::vector<Row>& cells, std::uint64_t seed) {
     const ModelSetup setup = setup_of(cells.front());
-    const Scratch scratch;
+    const Scratch scratch("grid");
     std::vector<World> worlds{alone(world_of(cells.front(), setup))};
     for (const Row& row : cells) {
         worlds.push_back(world_of(row, setup));
         worlds.back().fabric.seed = ++seed;
     }
     for (std::size_t i = 0; i < worlds.size(); ++i) worlds[i].saves_to = scratch / i;
-    const int steps = steps_of_cell();
     World whole = worlds[0];
     whole.steps += kMoreSteps;
+    whole.evaluates = true;
     const Named reference = train(whole);
-    const Named first = before(reference, steps), rest = from(reference, steps);
+    const Named first = before(reference, kStepsOfCell), rest = from(reference, kStepsOfCell);
     const auto trace = [&](std::size_t i) { return i == 0 ? "one rank" : name(cells[i - 1]); };
     for (std::size_t i = 1; i < worlds.size(); ++i) {
         SCOPED_TRACE(trace(i));
@@ -126,8 +111,75 @@ TEST(Grid, EveryCellTrainsAsOneRankDoes) {
     for (const Row& row : grid().cells) by_key[key_of(row)].push_back(row);
     std::vector<std::vector<Row>> groups;
     for (auto& [key, rows] : by_key) groups.push_back(std::move(rows));
+    // The longest groups come first, so that both threads end at about the same time.
+    std::ranges::sort(groups, std::greater(), [](const std::vector<Row>& rows) {
+        std::int64_t cost = 0;
+        for (const Row& row : rows) cost += cost_of(row);
+        return cost;
+    });
     std::printf("%zu cells, %zu references\n", grid().cells.size(), groups.size());
     in_parallel(groups.size(), [&](std::size_t i) { compare_cells(groups[i], 1000 * (i + 1)); });
+}
+
+// Loads a rank's state as if each chunk but the model's first began one layer earlier.
+void load_one_layer_off(const fs::path& saved, TrainStep& step, const ModelSetup& model) {
+    const std::string layers = "decoder.layers.";
+    const auto move_names = [&](std::int64_t by) {
+        for (Chunk& chunk : step.chunks())
+            for (ParameterSpec& spec : chunk.parameters().specs) {
+                if (chunk.part().pre || !spec.name.starts_with(layers)) continue;
+                const std::string rest = spec.name.substr(spec.name.find('.', layers.size()));
+                const std::int64_t layer = std::stoll(spec.name.substr(layers.size())) + by;
+                spec.name = layers + std::to_string(layer) + rest;
+            }
+    };
+    move_names(-1);
+    restore(saved, step, model);
+    move_names(1);
+}
+
+// Returns the first quantity and the first tensor that differ; "nothing" if nothing differs.
+std::string found_in(const World& world, const Named& reference) {
+    const std::vector<Difference> all = differences(train_locally(job_of(world)), reference, 1e-10);
+    const auto tensor = std::ranges::find_if(all, [&](const Difference& one) {
+        const auto known = reference.find(one.name);
+        return known != reference.end() && known->second.dim() > 0;
+    });
+    if (all.empty()) return "nothing";
+    return all.front().name + ", " + (tensor == all.end() ? "no tensor" : tensor->name);
+}
+
+// Only a job that continues from a checkpoint can find stages that are cut at one layer when they
+// are saved, and at another when they are loaded.
+TEST(Grid, StagesCutOneLayerOffBetweenSaveAndLoadAreFound) {
+    for (const int vpp : {0, 1}) {
+        Row row(kAxes);  // the first value of every other axis
+        row[Pp] = row[Dp] = 1;
+        row[Vpp] = vpp;
+        const ModelSetup setup = setup_of(row);
+        const Scratch scratch("grid");
+        World world = world_of(row, setup);
+        world.saves_to = scratch / 0;
+        World whole = alone(world);
+        whole.saves_after = 0;
+        whole.steps += kMoreSteps;
+        whole.evaluates = true;
+        const Named reference = train(whole), rest = from(reference, kStepsOfCell);
+        EXPECT_EQ(found_in(world, before(reference, kStepsOfCell)), "nothing");
+        World later = continued(world, world.saves_to);
+        EXPECT_EQ(found_in(later, rest), "nothing");
+        later.load = [&](TrainStep& step) { load_one_layer_off(later.starts_from, step, setup); };
+        const std::string found = found_in(later, rest);
+        EXPECT_TRUE(found.starts_with(std::to_string(kStepsOfCell) + ".loss, ")) << found;
+        std::printf("stages cut one layer off: %s: %s\n", name(row).c_str(), found.c_str());
+
+        // Files that are named after other stages than those that they hold are refused.
+        const int layers = static_cast<int>(setup.config.layers);
+        world.parallel.first_layers = layers / 2 - vpp - 1;
+        world.parallel.last_layers = layers - world.parallel.first_layers;
+        train_locally(job_of(world));
+        EXPECT_THROW(train_locally(job_of(continued(world, world.saves_to))), RankFailure);
+    }
 }
 
 // Whatever backward computes again has the bits that it had in forward, in every type.
@@ -144,6 +196,7 @@ TEST(Grid, RecomputationChangesNoBit) {
         again.fabric.seed = i + 1;
         again.dtype = kTypes[i % std::size(kTypes)];
         again.saves_after = 0;
+        again.steps = kStepsOfRecomputation;
         World saved = again;
         saved.recompute = {};
         const Named expected = train(saved), seen = train(again);

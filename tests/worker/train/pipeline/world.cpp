@@ -117,7 +117,9 @@ LocalJob job_of(const World& world) {
             .saves_to = world.saves_to,
             .starts_from = world.starts_from,
             .model = world.model,
-            .parallel = world.parallel};
+            .parallel = world.parallel,
+            .load = world.load,
+            .evaluates = world.evaluates};
 }
 
 Named train(const World& world) {

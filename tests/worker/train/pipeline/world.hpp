@@ -49,11 +49,13 @@ struct World {
     std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs and Labels
     plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
     spec::OptimizerSpec optimizer = {};
-    // Checkpoints, as in LocalJob
+    // As in LocalJob
     int saves_after = 0;
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;  // what the files of a checkpoint record
     spec::ParallelSpec parallel = {};
+    std::function<void(TrainStep& step)> load = {};
+    bool evaluates = true;
     // Changes the micro-batches of a step; empty: they stay as they are.
     std::function<void(int step, std::vector<Microbatch>& batch)> change = {};
 };

@@ -1,6 +1,7 @@
 // Tests that the moments that one layout saves are read by any other: each rank gets exactly the
 // elements of its part. Each element of a moment has its own number.
 #include <filesystem>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -130,6 +131,7 @@ class ReshardMoments : public testing::Test {
             }
             const auto mca = mca_layout_of(parallel_of(layout), config, step.schedule());
             PartWriter writer(step, model, plan_part(step, mca, rank), rank, 3000);
+            written_[rank] = writer.bytes() - std::ssize(checkpoint::encode(writer.plan().boxes));
             writer.start(staged, kName);
             writer.wait();
             EXPECT_FALSE(writer.has_failed());
@@ -159,6 +161,7 @@ class ReshardMoments : public testing::Test {
     }
 
     fs::path root_;
+    std::map<int, std::int64_t> written_;  // for each rank, the bytes of its tensors' files
 };
 
 TEST_F(ReshardMoments, EveryLayoutReadsEveryOther) {
@@ -220,6 +223,68 @@ TEST_F(ReshardMoments, AMissingBoxIsAnError) {
     ASSERT_TRUE(write_file_atomically(file, checkpoint::encode(index)));
     on_ranks(config, {},
              [&](TrainStep& step, int) { EXPECT_THROW(read_moments(saved, step), RankFailure); });
+}
+
+// Returns the files of a checkpoint that hold weights, by their paths.
+std::map<std::string, std::string> weights_in(const fs::path& checkpoint) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(checkpoint))
+        if (entry.path().extension() == ".pt")
+            files[fs::relative(entry.path(), checkpoint)] = read_file(entry.path()).value();
+    return files;
+}
+
+std::int64_t bytes_of_tensor_files(const fs::path& checkpoint) {
+    std::int64_t bytes = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(checkpoint))
+        if (entry.is_regular_file() && entry.path().extension() != ".json")
+            bytes += static_cast<std::int64_t>(entry.file_size());
+    return bytes;
+}
+
+// The replicas divide the bytes of a file with weights. The file is the same as that of one
+// replica.
+TEST_F(ReshardMoments, ReplicasWriteEquallyManyBytes) {
+    spec::ModelConfig config = model_of(false);
+    config.vocab = 30000;
+    const std::vector<Layout> layouts = {
+        {.dp = 2, .zero = 1},
+        {.dp = 3},
+        {.dp = 6},
+        {.dp = 4, .zero = 3},
+        {.tp = 2, .pp = 2, .dp = 2, .zero = 2},
+        {.pp = 2, .vpp = 2, .dp = 3, .zero = 1, .schedule = spec::Schedule::ZeroBubbleV}};
+    for (Layout layout : layouts) {
+        layout.dtype = at::kFloat;
+        SCOPED_TRACE("dp " + std::to_string(layout.dp) + ", zero " + std::to_string(layout.zero));
+        written_.clear();
+        const fs::path saved = save(config, layout);
+        EXPECT_TRUE(checkpoint::verify(saved));
+        std::int64_t all = 0;
+        for (const auto& [rank, bytes] : written_) all += bytes;
+        EXPECT_EQ(all, bytes_of_tensor_files(saved));
+        for (int first = 0; first < layout.tp * layout.pp * layout.dp; ++first) {
+            if (first / layout.tp % layout.dp > 0) continue;
+            std::int64_t most = 0, sum = 0;
+            for (int replica = 0; replica < layout.dp; ++replica) {
+                const std::int64_t bytes = written_.at(first + replica * layout.tp);
+                most = std::max(most, bytes);
+                sum += bytes;
+            }
+            const double mean = static_cast<double>(sum) / layout.dp;
+            // Parts of a file end at multiples of 64 KiB, which matters only if there are few
+            // bytes.
+            EXPECT_LE(static_cast<double>(most), std::max(1.05 * mean, mean + (1 << 16)));
+            std::printf("dp %d, zero %d: %lld bytes, max/mean %.3f\n", layout.dp, layout.zero,
+                        static_cast<long long>(sum), static_cast<double>(most) / mean);
+        }
+        const auto shared = weights_in(saved);
+        layout.dp = 1;
+        layout.zero = 0;
+        const auto whole = weights_in(save(config, layout));
+        EXPECT_EQ(shared.size(), whole.size());
+        for (const auto& [path, content] : whole) EXPECT_TRUE(shared.at(path) == content) << path;
+    }
 }
 
 TEST(BalancedShares, FillUpTheRanksWithTheFewestBytes) {
