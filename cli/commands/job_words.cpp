@@ -4,9 +4,9 @@
 
 #include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/foreign/hub.hpp"
 #include "cli/show/job_view.hpp"
 #include "cli/text/render.hpp"
+#include "common/hub_cache.hpp"
 
 namespace roll::cli {
 namespace {

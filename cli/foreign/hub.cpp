@@ -1,12 +1,12 @@
 #include "cli/foreign/hub.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
+#include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
-#include "common/files.hpp"
+#include "common/hub_cache.hpp"
 #include "common/spec/schema/problem.hpp"
 
 namespace roll::cli {
@@ -19,23 +19,6 @@ using Pointer = Json::json_pointer;
 // Keys whose value names the directory of a model
 constexpr const char* kModelKeys[] = {"/model/from", "/tokenizer", "/objective/reference"};
 constexpr const char* kDataKeys[] = {"/data/train", "/data/valid"};
-
-std::string variable(const char* name) {
-    const char* const value = std::getenv(name);
-    return value == nullptr ? "" : value;
-}
-
-// Returns the number of parts of a name on the Hub, such as 2 for OWNER/NAME; 0 if the text cannot
-// be such a name.
-std::ptrdiff_t parts_of(const std::string& text) {
-    const auto allowed = [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
-    };
-    if (text.empty() || !std::ranges::all_of(text, allowed)) return 0;
-    for (const fs::path& part : fs::path(text))
-        if (part.empty() || part == "/" || part.native().starts_with('.')) return 0;
-    return 1 + std::ranges::count(text, '/');
-}
 
 bool exists(const std::string& base, const std::string& path) {
     std::error_code error;
@@ -75,7 +58,7 @@ std::vector<std::string> data_files(const fs::path& directory) {
 // If `text` is OWNER/NAME/FILE, returns this file. If `text` is OWNER/NAME, returns the training
 // files of the data set, but only if `whole` is true, as for data.train.
 std::vector<std::string> cached_files(const std::string& text, bool whole) {
-    if (parts_of(text) < 2) return {};
+    if (hub_name_parts(text) < 2) return {};
     const std::size_t end = text.find('/', text.find('/') + 1);
     const auto snapshot = cached_snapshot(text.substr(0, end), HubKind::Dataset);
     if (!snapshot) return {};
@@ -123,37 +106,6 @@ void use_data(Json& value, bool whole, const std::string& base, std::vector<std:
 
 }  // namespace
 
-fs::path hub_cache() {
-    if (const std::string set = variable("HF_HUB_CACHE"); !set.empty()) return set;
-    if (const std::string set = variable("HF_HOME"); !set.empty()) return fs::path(set) / "hub";
-    const std::string cache = variable("XDG_CACHE_HOME");
-    const fs::path base = cache.empty() ? fs::path(variable("HOME")) / ".cache" : fs::path(cache);
-    return base / "huggingface" / "hub";
-}
-
-std::optional<std::string> cached_snapshot(const std::string& name, HubKind kind) {
-    const std::ptrdiff_t parts = parts_of(name);
-    if (parts == 0 || parts > 2) return std::nullopt;
-    std::string folder = (kind == HubKind::Model ? "models--" : "datasets--") + name;
-    if (const std::size_t at = folder.find('/'); at != std::string::npos)
-        folder.replace(at, 1, "--");
-    const fs::path own = hub_cache() / folder;
-    std::error_code error;
-    if (auto commit = read_file(own / "refs" / "main")) {
-        while (!commit->empty() && std::isspace(static_cast<unsigned char>(commit->back())) != 0)
-            commit->pop_back();
-        const fs::path snapshot = own / "snapshots" / *commit;
-        if (!commit->empty() && fs::is_directory(snapshot, error)) return snapshot;
-    }
-    std::vector<std::string> snapshots;
-    for (auto at = fs::directory_iterator(own / "snapshots", error); at != fs::directory_iterator();
-         at.increment(error)) {
-        if (error) break;
-        snapshots.push_back(at->path());
-    }
-    return snapshots.size() == 1 ? std::optional(snapshots.front()) : std::nullopt;
-}
-
 void use_hub_cache(Json& document, const std::string& base, std::vector<std::string>& notes) {
     if (!document.is_object()) return;
     for (const char* const key : kModelKeys)
@@ -177,7 +129,7 @@ void add_download(spec::Problem& problem, const Json& document, const std::strin
     const bool data = problem.path.find("data.") != std::string::npos;
     // If the first folder of the name exists here, the name is more likely a path than a name of
     // the Hub.
-    if (parts_of(name) < 2 || exists(base, name.substr(0, name.find('/')))) return;
+    if (hub_name_parts(name) < 2 || exists(base, name.substr(0, name.find('/')))) return;
     const std::size_t end = name.find('/', name.find('/') + 1);
     if (!data && end != std::string::npos) return;
     problem.message +=

@@ -1,9 +1,6 @@
-// Finds models and data sets of the HuggingFace Hub in HuggingFace's cache, where `hf download` and
-// transformers store them. Roll downloads nothing.
+// Replaces names of the HuggingFace Hub in job files by what HuggingFace's cache has.
 #pragma once
 
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,16 +8,6 @@
 #include "common/spec/schema/problem.hpp"
 
 namespace roll::cli {
-
-enum class HubKind { Model, Dataset };
-
-// Returns the directory of the cache: $HF_HUB_CACHE, else $HF_HOME/hub, else
-// $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.
-std::filesystem::path hub_cache();
-
-// Returns the directory of a model or data set, such as "HuggingFaceTB/SmolLM2-135M": the snapshot
-// of the branch `main`, or the only snapshot. Returns nullopt if the cache does not have it.
-std::optional<std::string> cached_snapshot(const std::string& name, HubKind kind);
 
 // Replaces the Hub's names in a job document, and in the jobs of its `then`, by the directories and
 // files that the cache has. Leaves paths that exist as they are; relative paths are relative to

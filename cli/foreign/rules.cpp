@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 
 #include "cli/foreign/data.hpp"
-#include "cli/foreign/hub.hpp"
 #include "cli/foreign/optimizer.hpp"
 #include "cli/foreign/sharding.hpp"
 #include "cli/foreign/stage.hpp"
+#include "common/hub_cache.hpp"
 
 namespace roll::cli {
 namespace {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/slurm/pyxis.hpp"
 #include "cli/slurm/values.hpp"
 #include "common/files.hpp"
 
@@ -69,9 +70,11 @@ class Translation {
     void read_dependency();
     void read_export();
     void read_export_file();
+    void copy_variable(const std::string& name);
     void read_signal();
     void read_memory();
     void read_switches(int nodes);
+    void read_container();
     void describe();
 
     std::vector<SbatchOption> order_;  // each option once, ordered by its last occurrence
@@ -334,7 +337,10 @@ void Translation::read_dependency() {
 void Translation::read_export() {
     Json& document = reading_.document;
     const SbatchOption* const option = find("export");
-    document["export_env"] = option == nullptr && find("export-file") == nullptr ? "all" : "none";
+    // A container has variables of its own, such as PATH.
+    const bool all =
+        option == nullptr && find("export-file") == nullptr && find("container-image") == nullptr;
+    document["export_env"] = all ? "all" : "none";
     read_export_file();
     if (option == nullptr) return;
     slurm()["export"] = option->value;
@@ -345,11 +351,16 @@ void Translation::read_export() {
             document["export_env"] = "all";
         } else if (equals != std::string::npos && equals > 0) {
             document["env"][name] = word.substr(equals + 1);
-        } else if (word != "NONE" && word != "NIL" && !word.empty()) {
-            // As in Slurm, a name that is not set in this environment is left out.
-            if (const char* const value = std::getenv(name.c_str())) document["env"][name] = value;
+        } else if (word != "NONE" && word != "NIL") {
+            copy_variable(name);
         }
     }
+}
+
+// As in Slurm, a name that is not set in this environment is left out.
+void Translation::copy_variable(const std::string& name) {
+    const char* const value = std::getenv(name.c_str());
+    if (value != nullptr && !name.empty()) reading_.document["env"][name] = value;
 }
 
 void Translation::read_export_file() {
@@ -373,6 +384,37 @@ void Translation::read_signal() {
     if (!signal) return refuse(*option, "[B:]SIGNAL[@SECONDS], such as USR1@90 or B:TERM@60");
     slurm()["signal"] = {
         {"number", signal->number}, {"before", signal->seconds}, {"script", signal->batch}};
+}
+
+// Reads the options of pyxis. Like pyxis, ignores them without --container-image.
+void Translation::read_container() {
+    const SbatchOption* const image = find("container-image");
+    if (image == nullptr) return;
+    const auto read = [&](const SbatchOption& option, Result<Json> value, Json& key) {
+        value ? void(key = *std::move(value)) : refuse(option, value.error().message);
+    };
+    Json& container = reading_.document["container"];
+    read(*image, pyxis_image(image->value), container);
+    if (const SbatchOption* const option = find("container-mounts"))
+        read(*option, pyxis_mounts(option->value), container["binds"]);
+    if (find("container-mount-home") != nullptr)
+        if (const char* const home = std::getenv("HOME")) container["binds"].push_back(home);
+    if (const SbatchOption* const option = find("container-workdir"))
+        option->value.starts_with('/') ? void(container["workdir"] = option->value)
+                                       : refuse(*option, "an absolute path");
+    if (const SbatchOption* const option = find("container-env"))
+        for (const std::string& name : split_at(option->value, ',')) copy_variable(name);
+    const auto exclude = [&](const SbatchOption& option, const char* why) {
+        reading_.problems.push_back(
+            fmt::format("{}{}: cannot be used with --container-image, because {}", option.place,
+                        option_text(option), why));
+    };
+    if (resources()["nodes"] != 1)
+        exclude(*find(find("nodes") != nullptr ? "nodes" : "ntasks"),
+                "the script runs in the container, where srun cannot start tasks on other nodes");
+    for (const char* name : {"input", "signal"})
+        if (const SbatchOption* const option = find(name))
+            exclude(*option, "it does not reach a script in a container");
 }
 
 // Returns "PATH VALUE, PATH VALUE" for the keys that an option sets.
@@ -401,6 +443,11 @@ void Translation::describe() {
             reading_.read.push_back(
                 fmt::format("  no effect: {}: {}", option_text(option), why("no_effect")));
         if (!entry.contains("sets")) continue;
+        if (option.name.starts_with("container-") && !reading_.document.contains("container")) {
+            reading_.read.push_back(
+                fmt::format("  no effect: {}: --container-image is missing", option_text(option)));
+            continue;
+        }
         const std::string values = set_values(entry["sets"], reading_.document);
         reading_.read.push_back(
             fmt::format("  {}: {}", option_text(option), values.empty() ? why("reads") : values));
@@ -418,6 +465,7 @@ SbatchReading Translation::run() {
     read_dependency();
     read_export();
     read_signal();
+    read_container();
     describe();
     return std::move(reading_);
 }

@@ -144,6 +144,7 @@ static JsonText text_of(const StartOrder& order) {
     if (!order.hosts.empty()) text.add("hosts", order.hosts);
     if (order.slurm_variables) text.add("slurm_variables", true);
     if (order.stop_step > 0) text.add("stop_step", order.stop_step);
+    if (order.adds_cpu_times) text.add("adds_cpu_times", true);
     if (order.files) text.add("files", true);
     if (!order.refused.empty()) text.add("refused", order.refused);
     return text;
@@ -185,6 +186,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.hosts = r.get_or("hosts", std::vector<std::string>{});
     order.slurm_variables = r.get_or("slurm_variables", false);
     order.stop_step = r.get_or<std::int64_t>("stop_step", 0);
+    order.adds_cpu_times = r.get_or("adds_cpu_times", false);
     order.files = r.get_or("files", false);
     order.refused = r.get_or("refused", std::string{});
     const Json& attempt = r.raw("attempt");

@@ -63,6 +63,7 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     order.output = job.spec.output;
     order.node_rank = static_cast<int>(place - places.begin());
     order.nodes = job.resources().nodes;
+    order.adds_cpu_times = order.nodes > 1;
     order.ranks_per_node = job.resources().ranks_per_node();
     order.memory = place->memory;
     order.cpus = place->cpus;

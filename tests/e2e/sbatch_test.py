@@ -8,7 +8,7 @@ import socket
 import subprocess
 import unittest
 
-from harness import ORACLE, TwoWorkers, wait_until
+from harness import ORACLE, RollTest, TwoWorkers, wait_until
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 
@@ -174,6 +174,42 @@ class Sbatch(TwoWorkers):
         said = sorted(line for line in self.read(f'slurm-{torchrun}.out').splitlines() if 'sum of' in line)
         self.assertEqual(said, [f'rank {rank} of 4, local rank {rank % 2}, node {rank // 2}: sum of the ranks is 6'
                                 for rank in range(4)])
+
+
+class Pyxis(RollTest):
+    """Options of pyxis, with a program in place of Enroot that notes its words and runs the command on the host."""
+
+    ENROOT = '#!/bin/sh\nprintf "%s\\n" "$@" > "$ROLL_OUTPUT/words"\n' \
+             'while [ "$1" = "${1%.sqsh}" ]; do shift; done\nshift\nexec "$@"\n'
+
+    def test_a_script_runs_in_the_container_of_pyxis_options(self):
+        stub = os.path.join(self.top, 'stub')
+        os.makedirs(stub)
+        os.chmod(self.write('../stub/enroot', self.ENROOT), 0o755)
+        self.env['PATH'] = f'{stub}:{self.env["PATH"]}'
+        self.up()
+        self.write('job.sh', '#!/bin/bash\n#SBATCH --container-image=./no.sqsh --container-workdir=/usr -J a\n'
+                   '#SBATCH --container-mounts=/data:/mnt:ro,./in:/in --array=4\n'
+                   'echo $0 "$@"; echo $PWD $SLURM_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_NAME $SLURM_SUBMIT_DIR $A\n')
+        done = self.ctl('slurm', 'sbatch', '--parsable', f'--container-image={self.work}/yes.sqsh',
+                        '--container-env=A', 'job.sh', 'x', 'y z', env={**self.env, 'A': 'b'})
+        job = int(done.stdout)
+        self.wait_done(job)
+        with open(os.path.join(self.work, f'slurm-{job}_4.out'), encoding='utf-8') as file:
+            lines = file.read().splitlines()
+        self.assertRegex(lines[0], r'/script-0 x y z$')
+        self.assertEqual(lines[1:], [f'/usr {job} 4 a {self.work} b'])
+        with open(os.path.join(self.output(job), 'words'), encoding='utf-8') as file:
+            words = file.read().splitlines()
+        self.assertEqual(words[:2], ['start', '--rw'])
+        flags = ':none:x-create=auto,rbind'
+        self.assertEqual({word for word in words if word.startswith('--mount=')},
+                         {f'--mount=/data:/mnt{flags},ro', f'--mount={self.work}/in:/in{flags}',
+                          f'--mount={self.work}:{self.work}{flags}',
+                          f'--mount={self.output(job)}:{self.output(job)}{flags}'})
+        self.assertTrue({'--env=A', '--env=SLURM_SUBMIT_DIR', '--env=ROLL_JOB'} <= set(words))
+        image = words.index(f'{self.work}/yes.sqsh')
+        self.assertEqual(words[image + 1:image + 5], ['/bin/sh', '-c', 'cd "$0" && exec "$@"', '/usr'])
 
 
 if __name__ == '__main__':

@@ -47,6 +47,12 @@ class ForeignFile : public testing::Test {
             "finetuning_type": "full", "dataset": "wiki", "output_dir": "out/first",
             "per_device_train_batch_size": 2, "max_steps": 100})");
     }
+    // Returns that configuration with other values. `others` is JSON.
+    static Json config_with(const std::string& others) {
+        Json changed = config();
+        changed.update(Json::parse(others));
+        return changed;
+    }
     Json job(const Json& config) {
         Json document = config;
         foreign = translate(document, base);

@@ -327,9 +327,8 @@ TEST_F(ForeignFile, AdaptersAreMergedOrTrainedFurther) {
     got = job(changed);
     EXPECT_EQ(got["model"]["adapters"], Json({base + "/a/last", base + "/b/last"}));
     EXPECT_EQ(got["train"]["lora"]["r"], 4);
-    changed = config();
-    changed.update(Json::parse(R"({"stage": "dpo", "dataset": "pairs", "finetuning_type": "lora",
-                                   "adapter_name_or_path": "a"})"));
+    changed = config_with(R"({"stage": "dpo", "dataset": "pairs", "finetuning_type": "lora",
+                                   "adapter_name_or_path": "a"})");
     EXPECT_EQ(job(changed)["objective"]["reference"], base + "/model");
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/submit/job_file.hpp"
 #include "common/files.hpp"
+#include "common/hub_cache.hpp"
 
 namespace roll::cli {
 namespace {

@@ -10,8 +10,7 @@ namespace {
 
 TEST_F(ForeignFile, EachHonouredKeyOfAStageChangesTheJobFile) {
     for (const KeyWith& one : kWith) {
-        Json with = config();
-        with.update(Json::parse(one.others));
+        Json with = config_with(one.others);
         Json changed = with;
         changed[one.key] = Json::parse(one.value);
         EXPECT_NE(job(changed), job(with)) << one.key;
@@ -22,9 +21,7 @@ TEST_F(ForeignFile, EachHonouredKeyOfAStageChangesTheJobFile) {
 
 TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
     const auto objective = [&](const char* others) {
-        Json with = config();
-        with.update(Json::parse(others));
-        return job(with)["objective"];
+        return job(config_with(others))["objective"];
     };
     EXPECT_EQ(objective(kDpo), Json::parse(R"({"kind": "dpo", "loss": "sigmoid", "beta": 0.1})"));
     EXPECT_EQ(objective(R"({"stage": "dpo", "dataset": "pairs", "pref_loss": "simpo"})"),
@@ -38,13 +35,10 @@ TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
     EXPECT_EQ(objective(R"({"stage": "rm", "dataset": "pairs"})"),
               Json::parse(R"({"kind": "reward"})"));
     EXPECT_EQ(objective(kTrlDpo), Json::parse(R"({"kind": "dpo", "beta": 0.3})"));
-    Json kto = config();
-    kto.update(Json::parse(kKto));
-    EXPECT_EQ(job(kto)["data"]["label_field"], "good");
-    EXPECT_EQ(job(kto)["train"]["optimizer"]["lr"], 5e-5);
-    Json trl = config();
-    trl.update(Json::parse(kTrlLora));
-    const Json job_of_trl = job(trl);
+    const Json kto = job(config_with(kKto));
+    EXPECT_EQ(kto["data"]["label_field"], "good");
+    EXPECT_EQ(kto["train"]["optimizer"]["lr"], 5e-5);
+    const Json job_of_trl = job(config_with(kTrlLora));
     EXPECT_EQ(job_of_trl["train"]["optimizer"]["lr"], 1e-6);
     EXPECT_EQ(job_of_trl["train"]["seq_length"], 1024);
     EXPECT_EQ(job_of_trl["train"]["precision"], "bf16");
@@ -54,8 +48,7 @@ TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
 
 TEST_F(ForeignFile, TrlsTruncationAndPackingAreKeysOfTheData) {
     const auto of_trl = [](const char* others) {
-        Json with = config();
-        with.update(Json::parse(kTrlSft));
+        Json with = config_with(kTrlSft);
         with.update(Json::parse(others));
         return with;
     };
@@ -83,8 +76,7 @@ TEST_F(ForeignFile, TrlsTruncationAndPackingAreKeysOfTheData) {
 
 TEST_F(ForeignFile, BitsandbytesBecomesTheFormOfTheFrozenWeights) {
     const auto lora = [&](const char* others) {
-        Json with = config();
-        with.update(Json::parse(others));
+        Json with = config_with(others);
         EXPECT_EQ(problems(with), "") << others;
         return job(with)["train"]["lora"];
     };
@@ -107,18 +99,13 @@ TEST_F(ForeignFile, BitsandbytesBecomesTheFormOfTheFrozenWeights) {
               "is fp4; supported: nf4"},
              {R"({"finetuning_type": "lora", "quantization_bit": 4, "quantization_method": "hqq"})",
               "is hqq; supported: bnb"}}) {
-        Json wrong = config();
-        wrong.update(Json::parse(others));
+        const Json wrong = config_with(others);
         EXPECT_NE(problems(wrong).find(told), std::string::npos) << problems(wrong);
     }
 }
 
 TEST_F(ForeignFile, DataOfAnotherStageAreRefused) {
-    const auto told = [&](const char* others) {
-        Json with = config();
-        with.update(Json::parse(others));
-        return problems(with);
-    };
+    const auto told = [&](const char* others) { return problems(config_with(others)); };
     EXPECT_EQ(told(R"({"stage": "sft", "dataset": "pairs"})"),
               "dataset names pairs, whose lines are pairs of answers; set stage: dpo or rm\n");
     EXPECT_EQ(told(R"({"stage": "sft", "dataset": "labelled"})"),

@@ -219,6 +219,47 @@ TEST(SbatchRules, SetTheOtherKeys) {
     EXPECT_EQ(translate({"--priority=0"}).document["priority"], 0);
 }
 
+TEST(SbatchRules, OptionsOfPyxisSetTheContainer) {
+    const auto image = [](const std::string& value) {
+        const SbatchReading read = translate({"--container-image=" + value});
+        return read.problems.empty() ? read.document["container"].dump() : read.problems[0];
+    };
+    EXPECT_EQ(image("nvcr.io#nvidia/pytorch:24.01-py3"),
+              R"({"image":"nvcr.io/nvidia/pytorch:24.01-py3"})");
+    EXPECT_EQ(image("docker://ubuntu:22.04"), R"({"image":"docker.io/library/ubuntu:22.04"})");
+    EXPECT_EQ(image("ann/tool@sha256:ab"), R"({"image":"docker.io/ann/tool@sha256:ab"})");
+    EXPECT_EQ(image("/images/a"), R"({"image":"/images/a","runtime":"enroot"})");
+    for (const char* wrong : {"dockerd://ubuntu", "#ubuntu", "nvcr.io#", ""})
+        EXPECT_EQ(image(wrong), "--container-image is \"" + std::string(wrong) +
+                                    "\"; allowed: [REGISTRY#]IMAGE[:TAG], or the path of a "
+                                    "squashfs file");
+    EXPECT_NE(image("ann@nvcr.io#a/b").find("instead of USER@, log in"), std::string::npos);
+
+    const Texts more = {"--container-image=/a.sqsh", "--container-mounts=/d,/d:/e:rw,/d:/f:ro",
+                        "--container-workdir=/w"};
+    const Json job = translate(more).document;
+    EXPECT_EQ(job["container"]["binds"], Json::parse(R"(["/d:/d", "/d:/e", "/d:/f:ro"])"));
+    EXPECT_EQ(job["container"]["workdir"], "/w");
+    EXPECT_EQ(job["export_env"], "none");
+    const auto problem = [&](const std::string& word) {
+        const auto problems = translate({"--container-image=/a.sqsh", word}).problems;
+        return problems.empty() ? "" : problems[0];
+    };
+    for (const char* mounts : {"tmpfs:/t", "/d:/e:ro+rprivate", "/d:e", "/a:/b:ro:x", ""})
+        EXPECT_NE(problem("--container-mounts=" + std::string(mounts)).find("allowed: SRC:DST,"),
+                  std::string::npos)
+            << mounts;
+    EXPECT_EQ(problem("--container-workdir=w"),
+              "--container-workdir is \"w\"; allowed: an absolute path");
+    EXPECT_EQ(problem("-N2"),
+              "--nodes=2: cannot be used with --container-image, because the script runs in the "
+              "container, where srun cannot start tasks on other nodes");
+    EXPECT_NE(problem("--signal=USR1").find("does not reach a script in a container"),
+              std::string::npos);
+    EXPECT_EQ(translate({"--container-mounts=/d"}).read,
+              Texts{"  no effect: --container-mounts=/d: --container-image is missing"});
+}
+
 TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
     const auto problem = [](const Texts& words) {
         const auto problems = translate(words).problems;

@@ -77,6 +77,7 @@ inline Answer sample_answer() {
     start.hang_after_seconds = 600;
     start.secrets = {{"TOKEN", "x \"y\""}};
     start.stop_step = 40;
+    start.adds_cpu_times = true;
     start.files = true;
     start.refused = "bob has no secret TOKEN any more";
     Answer answer;

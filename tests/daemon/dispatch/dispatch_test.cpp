@@ -77,6 +77,7 @@ TEST(Dispatch, AGangGetsOneOrderAMemberWithItsPlace) {
         EXPECT_EQ(order.document, R"({"name":"x"})");
         EXPECT_EQ(order.output, "/runs/x-1");
         EXPECT_EQ(order.nodes, 2);
+        EXPECT_TRUE(order.adds_cpu_times);
         EXPECT_EQ(order.ranks_per_node, 2);
         EXPECT_EQ(order.slots, (std::vector<int>{0, 1}));
         EXPECT_EQ(order.time_limit_seconds, 90);

@@ -72,7 +72,9 @@ static std::string progress_of(const Attempt& attempt) {
         ranks.push_back(
             {{"rank", first + static_cast<int>(i)}, {"step", rank.step}, {"own_ms", rank.own_ms}});
     }
-    const bool measured = attempt.gpu_percent || attempt.memory > 0 || attempt.cpu_ms > 0;
+    const bool has_cpu_time =
+        attempt.cpu_ms > 0 && (attempt.order.node_rank == 0 || attempt.order.adds_cpu_times);
+    const bool measured = attempt.gpu_percent || attempt.memory > 0 || has_cpu_time;
     if (ranks.empty() && !measured) return attempt.progress;
     Json progress = Json::parse(attempt.progress, nullptr, false);
     if (!progress.is_object()) progress = Json::object();
@@ -84,7 +86,7 @@ static std::string progress_of(const Attempt& attempt) {
         progress["memory_curve"] = {{"every_s", curve.every.count() / 1000},
                                     {"mebibytes", curve.mebibytes}};
     }
-    if (attempt.cpu_ms > 0) progress["cpu_ms"] = attempt.cpu_ms;
+    if (has_cpu_time) progress["cpu_ms"] = attempt.cpu_ms;
     return progress.dump();
 }
 

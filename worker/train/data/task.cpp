@@ -8,11 +8,11 @@
 
 #include "common/files.hpp"
 #include "common/json.hpp"
-#include "common/json_records.hpp"
 #include "common/yaml/yaml.hpp"
 #include "worker/chat/json_value.hpp"
 #include "worker/chat/template.hpp"
 #include "worker/train/data/examples.hpp"
+#include "worker/train/data/task_records.hpp"
 
 namespace roll::train {
 namespace {
@@ -22,19 +22,18 @@ namespace fs = std::filesystem;
 // Keys of a task file that do not change the results.
 constexpr std::array kNoEffect{"tag",
                                "metadata",
-                               "dataset_name",
                                "task_alias",
                                "group",
                                "should_decontaminate",
                                "doc_to_decontamination_query"};
 constexpr std::array kRead{
-    "task",           "dataset_path",     "dataset_kwargs",   "test_split",     "validation_split",
-    "doc_to_choice",  "doc_to_text",      "doc_to_target",    "training_split", "output_type",
-    "description",    "metric_list",      "target_delimiter", "fewshot_split",  "num_fewshot",
-    "fewshot_config", "fewshot_delimiter"};
-constexpr std::array kTexts{"test_split",    "validation_split",  "training_split",
-                            "fewshot_split", "fewshot_delimiter", "target_delimiter",
-                            "description"};
+    "dataset_name",     "task",           "dataset_path",     "dataset_kwargs",   "test_split",
+    "validation_split", "doc_to_choice",  "doc_to_text",      "doc_to_target",    "training_split",
+    "output_type",      "description",    "metric_list",      "target_delimiter", "fewshot_split",
+    "num_fewshot",      "fewshot_config", "fewshot_delimiter"};
+constexpr std::array kTexts{"dataset_name",     "test_split",    "validation_split",
+                            "training_split",   "fewshot_split", "fewshot_delimiter",
+                            "target_delimiter", "description"};
 constexpr std::array kOfExamples{"sampler", "split", "fewshot_delimiter", "target_delimiter"};
 constexpr std::int64_t kExamplesMost = 1000;
 constexpr std::size_t kMemory = std::size_t{64} << 20U;  // most memory for rendering one record
@@ -43,10 +42,6 @@ constexpr char kBetween = '\x1e';
 
 bool is_in(const auto& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-tl::unexpected<Error> refused(const fs::path& file, const std::string& what) {
-    return fail(ErrorCode::InvalidArgument, file.string() + ": " + what);
 }
 
 // A record of the dataset, from which a template makes a question.
@@ -103,9 +98,9 @@ Result<Source> choice_source(const Json& given, const Record& first, const fs::p
         return source;
     }
     if (!given.is_string())
-        return refused(file,
-                       "doc_to_choice is missing; allowed: a list of texts, a field, or a "
-                       "template");
+        return refused_task(file,
+                            "doc_to_choice is missing; allowed: a list of texts, a field, or a "
+                            "template");
     const auto text = given.get<std::string>();
     if (first.find(text) != nullptr) {
         source.field = text;
@@ -113,9 +108,9 @@ Result<Source> choice_source(const Json& given, const Record& first, const fs::p
     }
     const auto expression = expression_of(text);
     if (!expression)
-        return refused(file, "doc_to_choice is " + Json(text).dump() +
-                                 "; allowed: a list of texts, a field, or a template "
-                                 "{{ expression }} that gives a list");
+        return refused_task(file, "doc_to_choice is " + Json(text).dump() +
+                                      "; allowed: a list of texts, a field, or a template "
+                                      "{{ expression }} that gives a list");
     ROLL_TRY(source.writing, Writing::make("{% for choice in (" + *expression + ") %}{{ choice }}" +
                                            kBetween + "{% endfor %}"));
     return source;
@@ -129,11 +124,11 @@ Result<Source> text_source(const char* key, const Json& given, const Record& fir
         return source;
     }
     if (!given.is_string())
-        return refused(file, std::string(key) + " is missing; allowed: a field or a template");
+        return refused_task(file, std::string(key) + " is missing; allowed: a field or a template");
     source.field = given.get<std::string>();
     if (first.find(source.field) != nullptr) return source;
     auto writing = Writing::make(std::exchange(source.field, ""));
-    if (!writing) return refused(file, std::string(key) + ": " + writing.error().message);
+    if (!writing) return refused_task(file, std::string(key) + ": " + writing.error().message);
     source.writing = *std::move(writing);
     return source;
 }
@@ -193,74 +188,57 @@ Result<std::string> text_of(const Source& source, Record& record) {
     return std::string(chat::str(*value, record.arena));
 }
 
-// Returns the dataset's file. A path that is not absolute is relative to the directory of the task.
-Result<fs::path> dataset_of(const Json& task, const std::string& split, const fs::path& file) {
-    const Json name = task.value("dataset_path", Json());
-    if (name != "json")
-        return refused(
-            file, "dataset_path is " + name.dump() +
-                      "; allowed: json, with the file in dataset_kwargs.data_files. To write a "
-                      "data set of the HuggingFace Hub to a file, use for example the Python "
-                      "package datasets: load_dataset(NAME, split=\"" +
-                      split + "\").to_json(\"" + split + ".jsonl\")");
-    const Json::json_pointer at("/dataset_kwargs/data_files");
-    Json files = task.contains(at) ? task[at] : Json();
-    if (files.is_object()) files = files.value(split, Json());
-    if (files.is_array() && files.size() == 1) files = files[0];
-    if (!files.is_string())
-        return refused(file, "dataset_kwargs.data_files gives no file for the split " + split +
-                                 "; allowed: the path of a .jsonl or .json file");
-    return fs::absolute(file).parent_path() / files.get<std::string>();
-}
-
 Result<void> check_examples(const Json& task, const fs::path& file) {
     const Json count = task.value("num_fewshot", Json(0));
     if (!count.is_number_integer() || count < 0 || count > kExamplesMost)
-        return refused(file, "num_fewshot is " + count.dump() + "; allowed: an integer from 0 to " +
-                                 std::to_string(kExamplesMost));
+        return refused_task(file, "num_fewshot is " + count.dump() +
+                                      "; allowed: an integer from 0 to " +
+                                      std::to_string(kExamplesMost));
     const Json config = task.value("fewshot_config", Json::object());
     if (!config.is_object())
-        return refused(file, "fewshot_config is " + config.dump() + "; allowed: a mapping");
+        return refused_task(file, "fewshot_config is " + config.dump() + "; allowed: a mapping");
     for (const auto& [key, value] : config.items()) {
         if (value.is_null()) continue;
         if (!is_in(kOfExamples, key))
-            return refused(file, "fewshot_config." + key + " is not supported");
+            return refused_task(file, "fewshot_config." + key + " is not supported");
         if (!value.is_string())
-            return refused(file,
-                           "fewshot_config." + key + " is " + value.dump() + "; allowed: a text");
+            return refused_task(
+                file, "fewshot_config." + key + " is " + value.dump() + "; allowed: a text");
     }
     const Json sampler = config.value("sampler", Json("default"));
     if (sampler != "default" && sampler != "first_n" && !sampler.is_null())
-        return refused(
+        return refused_task(
             file, "fewshot_config.sampler is " + sampler.dump() + "; allowed: default, first_n");
     return {};
 }
 
 Result<void> check_keys(const Json& task, const std::string& text, const fs::path& file) {
     if (!task.is_object() || !holds<std::string>(task.value("task", Json())))
-        return refused(file, "lacks the key `task`, which gives the name of the task");
+        return refused_task(file, "lacks the key `task`, which gives the name of the task");
     if (task.contains("process_docs"))
-        return refused(file,
-                       "process_docs needs Python and is not supported; write the records that "
-                       "this function returns to a .jsonl, name the file in "
-                       "dataset_kwargs.data_files, and remove process_docs");
+        return refused_task(
+            file,
+            "process_docs needs Python and is not supported; write the records that "
+            "this function returns to a .jsonl, name the file in "
+            "dataset_kwargs.data_files, and remove process_docs");
     for (const auto& [key, value] : task.items())
         if (!is_in(kRead, key) && !is_in(kNoEffect, key))
-            return refused(file, key + " is not supported");
+            return refused_task(file, key + " is not supported");
     for (const char* key : kTexts)
         if (task.contains(key) && !task[key].is_string())
-            return refused(file,
-                           std::string(key) + " is " + task[key].dump() + "; allowed: a text");
+            return refused_task(file,
+                                std::string(key) + " is " + task[key].dump() + "; allowed: a text");
     if (text.find("!function") != std::string::npos)
-        return refused(file, "!function needs Python and is not supported");
+        return refused_task(file, "!function needs Python and is not supported");
     if (task.value("output_type", Json("generate_until")) != "multiple_choice")
-        return refused(file, "output_type is " + task.value("output_type", Json()).dump() +
-                                 "; allowed: multiple_choice");
+        return refused_task(file, "output_type is " + task.value("output_type", Json()).dump() +
+                                      "; allowed: multiple_choice");
     ROLL_TRY_VOID(check_examples(task, file));
     for (const Json& one : task.value("metric_list", Json::array())) {
         const Json metric = one.is_object() ? one.value("metric", Json()) : Json();
         if (metric != "acc" && metric != "acc_norm")
-            return refused(file, "metric_list has " + metric.dump() + "; allowed: acc, acc_norm");
+            return refused_task(file,
+                                "metric_list has " + metric.dump() + "; allowed: acc, acc_norm");
     }
     return {};
 }
@@ -290,7 +268,7 @@ Result<Sources> sources_of(const Json& task, const Record& first, const fs::path
     ROLL_TRY(sources.target,
              text_source("doc_to_target", task.value("doc_to_target", Json()), first, file));
     if (sources.text.number)
-        return refused(file, "doc_to_text is a number; allowed: a field or a template");
+        return refused_task(file, "doc_to_text is a number; allowed: a field or a template");
     return sources;
 }
 
@@ -312,47 +290,14 @@ Result<Question> question_of(const Sources& sources, Record& record, const std::
     return question;
 }
 
-// The records of a data set.
-struct Dataset {
-    fs::path path;
-    std::string text;
-    std::vector<std::string_view> lines;  // records, as views into `text`
-    // for each record, the number of its line, or its number in the list
-    std::vector<std::size_t> numbers;
-    tl::unexpected<Error> wrong(std::size_t line, const Error& error) const {
-        return fail(error.code,
-                    path.string() + ":" + std::to_string(numbers[line]) + ": " + error.message);
-    }
-};
-
-Result<std::unique_ptr<Dataset>> read_dataset(const fs::path& path) {
-    // on the heap, so that the views into its text stay valid when the owner moves
-    auto dataset = std::make_unique<Dataset>();
-    dataset->path = path;
-    ROLL_TRY(dataset->text, read_file(path));
-    const std::string_view text = dataset->text;
-    const bool list = path.extension() == ".json" && is_json_list(text);
-    std::size_t number = 0;
-    for (std::size_t at = 0; at < text.size();) {
-        const JsonRecord record = record_at(text, list, at);
-        at = record.end;
-        ++number;
-        if (record.text.empty()) continue;
-        dataset->lines.push_back(record.text);
-        dataset->numbers.push_back(number);
-    }
-    if (dataset->lines.empty()) return refused(path, "has no record");
-    return dataset;
-}
-
 // The data set of the examples, and the examples themselves; empty in a task without examples.
 struct Shots {
-    std::unique_ptr<Dataset> dataset;
+    std::unique_ptr<TaskRecords> dataset;
     std::optional<Examples> examples;
 };
 
 // Returns the text of an example: the question with its answer.
-Result<std::string> example_of(const Sources& sources, const Dataset& dataset, std::size_t line,
+Result<std::string> example_of(const Sources& sources, const TaskRecords& dataset, std::size_t line,
                                const std::string& between, const std::string& after) {
     Record record(kMemory);
     if (auto read = read_record(dataset.lines[line], record); !read)
@@ -379,10 +324,9 @@ Result<Shots> shots_of(const Json& task, std::size_t count, const Sources& sourc
     Json split = given;
     for (const char* key : {"training_split", "validation_split", "test_split"})
         if (split.is_null()) split = task.value(key, Json());
-    ROLL_TRY(
-        const fs::path path,
-        dataset_of(task, split.is_null() ? std::string("train") : split.get<std::string>(), file));
-    ROLL_TRY(shots.dataset, read_dataset(path));
+    ROLL_TRY(shots.dataset,
+             read_task_records(
+                 task, split.is_null() ? std::string("train") : split.get<std::string>(), file));
     const std::string between =
         config.value("target_delimiter", task.value("target_delimiter", std::string(" ")));
     const std::string after =
@@ -420,8 +364,7 @@ Result<Task> read_task(const fs::path& file, std::optional<std::int64_t> fewshot
               .fewshot = fewshot.value_or(given.value("num_fewshot", std::int64_t{0})),
               .questions = {}};
     const std::string split = given.value("test_split", given.value("validation_split", "train"));
-    ROLL_TRY(const fs::path path, dataset_of(given, split, file));
-    ROLL_TRY(const std::unique_ptr<Dataset> dataset, read_dataset(path));
+    ROLL_TRY(const std::unique_ptr<TaskRecords> dataset, read_task_records(given, split, file));
     std::optional<Sources> sources;
     Shots shots;
     for (std::size_t i = 0; i < dataset->lines.size(); ++i) {
@@ -435,7 +378,7 @@ Result<Task> read_task(const fs::path& file, std::optional<std::int64_t> fewshot
         }
         Result<std::string> examples = std::string();
         if (shots.examples) examples = shots.examples->next(dataset->lines[i]);
-        if (!examples) return refused(file, examples.error().message);
+        if (!examples) return refused_task(file, examples.error().message);
         auto question = question_of(*sources, record, *examples);
         if (!question) return dataset->wrong(i, question.error());
         task.questions.push_back(*std::move(question));

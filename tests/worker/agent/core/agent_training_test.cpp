@@ -33,6 +33,21 @@ TEST_F(AgentCoreTest, SaysHowMuchProcessorTimeAnAttemptUses) {
     EXPECT_EQ(entry().progress, R"({"cpu_ms":2500})");
 }
 
+// An older rolld would take the processor time of a further node for the progress of the job.
+TEST_F(AgentCoreTest, AFurtherNodeSaysItsProcessorTimeOnlyIfRolldAddsItUp) {
+    protocol::StartOrder further = order(kKey, 1, "command");
+    further.node_rank = 1;
+    exchange({.start = {further}});
+    core_.on_cpu_time(kKey, 2500);
+    EXPECT_EQ(entry().progress, "");
+    const AttemptKey other{.job = {8}, .token = {1, 1}};
+    further.attempt = other;
+    further.adds_cpu_times = true;
+    exchange({.keep = {kKey}, .start = {further}});
+    core_.on_cpu_time(other, 2500);
+    EXPECT_EQ(entry(other).progress, R"({"cpu_ms":2500})");
+}
+
 TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesUp) {
     run();
     exchange({.keep = {kKey}, .save = {{kKey, 1}}});

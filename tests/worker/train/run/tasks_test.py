@@ -23,6 +23,30 @@ doc_to_choice: "{{[right] + wrong}}"
 doc_to_target: 0
 metric_list: [{metric: acc}, {metric: acc_norm}]
 '''
+ARC_EASY = '''tag:
+  - ai2_arc
+task: arc_easy
+dataset_path: allenai/ai2_arc
+dataset_name: ARC-Easy
+output_type: multiple_choice
+training_split: train
+validation_split: validation
+test_split: test
+doc_to_text: "Question: {{question}}\\nAnswer:"
+doc_to_target: "{{choices.label.index(answerKey)}}"
+doc_to_choice: "{{choices.text}}"
+should_decontaminate: true
+doc_to_decontamination_query: "Question: {{question}}\\nAnswer:"
+metric_list:
+  - metric: acc
+    aggregation: mean
+    higher_is_better: true
+  - metric: acc_norm
+    aggregation: mean
+    higher_is_better: true
+metadata:
+  version: 1.0
+'''
 
 
 class TasksTest(RankCase):
@@ -61,9 +85,9 @@ class TasksTest(RankCase):
             file.write(text)
         return file.name
 
-    def eval(self, *words):
+    def eval(self, *words, env=None):
         return subprocess.run([RANK, 'eval', os.path.join(self.made, 'model'), *words], capture_output=True, text=True,
-                              check=False)
+                              check=False, env=env)
 
     def test_scores_are_those_of_transformers(self):
         done = self.eval('--task', self.task, '--data', self.corpus, '--log-probs', '--json')
@@ -99,6 +123,33 @@ class TasksTest(RankCase):
         self.assertEqual(more.returncode, 2)
         self.assertIn('words.yaml: num_fewshot is 15, but only 14 records can be examples', more.stderr)
 
+    def test_a_task_reads_a_data_set_of_the_hub_in_the_cache(self):
+        """arc_easy.yaml of lm-evaluation-harness, with few questions in its data set."""
+        cache = os.path.join(self.made, 'hub')
+        of_split = os.path.join(cache, 'datasets--allenai--ai2_arc', 'snapshots', 'c1', 'ARC-Easy')
+        os.makedirs(of_split)
+        rows = [{'id': str(i), 'question': 'the ' * i + 'word',
+                 'choices': {'text': ['of', 'and', 'in'], 'label': ['A', 'B', 'C']}, 'answerKey': 'ABC'[i % 3]}
+                for i in range(6)]
+        for path in (os.path.join(of_split, 'test-00000-of-00001.jsonl'), os.path.join(self.made, 'arc.jsonl')):
+            with open(path, 'w', encoding='utf-8') as file:
+                file.writelines(json.dumps(row) + '\n' for row in rows)
+        files = [self.written('hub.yaml', ARC_EASY),
+                 self.written('own.yaml', ARC_EASY.replace('allenai/ai2_arc', 'json').replace(
+                     'dataset_name: ARC-Easy', 'dataset_kwargs: {data_files: {test: arc.jsonl}}'))]
+        environment = dict(os.environ, HF_HUB_CACHE=cache)
+        found = []
+        for file in files:
+            done = self.eval('--task', file, '--log-probs', '--json', env=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found.append(json.loads(done.stdout)['tasks']['arc_easy'])
+        self.assertEqual(found[0]['questions'], 6)
+        self.assertEqual(found[0], found[1])
+        done = self.eval('--task', files[0], env=dict(environment, HF_HUB_CACHE=self.made))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f'hub.yaml: dataset_path is "allenai/ai2_arc", which is not in HuggingFace\'s cache {self.made}; '
+                      'run: hf download --repo-type dataset allenai/ai2_arc', done.stderr)
+
     def test_a_job_measures_at_every_layout(self):
         found = []
         for job, layout in enumerate(({}, {'dp': 2, 'zero': 3}, {'tp': 2, 'sequence': True}, {'pp': 2})):
@@ -127,7 +178,7 @@ class TasksTest(RankCase):
                                (('doc_to_target: 0', 'process_docs: f\ndoc_to_target: 0'),
                                 'process_docs needs Python and is not supported; write the records'),
                                (('dataset_path: json', 'dataset_path: Rowan/hellaswag'),
-                                'load_dataset(NAME, split="test").to_json("test.jsonl")'),
+                                'dataset_kwargs.data_files is not supported with a data set of the HuggingFace Hub'),
                                (('doc_to_target: 0', 'doc_to_target: !function a.b'), '!function needs Python'),
                                (('[right] + wrong', '[right]'), 'words.jsonl:1: has 1 choices; allowed: 2 or more'),
                                (('{metric: acc}', '{metric: f1}'), 'metric_list has "f1"; allowed: acc, acc_norm'),

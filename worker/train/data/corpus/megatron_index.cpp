@@ -1,21 +1,21 @@
 #include "worker/train/data/corpus/megatron_index.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
+#include <future>
 #include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
 
 #include "common/check.hpp"
+#include "worker/train/data/corpus/huge_pages.hpp"
+#include "worker/train/data/corpus/numpy_shuffle.hpp"
 
 namespace roll::data {
 namespace {
 
 constexpr std::size_t kEntries = 64;
-constexpr std::size_t kAhead = 16;   // a size is fetched this many documents before it is read
-constexpr std::size_t kDraws = 512;  // number of elements whose partners are drawn at once
+constexpr std::size_t kBlocksAhead = 2;  // sizes are fetched this many blocks before they are read
 // The last epoch is shuffled separately from the other epochs if less than this share of its
 // samples is needed.
 constexpr double kSeparateBelow = 0.80;
@@ -23,6 +23,7 @@ constexpr double kSeparateBelow = 0.80;
 // shuffles these in a different way.
 constexpr std::uint64_t kSamplesMost = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::uint64_t kSequencesMost = std::numeric_limits<std::int32_t>::max();
+constexpr std::uint64_t kSequenceMost = std::numeric_limits<std::int32_t>::max();
 
 // Returns how often the sequences are repeated: the smallest number of epochs that has enough
 // tokens for the samples.
@@ -33,38 +34,39 @@ std::uint64_t epochs_of(std::uint64_t tokens, const MegatronSampling& sampling) 
     return std::max<std::uint64_t>((needed + tokens - 1) / tokens, 1);
 }
 
-}  // namespace
-
-// For i from the last element down to 1, swaps element i with the element of a number in [0, i].
-// Like numpy's random_interval(), draws words until the low bits of a word are at most i. The
-// numbers do not depend on the values, so they are drawn some hundred at a time, without a branch
-// for rejected words, and the memory of the elements is fetched meanwhile.
-template <class T>
-void numpy_shuffle(MersenneTwister& random, std::span<T> values) {
-    std::array<std::uint32_t, kDraws> partner{};
-    for (std::size_t i = values.size() - std::min<std::size_t>(values.size(), 1); i > 0;) {
-        const std::size_t mask = std::bit_ceil(i + 1) - 1;  // the same for all i above mask / 2
-        const std::size_t count = std::min(kDraws, i - mask / 2);
-        for (std::size_t k = 0; k < count;) {
-            const std::size_t number = random() & mask;
-            partner[k] = static_cast<std::uint32_t>(number);
-            __builtin_prefetch(&values[std::min(number, i)], 1);
-            k += number <= i - k ? 1 : 0;
-        }
-        for (std::size_t k = 0; k < count; ++k) std::swap(values[i - k], values[partner[k]]);
-        i -= count;
+// Adds up the sizes of each kEntries documents. `sizes` begins with that of document `first`.
+void add_blocks(std::span<const std::int32_t> documents, std::span<const std::int32_t> sizes,
+                std::size_t first, std::span<std::uint64_t> sums) {
+    const auto block = [&](std::size_t i) {
+        const std::size_t begin = std::min(i * kEntries, documents.size());
+        return documents.subspan(begin, std::min(kEntries, documents.size() - begin));
+    };
+    const auto size_of = [&](std::int32_t document) -> const std::int32_t& {
+        return sizes[static_cast<std::size_t>(document) - first];
+    };
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+        for (const std::int32_t document : block(i + kBlocksAhead))
+            __builtin_prefetch(&size_of(document));
+        std::uint64_t sum = 0;
+        for (const std::int32_t document : block(i))
+            sum += static_cast<std::uint64_t>(size_of(document));
+        sums[i] = sum;
     }
 }
 
-template void numpy_shuffle(MersenneTwister&, std::span<std::int32_t>);
-template void numpy_shuffle(MersenneTwister&, std::span<std::uint32_t>);
+}  // namespace
 
 Result<MegatronIndex> MegatronIndex::make(const TokenFile& file, std::size_t begin, std::size_t end,
                                           const MegatronSampling& sampling) {
     MegatronIndex index(file);
     index.length_ = static_cast<std::uint64_t>(sampling.seq_length);
-    std::uint64_t tokens = 0;
-    for (std::size_t i = begin; i < end; ++i) tokens += file.sequence_size(i);
+    if (file.sequences() == 1 && file.tokens().size() > kSequenceMost)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("is one document of {} tokens; allowed with Megatron's order: at "
+                                "most {} tokens",
+                                file.tokens().size(), kSequenceMost));
+    const std::vector<std::int32_t> sizes = file.sequence_sizes(begin, end);
+    const std::uint64_t tokens = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
     if (tokens <= index.length_ && !sampling.samples)
         return fail(
             ErrorCode::InvalidArgument,
@@ -84,44 +86,43 @@ Result<MegatronIndex> MegatronIndex::make(const TokenFile& file, std::size_t beg
     const bool apart = epochs > 1 && *sampling.samples - first <
                                          static_cast<std::uint64_t>(kSeparateBelow *
                                                                     static_cast<double>(an_epoch));
+    const std::uint64_t together = apart ? epochs - 1 : epochs;  // epochs that are shuffled as one
+    index.list_documents(begin, end, epochs);
+    index.shuffle_ = zeros_on_huge_pages<std::uint32_t>(samples);
+    std::iota(index.shuffle_.begin(), index.shuffle_.end(), 0U);
+    const std::span documents(index.documents_);
+    const std::size_t split = together * (end - begin);
     MersenneTwister random(sampling.seed);
-    index.shuffle_documents(random, begin, end, apart ? epochs - 1 : epochs);
-    if (apart) index.shuffle_documents(random, begin, end, 1);
-    index.shuffle_samples(random, 0, apart ? first : samples);
-    if (apart) index.shuffle_samples(random, first, samples);
-    index.add_up();
+    numpy_shuffle_beside(random, {documents.first(split), documents.subspan(split)}, [&] {
+        const std::span shuffle(index.shuffle_);
+        numpy_shuffle(random, shuffle.first(apart ? first : samples));
+        numpy_shuffle(random, shuffle.subspan(apart ? first : samples));
+    });
+    index.add_up(sizes, begin);
     return index;
 }
 
-void MegatronIndex::shuffle_documents(MersenneTwister& random, std::size_t begin, std::size_t end,
-                                      std::uint64_t epochs) {
-    const std::size_t at = documents_.size(), count = end - begin;
-    documents_.resize(at + epochs * count);
+// Lists the sequences [begin, end) once for each epoch.
+void MegatronIndex::list_documents(std::size_t begin, std::size_t end, std::uint64_t epochs) {
+    const std::size_t count = end - begin;
+    documents_ = zeros_on_huge_pages<std::int32_t>(epochs * count);
     for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
-        const std::span<std::int32_t> added = std::span(documents_).subspan(at + epoch * count);
-        std::iota(added.begin(), added.begin() + static_cast<std::ptrdiff_t>(count),
-                  static_cast<std::int32_t>(begin));
+        const std::span<std::int32_t> added = std::span(documents_).subspan(epoch * count, count);
+        std::iota(added.begin(), added.end(), static_cast<std::int32_t>(begin));
     }
-    numpy_shuffle(random, std::span(documents_).subspan(at));
 }
 
-void MegatronIndex::shuffle_samples(MersenneTwister& random, std::uint64_t begin,
-                                    std::uint64_t end) {
-    shuffle_.resize(end);
-    const std::span<std::uint32_t> added = std::span(shuffle_).subspan(begin);
-    std::iota(added.begin(), added.end(), static_cast<std::uint32_t>(begin));
-    numpy_shuffle(random, added);
-}
-
-void MegatronIndex::add_up() {
-    std::uint64_t tokens = 0;
-    before_.reserve(documents_.size() / kEntries + 1);
-    for (std::size_t i = 0; i < documents_.size(); ++i) {
-        if (i % kEntries == 0) before_.push_back(tokens);
-        const std::size_t later = std::min(i + kAhead, documents_.size() - 1);
-        file_->prefetch_size(static_cast<std::size_t>(documents_[later]));
-        tokens += file_->sequence_size(static_cast<std::size_t>(documents_[i]));
-    }
+// Fills `before_` from the sizes of the sequences from `begin` on, in two threads.
+void MegatronIndex::add_up(const std::vector<std::int32_t>& sizes, std::size_t begin) {
+    const std::size_t blocks = (documents_.size() + kEntries - 1) / kEntries, half = blocks / 2;
+    before_.resize(blocks);
+    const std::span<const std::int32_t> documents(documents_);
+    const std::span sums(before_);
+    const std::future<void> first = std::async(
+        [&] { add_blocks(documents.first(half * kEntries), sizes, begin, sums.first(half)); });
+    add_blocks(documents.subspan(half * kEntries), sizes, begin, sums.subspan(half));
+    first.wait();
+    std::exclusive_scan(before_.begin(), before_.end(), before_.begin(), std::uint64_t{0});
 }
 
 MegatronIndex::Place MegatronIndex::begin_of(std::uint64_t unshuffled) const {

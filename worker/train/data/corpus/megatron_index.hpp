@@ -8,18 +8,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "common/error.hpp"
-#include "worker/train/data/corpus/mersenne_twister.hpp"
 #include "worker/train/data/corpus/token_file.hpp"
 
 namespace roll::data {
-
-// Shuffles `values` as numpy.random.RandomState.shuffle does with the same seed.
-template <class T>
-void numpy_shuffle(MersenneTwister& random, std::span<T> values);
 
 struct MegatronSampling {
     std::int64_t seq_length = 0;
@@ -61,10 +55,8 @@ class MegatronIndex {
 
   private:
     explicit MegatronIndex(const TokenFile& file) : file_(&file) {}
-    void shuffle_documents(MersenneTwister& random, std::size_t begin, std::size_t end,
-                           std::uint64_t epochs);
-    void shuffle_samples(MersenneTwister& random, std::uint64_t begin, std::uint64_t end);
-    void add_up();
+    void list_documents(std::size_t begin, std::size_t end, std::uint64_t epochs);
+    void add_up(const std::vector<std::int32_t>& sizes, std::size_t begin);
 
     const TokenFile* file_;
     std::uint64_t length_ = 0;

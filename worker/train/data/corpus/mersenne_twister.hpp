@@ -8,23 +8,23 @@
 
 namespace roll::data {
 
+inline constexpr std::size_t kTwisterSize = 624;  // number of words of a state
+
 class MersenneTwister {
   public:
     explicit MersenneTwister(std::uint32_t seed);
 
     std::uint32_t operator()() {
-        if (next_ == kSize) refill();
+        if (next_ == kTwisterSize) refill();
         return words_[next_++];
     }
 
   private:
-    static constexpr std::size_t kSize = 624, kMiddle = 397;
-
     void refill();
 
-    std::array<std::uint32_t, 2 * kSize> state_{};  // the state, and room for the next one
-    std::array<std::uint32_t, kSize> words_{};
-    std::size_t next_ = kSize;
+    std::array<std::uint32_t, 2 * kTwisterSize> state_{};  // the state, and room for the next one
+    std::array<std::uint32_t, kTwisterSize> words_{};
+    std::size_t next_ = kTwisterSize;
 };
 
 }  // namespace roll::data

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "worker/train/data/corpus/huge_pages.hpp"
+
 namespace roll::data {
 namespace {
 
@@ -93,8 +95,13 @@ std::int32_t TokenFile::sequence_length(std::size_t sequence) const {
     return load<std::int32_t>(index_->bytes(), kIndexHeader + 4 * sequence);
 }
 
-void TokenFile::prefetch_size(std::size_t sequence) const {
-    if (index_) __builtin_prefetch(index_->bytes().data() + kIndexHeader + 4 * sequence);
+std::vector<std::int32_t> TokenFile::sequence_sizes(std::size_t begin, std::size_t end) const {
+    if (!index_) return {static_cast<std::int32_t>(tokens_.size())};
+    auto sizes = zeros_on_huge_pages<std::int32_t>(end - begin);
+    if (!sizes.empty())
+        std::memcpy(sizes.data(), index_->bytes().data() + kIndexHeader + 4 * begin,
+                    4 * sizes.size());
+    return sizes;
 }
 
 std::int64_t TokenFile::sequence_offset(std::size_t sequence) const {

@@ -39,7 +39,8 @@ class TokenFile {
     std::size_t sequence_size(std::size_t sequence) const {
         return index_ ? static_cast<std::size_t>(sequence_length(sequence)) : tokens_.size();
     }
-    void prefetch_size(std::size_t sequence) const;  // fetches what sequence_size() reads
+    // Returns the sizes of the sequences [begin, end). Each must be at most 2^31 - 1.
+    std::vector<std::int32_t> sequence_sizes(std::size_t begin, std::size_t end) const;
 
     // Returns the token indices in (begin, end) at which documents start, ascending.
     std::vector<std::size_t> starts_within(std::size_t begin, std::size_t end) const;

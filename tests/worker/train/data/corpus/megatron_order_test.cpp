@@ -10,6 +10,7 @@
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "tests/worker/train/processes.hpp"
+#include "worker/train/data/corpus/numpy_shuffle.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/data/corpus/token_writer.hpp"
 
@@ -158,6 +159,24 @@ TEST(MegatronOrder, ShufflesLikeNumpy) {
     numpy_shuffle(random, std::span(second));
     EXPECT_EQ(first, (std::vector<std::int32_t>{7, 2, 9, 1, 0, 8, 4, 5, 6, 3}));
     EXPECT_EQ(second, (std::vector<std::uint32_t>{7, 3, 5, 1, 4, 8, 0, 2, 6, 9}));
+}
+
+TEST(MegatronOrder, ShufflesInTwoThreadsAsInOne) {
+    constexpr std::size_t kSize = 300'001;
+    std::vector<std::int32_t> expected(2 * kSize), together(2 * kSize);
+    std::vector<std::uint32_t> samples(kSize), later(kSize);
+    for (auto* const list : {&expected, &together}) std::iota(list->begin(), list->end(), 0);
+    for (auto* const list : {&samples, &later}) std::iota(list->begin(), list->end(), 0U);
+    MersenneTwister one(5), other(5);
+    numpy_shuffle(one, std::span(expected).first(kSize - 1));
+    numpy_shuffle(one, std::span(expected).subspan(kSize - 1));
+    numpy_shuffle(one, std::span(samples));
+    const std::vector<std::span<std::int32_t>> parts = {
+        std::span(together).first(kSize - 1), {}, std::span(together).subspan(kSize - 1)};
+    numpy_shuffle_beside(other, parts, [&] { numpy_shuffle(other, std::span(later)); });
+    EXPECT_EQ(expected, together);
+    EXPECT_EQ(samples, later);
+    EXPECT_EQ(one(), other());
 }
 
 TEST(MegatronOrder, RefusesWhatMegatronCannotDraw) {
