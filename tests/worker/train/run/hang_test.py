@@ -4,6 +4,7 @@ import csv
 import os
 import re
 import signal
+import time
 import unittest
 
 from ranks import Attempt, RankCase
@@ -14,10 +15,11 @@ TIMEOUT = '8s'
 
 class Hang(RankCase):
 
-    def stop_one(self, job, rank, others, document):
+    def stop_one(self, job, rank, others, document, train_s=0.0):
         """Stops `rank` in training and returns the logs of the other ranks, which all end with 76."""
         self.attempt = attempt = Attempt(self, job, 1, document)
         attempt.wait_step(3)
+        time.sleep(train_s)
         attempt.ranks[rank].send_signal(signal.SIGSTOP)
         codes = [attempt.ranks[other].wait(120) for other in others]
         self.assertEqual(set(codes), {76}, attempt.log(others[0]))
@@ -44,7 +46,7 @@ class Hang(RankCase):
 
     def test_the_rank_that_serves_the_store_is_named_too(self):
         document = self.document(100000, dp=2, parallel__collective_timeout=TIMEOUT)
-        logs = self.stop_one(3, 0, (1,), document)
+        logs = self.stop_one(3, 0, (1,), document, train_s=3)  # every rank publishes twice a second
         self.assertRegex(logs[0], r'of group \w+, all-(reduce|gather) of .*; rank 0, which serves the store, does not '
                                   r'respond')
         stuck = re.search(r'stuck: number (\d+) of group (\w+), (.*), has waited', logs[0]).groups()
