@@ -7,11 +7,11 @@ usage: layout_test.py ROLLCTL          with roll-rank beside it
 """
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 ROLLCTL = os.path.abspath(sys.argv.pop(1))
@@ -185,14 +185,14 @@ class Layout(unittest.TestCase):
         told = self.refusal(job(sweep={'train.seed': [1, 2]}))
         self.assertIn('sweep', told)
 
-    def test_64_ranks_take_at_most_two_seconds_of_search(self):
+    def test_64_ranks_need_only_seconds_of_processor_time(self):
         spec = job(resources__nodes=8, model__num_hidden_layers=32, train__global_batch_size=512,
                    parallel__memory_limit='1GiB')
-        start = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         found = self.plan(spec)['layout_search']
         self.assertGreater(found['legal'], 500)
-        # The plan itself, the programs and a busy machine take time, too.
-        self.assertLess(time.monotonic() - start, 12)
+        # One second is the search. The programs also start and make the plan, on slow machines, too.
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 12)
 
 
 if __name__ == '__main__':

@@ -65,8 +65,8 @@ std::optional<RepeatDiffers> repeat_differs(TrainStep& step, std::span<const Mic
     if (is_cpu && gradient_hashes(step) != summed) mine[3] = 1;
     sum_over(world, found_R4, {Site::Agreement});
     if (found_R4.select(1, 0).sum().item<double>() == 0) return std::nullopt;
-    // A wrong loss makes the gradients wrong, including those of other ranks. A wrong gradient makes
-    // the sums of all replicas wrong.
+    // A wrong loss makes the gradients wrong, including those of other ranks. A wrong gradient
+    // makes the sums of all replicas wrong.
     const std::vector<int> losses = some_ranks(found_R4.select(1, 1));
     std::vector<int> ranks = losses;
     for (const std::int64_t column : {2, 3})
