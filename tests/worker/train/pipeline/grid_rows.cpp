@@ -280,6 +280,8 @@ bool is_full() {
     return grid != nullptr && std::string(grid) == "full";
 }
 
+int steps_of_cell() { return is_full() ? 5 : 3; }
+
 std::size_t cells_min() { return is_full() ? 2000 : 400; }
 
 Row with_kind(Row row, int kind) {
@@ -343,7 +345,7 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .schedule = need(plan::schedule_of(parallel, batch_of(row) / parallel.dp)),
             .dp = parallel.dp,
             .tp = parallel.tp,
-            .steps = kStepsOfCell,
+            .steps = steps_of_cell(),
             .sequence = parallel.sequence,
             .zero = parallel.zero,
             .clip = setup.config.lora.is_set() ? 0 : lesson.clip,  // factors have small gradients
@@ -352,7 +354,7 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .loss = lesson.loss,
             .preference = lesson.preference,
             .recompute = recomputed(row),
-            .saves_after = kStepsOfCell,
+            .saves_after = steps_of_cell(),
             .model = &setup,
             .parallel = parallel,
             .evaluates = false};
