@@ -6,10 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <fnmatch.h>
-
 #include "common/files.hpp"
 #include "common/hub_cache.hpp"
 #include "common/json.hpp"
@@ -91,9 +88,10 @@ Result<Json> choose(const Json& configs, const std::string& name, const std::str
         const bool is_default = one.value("default", Json()) == true || names.back() == "default";
         if (config.empty() ? is_default || configs.size() == 1 : names.back() == config) return one;
     }
+    std::string known;
+    for (const std::string& one : names) known += (known.empty() ? "" : ", ") + one;
     const std::string is = config.empty() ? "is missing" : "is \"" + config + "\"";
-    return fail(ErrorCode::InvalidArgument,
-                fmt::format("dataset_name {}; {} has: {}", is, name, fmt::join(names, ", ")));
+    return fail(ErrorCode::InvalidArgument, "dataset_name " + is + "; " + name + " has: " + known);
 }
 
 // Adds the texts of a text or of a list of texts.
@@ -128,9 +126,8 @@ Result<std::vector<fs::path>> hub_split(const std::string& name, const std::stri
     const auto snapshot = cached_snapshot(name, HubKind::Dataset);
     if (!snapshot)
         return fail(ErrorCode::NotFound,
-                    fmt::format("dataset_path is \"{}\", which is not in HuggingFace's cache {}; "
-                                "run: hf download --repo-type dataset {}",
-                                name, hub_cache().string(), name));
+                    "dataset_path is \"" + name + "\", which is not in HuggingFace's cache " +
+                        hub_cache().string() + "; run: hf download --repo-type dataset " + name);
     std::vector<std::string> files = files_below(*snapshot);
     ROLL_TRY(const Json configs, configs_of(*snapshot));
     std::string folder = config.empty() ? "" : config + "/";
@@ -150,13 +147,15 @@ Result<std::vector<fs::path>> hub_split(const std::string& name, const std::stri
                                     [&](const std::string& one) { return matches(rest, one); });
     });
     if (files.empty())
-        return fail(ErrorCode::NotFound,
-                    fmt::format("dataset_path is \"{}\", which has no .parquet, .jsonl or .json "
-                                "of the split {} in {}; write the split to a file, for example "
-                                "with the Python package datasets: load_dataset(\"{}\", "
-                                "split=\"{}\").to_json(\"{}.jsonl\"), and name it in "
-                                "dataset_kwargs.data_files",
-                                name, split, *snapshot, name, split, split));
+        return fail(ErrorCode::NotFound, "dataset_path is \"" + name +
+                                             "\", which has no .parquet, .jsonl or .json of the "
+                                             "split " +
+                                             split + " in " + *snapshot +
+                                             "; write the split to a file, for example with "
+                                             "the Python package datasets: load_dataset(\"" +
+                                             name + "\", split=\"" + split + "\").to_json(\"" +
+                                             split +
+                                             ".jsonl\"), and name it in dataset_kwargs.data_files");
     std::vector<fs::path> paths;
     for (const std::string& file : files) paths.push_back(fs::path(*snapshot) / file);
     return paths;
