@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fnmatch.h>
+
 #include "common/files.hpp"
 #include "common/hub_cache.hpp"
 #include "common/json.hpp"
