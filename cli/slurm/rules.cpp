@@ -409,8 +409,12 @@ void Translation::read_container() {
             fmt::format("{}{}: cannot be used with --container-image, because {}", option.place,
                         option_text(option), why));
     };
-    if (resources()["nodes"] != 1)
-        exclude(*find(find("nodes") != nullptr ? "nodes" : "ntasks"),
+    // The first of these options that is given has set the number of nodes.
+    const SbatchOption* sizes = find("nodes");
+    for (const char* name : {"ntasks", "gpus"})
+        if (sizes == nullptr) sizes = find(name);
+    if (resources()["nodes"] != 1 && sizes != nullptr)
+        exclude(*sizes,
                 "the script runs in the container, where srun cannot start tasks on other nodes");
     for (const char* name : {"input", "signal"})
         if (const SbatchOption* const option = find(name))

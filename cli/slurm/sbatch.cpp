@@ -100,7 +100,7 @@ Result<SbatchJob> read_batch_script(const std::string& text, const std::string& 
     job.source.document["sbatch"]["submit_host"] = host_name();
     ROLL_TRY(const JobOptions own, read_directives(text, file));
     ROLL_TRY_VOID(apply_options(own, job.source.document));
-    if (job.source.document.contains("container")) leave_srun(job.source.document);
+    if (find_option(options, "container-image") != nullptr) leave_srun(job.source.document);
     set_submission(reading.submission, job);
     job.source.notes = notes_of_reading(file, reading);
     return job;

@@ -232,7 +232,7 @@ LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
             .down = product(m.hidden, m.intermediate)};
 }
 
-// Returns the number of weights that one replica writes to a checkpoint for the stage: all of the
+// Returns the number of weights that one replica copies for a checkpoint of the stage: all of the
 // stage's weights, or the first stage's adapter in a LoRA job.
 std::int64_t written_weights(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                              const StagePart& part, std::int64_t count) {

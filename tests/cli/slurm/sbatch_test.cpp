@@ -256,6 +256,11 @@ TEST(SbatchRules, OptionsOfPyxisSetTheContainer) {
               "container, where srun cannot start tasks on other nodes");
     EXPECT_NE(problem("--signal=USR1").find("does not reach a script in a container"),
               std::string::npos);
+    const Texts spread = {"--container-image=/a.sqsh", "--gpus=8", "--ntasks-per-gpu=1",
+                          "--ntasks-per-node=4"};
+    const auto problems = translate(spread).problems;
+    ASSERT_FALSE(problems.empty());
+    EXPECT_NE(problems.back().find("--gpus=8: cannot be used with"), std::string::npos);
     EXPECT_EQ(translate({"--container-mounts=/d"}).read,
               Texts{"  no effect: --container-mounts=/d: --container-image is missing"});
 }

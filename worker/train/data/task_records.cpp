@@ -1,5 +1,7 @@
 #include "worker/train/data/task_records.hpp"
 
+#include <optional>
+
 #include "common/files.hpp"
 #include "common/json_records.hpp"
 #include "worker/train/data/corpus/parquet.hpp"
@@ -49,10 +51,11 @@ Result<std::vector<fs::path>> dataset_files(const Json& task, const std::string&
 // Appends the records of a file. roll-parquet writes the rows of a table as lines.
 Result<void> add_file(const fs::path& path, TaskRecords& records) {
     fs::path lines = path;
-    const Scratch scratch;
+    std::optional<Scratch> scratch;
     if (data::is_parquet(path)) {
+        scratch.emplace();
         ROLL_TRY(const auto made,
-                 data::lines_of_parquet(path, scratch.path,
+                 data::lines_of_parquet(path, scratch->path,
                                         [](const data::PrepareProgress&) { return true; }));
         lines = *made;
     }

@@ -3,7 +3,6 @@
 
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -45,13 +44,11 @@ class TransferFiles : public ::testing::Test {
 };
 
 TEST_F(TransferFiles, TheLowestRankThatWaitsWritesTheTableOfAll) {
-    std::vector<std::thread> ranks;
-    ranks.emplace_back([&] { merge(1, {{0, text(0, 4)}, {1, text(1, 5)}}, 200ms); });
-    ranks.emplace_back([&] { merge(2, {{2, text(2, 5)}}, 10ms); });
-    ranks.back().join();
-    ranks.pop_back();
+    std::thread lowest([&] { merge(1, {{0, text(0, 4)}, {1, text(1, 5)}}, 2s); });
+    while (!fs::exists(directory_ / "published-rank-1.json")) std::this_thread::sleep_for(1ms);
+    merge(2, {{2, text(2, 5)}}, 0ms);
     EXPECT_EQ(table(), "");  // rank 2 is not the lowest
-    ranks.back().join();
+    lowest.join();
     EXPECT_EQ(table(), std::string(kHead) +
                            "dp\t0,1,2\t\t3\tall-reduce of loss\t0,1,2\t0\t\n"
                            "dp\t0,1,2\t\t4\tall-reduce of loss\t1,2\t1,2\t0\n");

@@ -96,7 +96,8 @@ std::int32_t TokenFile::sequence_length(std::size_t sequence) const {
 }
 
 std::vector<std::int32_t> TokenFile::sequence_sizes(std::size_t begin, std::size_t end) const {
-    if (!index_) return {static_cast<std::int32_t>(tokens_.size())};
+    if (!index_)
+        return std::vector<std::int32_t>(end - begin, static_cast<std::int32_t>(tokens_.size()));
     auto sizes = zeros_on_huge_pages<std::int32_t>(end - begin);
     if (!sizes.empty())
         std::memcpy(sizes.data(), index_->bytes().data() + kIndexHeader + 4 * begin,
