@@ -5,7 +5,10 @@
 
 #include <ATen/ATen.h>
 
+#include "common/hash.hpp"
+#include "common/processor.hpp"
 #include "common/spec/train/pipeline_layout.hpp"
+#include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/read_source.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/optim/whole_sums.hpp"
@@ -76,6 +79,17 @@ std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& 
                 bytes_of(file);
     }
     return files;
+}
+
+// Returns whether the replicas' copies of a weight are equal bit for bit. Ranks that share
+// optimizer state get each weight from one rank. Otherwise each replica updates its own copy, and
+// processors with other vector instructions round differently.
+bool has_equal_replicas(TrainStep& step) {
+    if (step.chunks().front().parameters().is_shared) return true;
+    const std::uint64_t kind = hash64(processor_text(processor()));
+    const at::Tensor own = at::scalar_tensor(static_cast<std::int64_t>(kind), at::kLong);
+    const at::Tensor kind_D = gather_over(step.groups().dp, own, {Site::Agreement});
+    return kind_D.eq(kind_D[0]).all().item<bool>();
 }
 
 // Divides the bytes of the files among the replicas. `others`: for each replica, the number of
@@ -171,7 +185,7 @@ PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank) 
         plan.weights = weight_files(step, layout, weight_bytes);
     for (const Owned& one : owned_rows(step, weight_bytes))
         add_states(plan, step.chunks()[one.chunk].parameters(), one);
-    share_out(plan.weights, owned_bytes(step, weight_bytes));
+    if (has_equal_replicas(step)) share_out(plan.weights, owned_bytes(step, weight_bytes));
     add_whole_states(plan, step);
     // the order of tensors in a safetensors file
     std::ranges::sort(plan.states, [](const Content& a, const Content& b) {

@@ -4,7 +4,8 @@
 // layout. All replicas have the weights of each file. The optimizer state is stored in one file per
 // rank. If ranks share optimizer state, each rank writes its own rows. Otherwise, the replicas
 // divide the state. The replicas then divide the bytes of the files with weights, so that all ranks
-// write about the same number of bytes.
+// write about the same number of bytes. Without shared state, this requires that the replicas run
+// on processors with the same vector instructions; otherwise one replica writes the whole file.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,8 @@ struct WeightFile {
     std::vector<std::vector<Content>> contents = {};  // for each key: the tensors stored under it
     // True: this rank hashes the file. It also writes the file's end, and reports the file.
     bool own = false;
-    // for each replica, the number of bytes of the tensors in its part of the file, in this order
+    // For each replica, the number of bytes of the tensors in its part of the file, in this order.
+    // Empty if the owner writes the whole file.
     std::vector<std::int64_t> shares = {};
 };
 
@@ -66,7 +68,8 @@ formats::McaLayout mca_layout_of(const spec::ParallelSpec& parallel,
                                  const spec::ModelConfig& config,
                                  const plan::PipelineSchedule& schedule);
 
-// Returns the plan of what this rank writes. `rank`: this rank's number in the job.
+// Returns the plan of what this rank writes. `rank`: this rank's number in the job. All replicas
+// must call this function together.
 PartPlan plan_part(TrainStep& step, const formats::McaLayout& layout, int rank);
 
 // Returns the blocks (ranges of elements in each dimension) of a parameter that the rows `rows` of

@@ -7,7 +7,17 @@ import subprocess
 import time
 import unittest
 
-from ranks import PATIENCE_S, Attempt, RankCase
+from ranks import CONVERT, PATIENCE_S, Attempt, RankCase
+
+
+class MixedProcessors(Attempt):
+    """An attempt whose rank 1 has a processor without AVX2."""
+
+    def start(self, rank, log, setup):
+        self.env.pop('ROLL_PROCESSOR', None)
+        if rank == 1:
+            self.env['ROLL_PROCESSOR'] = 'default'
+        super().start(rank, log, setup)
 
 
 def await_true(what, attempt, condition):
@@ -180,6 +190,15 @@ class Saving(RankCase):
         self.assertEqual(attempt.wait(), [0], attempt.log())
         self.assertEqual(sorted(os.listdir(os.path.join(attempt.output, 'checkpoints'))),
                          ['step-00000004.1-1', 'step-00000006.1-1'])
+
+    def test_replicas_on_other_processors_write_a_checkpoint_that_can_be_verified(self):
+        """Their weights differ by rounding, so one replica must write all of them."""
+        document = self.document(20, dp=4, model__hidden_size=256, model__vocab_size=4096, checkpoint__every=20)
+        run = MixedProcessors(self, 1, 1, document)
+        self.assertEqual(run.wait(), [0] * 4, run.log())
+        checked = subprocess.run([CONVERT, 'verify', dict(run.published)[20]], capture_output=True, text=True,
+                                 check=False)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
 
     def test_the_first_step_proves_that_saving_works(self):
         run = self.run_whole(1, 1, self.document(4, checkpoint__first_step=True))
