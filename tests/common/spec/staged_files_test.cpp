@@ -35,8 +35,9 @@ TEST_F(StagedFiles, HaveNamesBelowTheirDirectoryAndPieces) {
     job["stdout"] = "log";
     EXPECT_NE(problems(job).find("stdout is log, a path in a `workdir`"), std::string::npos);
     job.erase("files");
-    EXPECT_NE(problems(job).find("workdir is {files}/b, but the job has no `files`"),
-              std::string::npos);
+    EXPECT_NE(
+        problems(job).find("workdir is {files}/b, a directory that only jobs with `files` have"),
+        std::string::npos);
     Json train = train_file();
     train["files"] = {file("a")};
     EXPECT_NE(problems(train), "");
