@@ -119,7 +119,8 @@ setup: |
                 (['--file', path, '--file', path, '--', 'true'], 2, 'files[1].name is a.txt, the name of an earlier'),
                 (['--file', path, '--file', f'{path}:a.txt/b', '--', 'true'], 2, 'has both a.txt and a.txt/b'),
                 (['--file', 'inputs/large', '--', 'true'], 4, 'a total size of 16.3 MiB; rolld accepts at most 16 MiB'),
-                (['--workdir', '{files}', '--', 'true'], 2, 'workdir is {files}, a directory that only jobs with `files` have'),
+                (['--workdir', '{files}', '--', 'true'], 2,
+                 'workdir is {files}, a directory that only jobs with `files` have'),
                 (['--set', 'files=[3]', '--', 'true'], 2, 'files[0] is 3'),
                 ([train], 2, 'files')):
             refused = self.ctl('submit', *words, check=False)
