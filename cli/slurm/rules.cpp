@@ -357,7 +357,7 @@ void Translation::read_export() {
     }
 }
 
-// As in Slurm, a name that is not set in this environment is left out.
+// Leaves out a name that is not set in this environment, like Slurm.
 void Translation::copy_variable(const std::string& name) {
     const char* const value = std::getenv(name.c_str());
     if (value != nullptr && !name.empty()) reading_.document["env"][name] = value;

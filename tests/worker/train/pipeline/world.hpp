@@ -49,7 +49,7 @@ struct World {
     std::optional<spec::PreferenceSpec> preference = std::nullopt;  // for Data::Pairs and Labels
     plan::Recomputed recompute = {};  // by layer of the model; empty: nothing is computed again
     spec::OptimizerSpec optimizer = {};
-    // As in LocalJob
+    // The same members as in LocalJob, with the same meaning
     int saves_after = 0;
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;  // what the files of a checkpoint record
