@@ -13,8 +13,9 @@ namespace {
 using Kind = Transfer::Kind;
 
 std::size_t hash_of(const at::Tensor& tensor) {
+    const at::Tensor on_cpu = tensor.cpu();
     return std::hash<std::string_view>()(
-        {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
+        {static_cast<const char*>(on_cpu.const_data_ptr()), on_cpu.nbytes()});
 }
 
 void poison(const at::Tensor& tensor) {

@@ -45,6 +45,11 @@ class Words {
 }  // namespace
 
 at::Tensor dropped(const at::Tensor& x_MC, const Dropout& dropout, int site) {
+    if (!x_MC.is_cpu()) {  // the random numbers are computed on the CPU
+        const at::ScalarType type = at::toOpMathType(x_MC.scalar_type());
+        const at::Tensor kept_MC = dropped(at::ones(x_MC.sizes(), type), dropout, site);
+        return (x_MC.to(type) * kept_MC.to(x_MC.device())).to(x_MC.scalar_type());
+    }
     const at::Tensor in = x_MC.contiguous(), out = at::empty_like(in);
     const std::int64_t width = in.size(1);
     const auto limit = static_cast<std::uint64_t>(std::ldexp(dropout.probability, 32));

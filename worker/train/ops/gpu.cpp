@@ -174,7 +174,7 @@ at::Tensor attention(AttentionSaved& s) {
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
     const Heads& h = s.heads;
     const std::int64_t heads = h.q_BHTD.size(1), positions = h.q_BHTD.size(2);
-    const at::Tensor do_BTHD = do_BTA.unflatten(2, {heads, -1});
+    const at::Tensor do_BTHD = do_BTA.view_as(s.out_BTA).unflatten(2, {heads, -1});
     const at::Tensor out_BTHD = s.out_BTA.unflatten(2, {heads, -1});
     if (flashes(s)) {
         auto [dq, dk, dv] = at::_flash_attention_backward(

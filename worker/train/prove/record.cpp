@@ -95,7 +95,8 @@ std::string quantity_of(std::string_view ending) { return std::string(ending.sub
 // Adds a tensor that has only this rank's rows of parameter `i`.
 void note_own(Record& record, const std::string& name, const Parameters& p, std::size_t i,
               const at::Tensor& rows) {
-    const at::Tensor all = at::full(p.specs[i].sizes, std::nan(""), rows.options());
+    const at::Tensor all =
+        at::full(p.specs[i].sizes, std::nan(""), rows.options().device(at::kCPU));
     own_rows(p, i, all).copy_(rows);
     note_part(record, name, p.specs[i], all);
 }
@@ -119,7 +120,8 @@ void note_number(Record& record, const std::string& name, double number) {
 }
 
 void note_part(Record& record, const std::string& name, const ParameterSpec& spec,
-               const at::Tensor& tensor) {
+               const at::Tensor& of_rank) {
+    const at::Tensor tensor = of_rank.cpu();
     const at::Tensor none = at::full(whole_sizes(spec), std::nan(""), tensor.options());
     const at::Tensor whole = record.values.try_emplace(name, none).first->second;
     std::vector<layout::Part> parts = spec.parts;

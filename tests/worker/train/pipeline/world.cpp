@@ -70,7 +70,7 @@ std::vector<Microbatch> make_batch(const World& world, int step) {
 }
 
 InitOptions init_of(const World& world) {
-    return {.std = kStd, .dtype = world.dtype, .freeze = world.freeze};
+    return {.std = kStd, .dtype = world.dtype, .device = world.device, .freeze = world.freeze};
 }
 
 }  // namespace

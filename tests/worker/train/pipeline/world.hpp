@@ -41,6 +41,7 @@ struct World {
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     int zero = 0;
     at::ScalarType dtype = at::kDouble;
+    at::Device device = at::kCPU;
     double clip = kClip;  // 0: no clipping
     std::vector<std::string> freeze = {};
     StageSplit split = {};
