@@ -129,17 +129,6 @@ Foreign translate(Json& document, const std::string& directory) {
     return foreign;
 }
 
-std::string drop_zero_on_gpus(Json& document) {
-    const Json::json_pointer zero("/parallel/zero");
-    if (!on_gpus(document) || !document.contains(zero)) return "";
-    const std::string stage = dump(document[zero]);
-    document["parallel"].erase("zero");
-    return fmt::format(
-        "parallel.zero {} was removed, because it works on CPUs only and this job has GPUs: every "
-        "GPU holds the whole model and its optimizer state",
-        stage);
-}
-
 void set_global_batch(const Foreign& foreign, Json& document) {
     if (foreign.sequences_per_replica == 0) return;
     const std::int64_t ranks =

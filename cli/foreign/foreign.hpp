@@ -22,10 +22,6 @@ Foreign translate(Json& document, const std::string& directory);
 // Sets train.global_batch_size. Computes the data-parallel size from the document's resources.
 void set_global_batch(const Foreign& foreign, Json& document);
 
-// Removes parallel.zero from a job with GPUs, because parallel.zero works on CPUs only. Returns a
-// note about this; an empty text if nothing was removed.
-std::string drop_zero_on_gpus(Json& document);
-
 // Returns the names of the programs whose configurations Roll can read.
 std::string foreign_programs();
 

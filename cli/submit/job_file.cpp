@@ -202,9 +202,6 @@ Result<void> apply_options(const JobOptions& options, Source& source) {
     ROLL_TRY_VOID(apply_options(options, source.document));
     if (source.foreign && !source.lines.contains("train.global_batch_size"))
         set_global_batch(*source.foreign, source.document);
-    if (source.foreign && !source.lines.contains("parallel.zero"))
-        if (std::string note = drop_zero_on_gpus(source.document); !note.empty())
-            source.notes.push_back(std::move(note));
     if (std::string note = attention_note(source.document); !note.empty())
         source.notes.push_back(std::move(note));
     use_hub_cache(source.document, source.base, source.notes);

@@ -216,12 +216,6 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
     const auto refuse = [&](const char* path, std::string message) {
         problems.push_back({path, std::move(message)});
     };
-    if (p.pp > 1 && sizes.on_gpus)
-        refuse(
-            "parallel.pp",
-            fmt::format("is {}, but pipeline stages on GPUs are not supported yet, because their "
-                        "sends and receives can deadlock in NCCL; allowed: 1",
-                        p.pp));
     if (p.vpp > 1 && p.pp == 1)
         refuse(
             "parallel.vpp",

@@ -17,7 +17,6 @@ struct PipelineSizes {
     std::optional<std::int64_t> layers = std::nullopt;
     // number of sequences that all replicas together process per micro-batch: micro_batch_size x dp
     std::optional<std::int64_t> rows = std::nullopt;
-    bool on_gpus = false;
 };
 
 // Returns a problem if the layers cannot be divided into the pipeline's stages and chunks, else

@@ -83,6 +83,13 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (differs(member(parallel, "pipeline_layout"), "") ||
         differs(member(parallel, "stages"), "even") || !member(parallel, "schedule_file").is_null())
         needs.emplace_back(kStages);
+    const auto is_above = [&](const char* key, int usual) {
+        const Json& value = member(parallel, key);
+        return value.is_number_integer() && value > usual;
+    };
+    if (spec.resources.gpus_per_node > 0 &&
+        (is_above("tp", 1) || is_above("pp", 1) || is_above("zero", 0) || lora.is_object()))
+        needs.emplace_back(kGpuLayouts);
     return needs;
 }
 

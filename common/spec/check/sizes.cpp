@@ -154,22 +154,12 @@ void check_tensor(const Json& document, std::vector<Problem>& problems) {
     if (tp > kLargestAxis) return;
     const TensorSizes sizes{.heads = positive(document, "/model/num_attention_heads"),
                             .kv_heads = positive(document, "/model/num_key_value_heads"),
-                            .intermediate = positive(document, "/model/intermediate_size"),
-                            .on_gpus = is_on_gpus(document)};
+                            .intermediate = positive(document, "/model/intermediate_size")};
     const Json::json_pointer sequence("/parallel/sequence");
     const ParallelSpec parallel{
         .tp = static_cast<int>(tp),
         .sequence = document.contains(sequence) && document[sequence] == true};
     append(problems, tensor_problems(parallel, sizes));
-}
-
-void check_zero(const Json& document, std::vector<Problem>& problems) {
-    const auto zero = positive(document, "/parallel/zero");
-    if (zero && is_on_gpus(document))
-        problems.push_back(
-            {"parallel.zero", fmt::format("is {}, but sharing optimizer state on GPUs is not "
-                                          "supported yet; allowed: 0",
-                                          *zero)});
 }
 
 void check_narrow_states(const Json& document, std::vector<Problem>& problems) {
@@ -235,8 +225,7 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                             "has one number of micro-batches, but a key of the job changes this "
                             "number during training; remove train.batch_size_schedule and "
                             "train.microbatch_limit, or schedule_file"});
-    PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers"),
-                        .on_gpus = is_on_gpus(document)};
+    PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers")};
     std::vector<Problem> found = pipeline_problems(*parallel, sizes);
     const auto micro = positive(document, "/train/micro_batch_size");
     const std::int64_t rows = micro && dp ? *micro * *dp : 0;
@@ -458,7 +447,6 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     append(problems, batch_problems(document, dp));
     check_tensor(document, problems);
     check_pipeline(document, dp, problems);
-    check_zero(document, problems);
     check_recompute(document, problems);
     append(problems, model_source_problems(document));
     check_heads(document, problems);

@@ -39,9 +39,6 @@ std::vector<Problem> tensor_problems(const ParallelSpec& p, const TensorSizes& s
     const auto refuse = [&](std::string message) {
         problems.push_back({"parallel.tp", std::move(message)});
     };
-    if (sizes.on_gpus)
-        refuse(fmt::format("is {}, but tensor parallelism on GPUs is not supported yet; allowed: 1",
-                           p.tp));
     const auto divides = [&](const char* key, std::optional<std::int64_t> size) {
         if (!size || *size % p.tp == 0) return;
         refuse(fmt::format("is {}, which does not divide model.{} {}; allowed with this model: {}",

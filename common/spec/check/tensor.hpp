@@ -17,7 +17,6 @@ struct TensorSizes {
     std::optional<std::int64_t> heads = std::nullopt;
     std::optional<std::int64_t> kv_heads = std::nullopt;
     std::optional<std::int64_t> intermediate = std::nullopt;
-    bool on_gpus = false;
 };
 
 TensorSizes tensor_sizes(const ModelConfig& model);

@@ -24,10 +24,13 @@ constexpr const char* kSpikes = "spikes";           // for train.on_spike, unles
 constexpr const char* kExports = "exports";         // for export.every
 // for parallel.pipeline_layout, parallel.schedule_file, and parallel.stages, unless it is even
 constexpr const char* kStages = "stages";
+// for jobs with GPUs that have parallel.tp, pp or zero, or train.lora
+constexpr const char* kGpuLayouts = "gpu_layouts";
 
 inline std::vector<std::string> features() {
-    return {kGangs,     kScripts,  kLogNames,   kSlotsPerRank, kBatch,  kContainer, kFiles, kShell,
-            kTorchDist, kLongRows, kLoraLayers, kLoraFrom,     kSpikes, kExports,   kStages};
+    return {kGangs,  kScripts, kLogNames,  kSlotsPerRank, kBatch,      kContainer,
+            kFiles,  kShell,   kTorchDist, kLongRows,     kLoraLayers, kLoraFrom,
+            kSpikes, kExports, kStages,    kGpuLayouts};
 }
 
 }  // namespace roll::spec

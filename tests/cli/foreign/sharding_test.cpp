@@ -87,15 +87,5 @@ TEST_F(ForeignSharding, TheOptionsOfFsdpMayBeInAFile) {
     EXPECT_TRUE(problems(changed).starts_with("fsdp_config "));
 }
 
-TEST_F(ForeignSharding, AJobWithGpusIsNotSharded) {
-    Json changed = config();
-    changed["fsdp"] = "full_shard";
-    Json document = job(changed);
-    EXPECT_EQ(drop_zero_on_gpus(document), "");
-    document["resources"]["gpus_per_node"] = 8;
-    EXPECT_TRUE(drop_zero_on_gpus(document).starts_with("parallel.zero 3 was removed"));
-    EXPECT_FALSE(document["parallel"].contains("zero"));
-}
-
 }  // namespace
 }  // namespace roll::cli

@@ -212,13 +212,13 @@ TEST_F(CheckJob, RefusesByNameWhatIsNotBuiltYet) {
               "this model: 1\n"
               "parallel.tp is 2, which does not divide model.intermediate_size 121; allowed with "
               "this model: 1\n");
-    Json shared = train_file();
-    shared["resources"].erase("slots_per_node");
-    shared["resources"]["gpus_per_node"] = 2;
-    shared["parallel"]["zero"] = 1;
-    EXPECT_EQ(problems(shared),
-              "parallel.zero is 1, but sharing optimizer state on GPUs is not supported yet; "
-              "allowed: 0\n");
+    Json on_gpus = train_file();
+    on_gpus["resources"].erase("slots_per_node");
+    on_gpus["resources"]["gpus_per_node"] = 2;
+    on_gpus["parallel"]["zero"] = 1;
+    EXPECT_EQ(parse(on_gpus).spec.needs, std::vector<std::string>{kGpuLayouts});
+    on_gpus["parallel"]["zero"] = 0;
+    EXPECT_TRUE(parse(on_gpus).spec.needs.empty());
     EXPECT_EQ(problems({{"name", "m"},
                         {"kind", "convert"},
                         {"convert", {{"source", base}, {"target", "out"}, {"to", "nemo"}}}}),

@@ -63,8 +63,6 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
          {"*norm*"},
          "model.freeze cannot be used with train.lora, which freezes the model's own weights; "
          "remove it"},
-        {"/resources/gpus_per_node", 1,
-         "train.lora runs on CPUs only; set resources.slots_per_node instead of gpus_per_node"},
         {"/train/lora", Json(),
          "export.merge is true, but there is no adapter to merge; allowed: false, or set "
          "train.lora"},
@@ -92,6 +90,18 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
     EXPECT_TRUE(lora_problems(sizes).empty());
     sizes.erase("model");
     EXPECT_TRUE(lora_problems(sizes).empty());
+}
+
+TEST(Lora, OnGpusTheBaseIsNotPacked) {
+    Json json = {{"model", {{"from", "m"}}},
+                 {"train", {{"lora", {{"r", 4}}}}},
+                 {"resources", {{"gpus_per_node", 1}}}};
+    EXPECT_TRUE(lora_problems(json).empty());
+    json["train"]["lora"]["base"] = "nf4";
+    ASSERT_EQ(lora_problems(json).size(), 1U);
+    EXPECT_EQ(lora_problems(json).front().message,
+              "is nf4, but packed weights on GPUs are not supported yet; allowed with "
+              "gpus_per_node: full");
 }
 
 // The names of the modules of a model with three layers.

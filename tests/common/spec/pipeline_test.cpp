@@ -24,7 +24,7 @@ TEST(Pipeline, AcceptsStagesThatDivideLayersAndMicrobatches) {
         EXPECT_EQ(problems({.pp = 4, .schedule = schedule}, sizes), "");
     EXPECT_EQ(problems({.pp = 3, .vpp = 2, .schedule = Schedule::Interleaved}, sizes), "");
     EXPECT_EQ(problems({.pp = 3, .vpp = 4}, sizes), "");
-    EXPECT_EQ(problems({}, {.microbatches = 5, .layers = 7, .on_gpus = true}), "");
+    EXPECT_EQ(problems({}, {.microbatches = 5, .layers = 7}), "");
 }
 
 TEST(Pipeline, RefusesWhatDoesNotDivideWithTheNumbers) {
@@ -99,8 +99,8 @@ TEST(Pipeline, RefusesAnIncompleteGroupOfMicrobatchesWithTheNearest) {
 TEST(Pipeline, TellsAllProblemsAtOnce) {
     const std::string all =
         problems({.pp = 4, .vpp = 3, .schedule = Schedule::ZeroBubbleV, .group = 2},
-                 {.microbatches = 3, .layers = 30, .on_gpus = true});
-    EXPECT_EQ(std::ranges::count(all, '\n'), 4) << all;
+                 {.microbatches = 3, .layers = 30});
+    EXPECT_EQ(std::ranges::count(all, '\n'), 3) << all;
 }
 
 TEST(Pipeline, RefusesSettingsThatContradictEachOther) {
@@ -124,9 +124,6 @@ TEST(Pipeline, RefusesSettingsThatContradictEachOther) {
         problems({.pp = 4, .vpp = 2, .group = 3}),
         "parallel.group is 3; allowed: 4 (pp) or more; the key also requires pp >= 2, vpp >= 2 "
         "and the schedule interleaved or auto\n");
-    EXPECT_EQ(problems({.pp = 2}, {.on_gpus = true}),
-              "parallel.pp is 2, but pipeline stages on GPUs are not supported yet, because their "
-              "sends and receives can deadlock in NCCL; allowed: 1\n");
 }
 
 // The examples are those in Megatron's pipeline_parallel_layer_layout.py.

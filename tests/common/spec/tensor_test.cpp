@@ -15,7 +15,7 @@ std::string problems(int tp, const TensorSizes& sizes = {}) {
 TEST(Tensor, AcceptsSizesThatDivideAndIgnoresUnknownOnes) {
     EXPECT_EQ(problems(3, {.heads = 9, .kv_heads = 3, .intermediate = 1536}), "");
     EXPECT_EQ(problems(7), "");
-    EXPECT_EQ(problems(1, {.heads = 9, .kv_heads = 3, .intermediate = 1536, .on_gpus = true}), "");
+    EXPECT_EQ(problems(1, {.heads = 9, .kv_heads = 3, .intermediate = 1536}), "");
 }
 
 TEST(Tensor, NamesEachSizeThatDoesNotDivideAndTheAllowedOnes) {
@@ -40,12 +40,6 @@ TEST(Tensor, SequenceParallelismNeedsTensorParallelRanks) {
     ASSERT_EQ(refused.size(), 1U);
     EXPECT_EQ(refused.front().path, "parallel.sequence");
     EXPECT_TRUE(tensor_problems({.tp = 2, .sequence = true}, {}).empty());
-}
-
-TEST(Tensor, IsRefusedOnGpus) {
-    EXPECT_EQ(problems(2, {.on_gpus = true}),
-              "parallel.tp is 2, but tensor parallelism on GPUs is not supported yet; allowed: "
-              "1\n");
 }
 
 TEST(Tensor, AGroupOnSeveralNodesIsAWarning) {

@@ -170,7 +170,7 @@ int prove_layout(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
     const spec::TrainSpec spec = need(spec::train_spec(document));
     const Json resources = need(parse_json(document)).value("resources", Json::object());
-    check_spec(spec, resources.value("gpus_per_node", 0.0) > 0);
+    check_spec(spec);
     const ModelSetup model = setup_model(spec, {}, true);
     const OrderedJson json = proof_json(spec, prove(spec, model, planted_bugs()));
     std::printf("%s\n", (arguments.json ? json.dump() : proof_text(json)).c_str());

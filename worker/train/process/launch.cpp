@@ -24,14 +24,12 @@ void refuse(const std::vector<spec::Problem>& problems) {
 
 }  // namespace
 
-void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
+void check_spec(const spec::TrainSpec& spec) {
     refuse_axis("cp", spec.parallel.cp);
     refuse_axis("ep", spec.parallel.ep);
-    const int zero = spec.parallel.zero, zero_max = on_gpus ? 0 : 3;
-    if (zero < 0 || zero > zero_max)
-        throw RankFailure(2, "parallel.zero: " + std::to_string(zero) + " is not supported " +
-                                 (on_gpus ? "on GPUs " : "") + "yet; set it to " +
-                                 (on_gpus ? "0" : "0, 1, 2 or 3"));
+    if (spec.parallel.zero < 0 || spec.parallel.zero > 3)
+        throw RankFailure(2, "parallel.zero: " + std::to_string(spec.parallel.zero) +
+                                 " does not exist; set it to 0, 1, 2 or 3");
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     if (spec.global_batch_size < rows || spec.global_batch_size % rows != 0) {
         throw RankFailure(2, "train.global_batch_size: " + std::to_string(spec.global_batch_size) +
@@ -45,11 +43,11 @@ void check_spec(const spec::TrainSpec& spec, bool on_gpus) {
                                      " is not a multiple of micro_batch_size x dp, " +
                                      std::to_string(rows));
     for (const spec::BatchPhase& phase : spec.batch_phases)
-        refuse(spec::pipeline_problems(
-            spec.parallel, {.microbatches = phase.size / rows, .rows = rows, .on_gpus = on_gpus}));
-    refuse(spec::tensor_problems(spec.parallel, {.on_gpus = on_gpus}));
-    refuse(spec::pipeline_problems(
-        spec.parallel, {.microbatches = spec.microbatches(), .rows = rows, .on_gpus = on_gpus}));
+        refuse(spec::pipeline_problems(spec.parallel,
+                                       {.microbatches = phase.size / rows, .rows = rows}));
+    refuse(spec::tensor_problems(spec.parallel, {}));
+    refuse(spec::pipeline_problems(spec.parallel,
+                                   {.microbatches = spec.microbatches(), .rows = rows}));
 }
 
 void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
@@ -74,7 +72,7 @@ void check_faults(const spec::TrainSpec& spec, const protocol::Launch& launch) {
 
 spec::TrainSpec checked_spec(const protocol::Launch& launch) {
     spec::TrainSpec spec = need(spec::train_spec(launch.document));
-    check_spec(spec, !launch.gpus.empty());
+    check_spec(spec);
     check_faults(spec, launch);
     return spec;
 }

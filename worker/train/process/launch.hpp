@@ -15,7 +15,7 @@ namespace roll::train {
 // Checks that the trainer supports a job's settings. Throws RankFailure(invalid) for an unsupported
 // setting, or for sizes that do not divide each other as required. The message names the setting or
 // the sizes.
-void check_spec(const spec::TrainSpec& spec, bool on_gpus);
+void check_spec(const spec::TrainSpec& spec);
 
 // Checks the parallel axes against the sizes of the model, which check_spec() does not know. Throws
 // like check_spec(), with all problems in one message.

@@ -195,7 +195,7 @@ Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
     Proof proof{.job =
                     cut_job(spec, config, job_pipeline(spec, config, /*on_gpu=*/false).schedule)};
     const SmallJob& small = proof.job;
-    check_spec(small.spec, false);
+    check_spec(small.spec);
     for (const ChunkSpec& chunk : stage_chunks(small.config, stage_split(small.spec.parallel)))
         proof.layers.push_back(chunk.layer_end - chunk.layer_begin);
     proof.steps = kSteps;

@@ -29,7 +29,7 @@ struct Amount {
 };
 
 // Returns settings with which the job may need less memory.
-std::vector<Setting> settings(const spec::TrainSpec& spec, bool on_gpu) {
+std::vector<Setting> settings(const spec::TrainSpec& spec) {
     const auto recompute = [](spec::Recompute kind) {
         return Setting{std::string("parallel.recompute ") + spec::name_of(kind),
                        [kind](spec::TrainSpec& s) {
@@ -53,7 +53,7 @@ std::vector<Setting> settings(const spec::TrainSpec& spec, bool on_gpu) {
     if (spec.parallel.tp > 1)
         all.push_back(
             {"parallel.sequence true", [](spec::TrainSpec& s) { s.parallel.sequence = true; }});
-    for (int zero = 1; !on_gpu && spec.parallel.dp > 1 && zero <= 3; ++zero)
+    for (int zero = 1; spec.parallel.dp > 1 && zero <= 3; ++zero)
         all.push_back({"parallel.zero " + std::to_string(zero),
                        [zero](spec::TrainSpec& s) { s.parallel.zero = zero; }});
     return all;
@@ -74,7 +74,7 @@ std::string largest(std::vector<Amount> amounts, const char* verb) {
 std::optional<plan::MemoryBytes> memory_of(spec::TrainSpec spec, const spec::ModelConfig& model,
                                            int stage, bool on_gpu) {
     try {
-        check_spec(spec, on_gpu);
+        check_spec(spec);
         const JobPipeline pipeline = job_pipeline(spec, model, on_gpu);
         return stage_memory(spec, model, pipeline, on_gpu)[static_cast<std::size_t>(stage)];
     } catch (const RankFailure&) {
@@ -107,7 +107,7 @@ std::string out_of_memory_text(const spec::TrainSpec& given, const spec::ModelCo
                      {"exchange buffers", m.exchange}},
                     " ");
     std::vector<Amount> savings;
-    for (const Setting& setting : settings(spec, on_gpu)) {
+    for (const Setting& setting : settings(spec)) {
         spec::TrainSpec changed = spec;
         setting.set(changed);
         changed.parallel.memory_limit = 0;

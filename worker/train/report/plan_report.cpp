@@ -356,7 +356,7 @@ std::string pipeline_text(const OrderedJson& plan) {
 }  // namespace
 
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
-    check_spec(spec, on_gpu);
+    check_spec(spec);
     const ModelSetup setup = setup_model(spec, {}, true);
     const spec::ModelConfig& model = setup.config;
     const spec::ParallelSpec& p = spec.parallel;

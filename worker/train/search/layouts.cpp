@@ -50,12 +50,10 @@ class Lister {
     }
 
     bool fits_tensors(int tp) {
-        spec::TensorSizes sizes = spec::tensor_sizes(model_);
-        sizes.on_gpus = space_.on_gpu;
         spec::ParallelSpec parallel = spec_.parallel;
         parallel.tp = tp;
         if (space_.sequence) parallel.sequence = false;
-        const auto problems = spec::tensor_problems(parallel, sizes);
+        const auto problems = spec::tensor_problems(parallel, spec::tensor_sizes(model_));
         if (!problems.empty()) refuse("tp " + std::to_string(tp), first_problem(problems));
         return problems.empty();
     }
@@ -112,10 +110,8 @@ class Lister {
         parallel.schedule = layout.schedule;
         parallel.group = layout.group;
         const std::int64_t rows = layout.micro_batch_size * layout.dp;
-        return spec::pipeline_problems(parallel, {.microbatches = batch_size / rows,
-                                                  .layers = model_.layers,
-                                                  .rows = rows,
-                                                  .on_gpus = space_.on_gpu});
+        return spec::pipeline_problems(
+            parallel, {.microbatches = batch_size / rows, .layers = model_.layers, .rows = rows});
     }
 
     std::vector<spec::Problem> all_problems(const Layout& layout) const {
@@ -183,8 +179,7 @@ class Lister {
     void add_details(Layout layout) {
         using enum spec::Recompute;
         std::vector<int> zeros{spec_.parallel.zero};
-        if (space_.zero)
-            zeros = layout.dp > 1 && !space_.on_gpu ? std::vector{0, 1, 2, 3} : std::vector{0};
+        if (space_.zero) zeros = layout.dp > 1 ? std::vector{0, 1, 2, 3} : std::vector{0};
         std::vector sequences{spec_.parallel.sequence};
         if (space_.sequence)
             sequences = layout.tp > 1 ? std::vector{false, true} : std::vector{false};
