@@ -3,6 +3,7 @@
 #include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/show/job_view.hpp"
+#include "cli/show/layout_view.hpp"
 #include "cli/text/render.hpp"
 #include "common/time.hpp"
 
@@ -11,7 +12,7 @@ namespace roll::cli {
 Result<int> run_show(const Context& context, const std::string& selector, bool diff) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
-    ROLL_TRY(const Json reply, daemon.ask(protocol::ShowArgs{.id = id}));
+    ROLL_TRY(Json reply, daemon.ask(protocol::ShowArgs{.id = id}));
     if (diff && !context.json) {
         const Json spec = reply.value("job", Json::object()).value("spec", Json::object());
         const Json git = spec.is_object() ? spec.value("git", Json::object()) : Json::object();
@@ -22,6 +23,8 @@ Result<int> run_show(const Context& context, const std::string& selector, bool d
         return 0;
     }
     if (context.json) {
+        if (Json layout = layout_of(reply["job"]); !layout.is_null())
+            reply["job"]["layout"] = std::move(layout);
         print_json(reply);
     } else if (context.parsable) {
         print(fmt::format("{}\n", id));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/job/git.hpp"
+#include "cli/show/layout_view.hpp"
 #include "cli/text/render.hpp"
 #include "common/spec/schema/units.hpp"
 
@@ -347,21 +348,6 @@ static std::string asked_limits_text(const Json& job) {
     return text.empty() ? "" : text + " on each node" + how + (how.empty() ? "" : ")");
 }
 
-// Returns the layout of a training job as text, such as "tp 2, pp 2, zero 1, micro_batch_size 4".
-// Leaves out axes of size 1. Returns an empty string for other jobs.
-static std::string layout_text(const Json& spec) {
-    const Json micro = spec.value("train", Json::object()).value("micro_batch_size", Json());
-    if (!micro.is_number()) return {};
-    std::string text;
-    const Json parallel = spec.value("parallel", Json::object());
-    for (const char* key : {"dp", "tp", "pp", "vpp", "zero"}) {
-        const int least = key == std::string_view("zero") ? 0 : 1;
-        if (parallel.value(key, least) > least)
-            text += fmt::format("{} {}, ", key, parallel[key].get<int>());
-    }
-    return text + fmt::format("micro_batch_size {}", micro.get<std::int64_t>());
-}
-
 std::string job_text(const Json& job, const Look& look) {
     std::string text =
         fmt::format("job {} {} ({}): {}", field_text(job, "id"), field_text(job, "name"),
@@ -386,8 +372,8 @@ std::string job_text(const Json& job, const Look& look) {
         if (!value.empty()) text += fmt::format("  {:<16}{}\n", title, value);
     }
     const Json spec = job.value("spec", Json());
-    const std::string layout = spec.is_object() ? layout_text(spec) : "";
-    if (!layout.empty()) text += fmt::format("  {:<16}{}\n", "layout", layout);
+    if (const Json layout = layout_of(job); !layout.is_null())
+        text += fmt::format("  {:<16}{}\n", "layout", layout_text(layout));
     const std::string git = spec.is_object() ? git_text(spec.value("git", Json())) : "";
     if (!git.empty()) text += fmt::format("  {:<16}{}\n", "git", git);
     const std::string limits = asked_limits_text(job);

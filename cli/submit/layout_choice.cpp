@@ -293,6 +293,9 @@ std::vector<std::string> layout_lines(const Json& report) {
     lines.emplace_back(
         "  row 1 is used; time is relative to row 1; memory and sent (bytes per step) are the "
         "largest values of any rank");
+    lines.emplace_back(
+        "  seq.: parallel.sequence; micro: train.micro_batch_size; all rows fit into the memory "
+        "limit");
     return lines;
 }
 

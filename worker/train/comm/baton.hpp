@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <random>
-#include <semaphore>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <semaphore.h>
 
 namespace roll::train {
 
@@ -20,6 +20,23 @@ namespace roll::train {
 class Deadlock : public std::logic_error {
   public:
     using std::logic_error::logic_error;
+};
+
+// The turn of one thread. The semaphores of libstdc++ spin before they sleep, which costs more
+// processor time than the work between two turns of a small model.
+class Turn {
+  public:
+    Turn() { ::sem_init(&semaphore_, 0, 0); }
+    ~Turn() { ::sem_destroy(&semaphore_); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    void give() { ::sem_post(&semaphore_); }
+    void await() {
+        while (::sem_wait(&semaphore_) != 0) {}  // a signal can interrupt sem_wait()
+    }
+
+  private:
+    ::sem_t semaphore_{};
 };
 
 class Baton {
@@ -33,15 +50,17 @@ class Baton {
     void leave(int thread);
 
     // Passes the baton to other threads. Returns when is_ready() is true and this thread has the
-    // baton again. `what` says in words what the thread waits for.
-    void pass(int thread, const std::string& what, const std::function<bool()>& is_ready);
+    // baton again. what() says in words what the thread waits for; only a deadlock calls it.
+    void pass(int thread, const std::function<std::string()>& what,
+              const std::function<bool()>& is_ready);
 
   private:
     struct Thread {
-        std::binary_semaphore turn{0};
+        Turn turn;
         bool left = false;
-        std::string what = "its start";
-        std::function<bool()> is_ready = [] { return true; };
+        // The arguments of pass(), while the thread is in it; null: the thread waits for its start
+        const std::function<std::string()>* what = nullptr;
+        const std::function<bool()>* is_ready = nullptr;
     };
     std::vector<Thread*> ready();
     void give_on();

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 
 #include "worker/train/ops/linear.hpp"
 
@@ -19,9 +20,9 @@ std::int64_t lora_rank(const Parameters& p, const LoraPart& part) {
 // part's A begins at row `column` of the joined A. The block has sizes [groups, count, r].
 at::Tensor block_of(const at::Tensor& joined_OR, const LoraPart& part, std::int64_t column,
                     std::int64_t r) {
-    return joined_OR.view({part.groups, -1, joined_OR.size(1)})
-        .narrow(1, part.begin, part.count)
-        .narrow(2, column, r);
+    const std::int64_t width = joined_OR.size(1), rows = joined_OR.size(0) / part.groups;
+    return joined_OR.as_strided({part.groups, part.count, r}, {rows * width, width, 1},
+                                joined_OR.storage_offset() + part.begin * width + column);
 }
 
 // Calls body(part, column, r) for each part. The part's A is in rows [column, column + r) of the
@@ -88,7 +89,8 @@ LoraFactors joined_factors(const Parameters& p, std::span<const LoraPart> parts,
     LoraFactors factors{at::cat(a), at::zeros({outputs, total}, a[0].options())};
     for_parts(p, parts, [&](const LoraPart& part, std::int64_t column, std::int64_t r) {
         const at::Tensor b_GNR = p.weight[part.b].view({part.groups, part.count, r});
-        block_of(factors.b_OR, part, column, r).copy_(b_GNR * part.scale);
+        at::Tensor block = block_of(factors.b_OR, part, column, r);
+        at::mul_out(block, b_GNR, at::native::wrapped_scalar_tensor(part.scale));
     });
     return factors;
 }

@@ -84,6 +84,7 @@ Record train_locally(const LocalJob& job) {
     LocalFabric fabric(ranks, job.fabric);
     Record record;  // needs no lock, because one rank runs at a time
     fabric.run([&](int rank) {
+        const c10::InferenceMode no_autograd;
         at::set_num_threads(1);
         train_rank(job, connect(job, mesh, fabric, rank), record);
     });

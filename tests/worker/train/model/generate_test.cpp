@@ -6,10 +6,12 @@
 
 #include <ATen/Parallel.h>
 
+#include "common/spec/train/read_lora.hpp"
 #include "tests/worker/train/expect.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/comm/local_fabric.hpp"
+#include "worker/train/model/random.hpp"
 
 namespace roll::train {
 namespace {
@@ -117,7 +119,21 @@ struct Layout {
     const char* name;
     plan::PipelineSchedule schedule = plan::gpipe(1, 1, 1);
     int dp = 1, tp = 1, zero = 0;
+    bool sequence = false;
+    std::vector<Plant> plants = {};
 };
+
+// Sets the factors of all adapters to random numbers, the same in every layout. A new adapter would
+// change nothing, because its B is 0.
+void draw_factors(Parameters& p) {
+    for (std::size_t i = 0; i < p.specs.size(); ++i) {
+        const ParameterSpec& spec = p.specs[i];
+        if (spec.lora != LoraRole::Factor || spec.sizes.size() == 1) continue;
+        const at::Tensor whole = at::empty(whole_sizes(spec), at::kDouble);
+        fill_normal(whole, 0.3, 1, spec.name);
+        copy_from_whole(spec, whole, p.weight[i]);
+    }
+}
 
 // Returns the tokens that each rank of the layout gets. With ZeRO-3, also expects that a rank never
 // has more than two units of the weights.
@@ -126,7 +142,7 @@ std::vector<Tokens> generate_on(const spec::ModelConfig& config, const Layout& l
     const int pp = layout.schedule.pp, ranks = layout.dp * layout.tp * pp;
     const plan::Mesh mesh =
         plan::Mesh::make({.dp = layout.dp, .tp = layout.tp, .pp = pp}, ranks).value();
-    LocalFabric fabric(ranks, {.rendezvous = true});
+    LocalFabric fabric(ranks, {.rendezvous = true, .plants = layout.plants});
     std::vector<Tokens> all(static_cast<std::size_t>(ranks));
     fabric.run([&](int rank) {
         at::set_num_threads(1);
@@ -138,7 +154,10 @@ std::vector<Tokens> generate_on(const spec::ModelConfig& config, const Layout& l
                    shards = group("tp", plan::Axis::Tp);
         TrainStep step(config, layout.schedule,
                        {.pp = *stages, .dp = *replicas, .tp = shards.get()},
-                       {.init = {.std = 0.3, .dtype = at::kDouble}, .zero = layout.zero});
+                       {.init = {.std = 0.3, .dtype = at::kDouble},
+                        .sequence = layout.sequence,
+                        .zero = layout.zero});
+        for (Chunk& chunk : step.chunks()) draw_factors(chunk.parameters());
         const TextModel model = text_model(step);
         const std::int64_t own = std::ranges::count_if(
             model.parts, [](const TextPart& part) { return part.chunk != nullptr; });
@@ -169,11 +188,40 @@ TEST(Generate, RanksThatShareAModelWriteWhatOneRankWrites) {
             for (const Layout& layout :
                  {Layout{"pp 2", plan::gpipe(2, 1, 1)}, Layout{"vpp 2", plan::gpipe(2, 2, 1)},
                   Layout{"V", plan::gpipe(2, 2, 1, plan::Placement::V)},
-                  Layout{.name = "tp 2", .tp = 2}, Layout{.name = "zero 3", .dp = 2, .zero = 3},
+                  Layout{.name = "tp 2", .tp = 2},
+                  Layout{.name = "tp 2, sequence", .tp = 2, .sequence = true},
+                  Layout{.name = "zero 3", .dp = 2, .zero = 3},
                   Layout{"all", plan::gpipe(2, 1, 1), 2, 2, 3}})
                 for (const Tokens& tokens : generate_on(config, layout, options))
                     EXPECT_EQ(tokens, one) << layout.name << (tied ? ", tied" : "");
         }
+    }
+}
+
+// Adapters whose factors, magnitudes and packed base are split over the ranks
+TEST(Generate, RanksThatShareAnAdaptedModelWriteWhatOneRankWrites) {
+    const GenerateOptions options{.max_tokens = 12, .temperature = 0.8, .seed = 3};
+    spec::ModelConfig config = tiny_model(false);
+    std::vector<std::string> modules;
+    for (std::int64_t layer = 0; layer < config.layers; ++layer)
+        for (const auto& [name, place] : spec::kLoraPlaces)
+            modules.push_back("model.layers." + std::to_string(layer) + "." + std::string(name));
+    const Tokens plain = generate_on(config, {"one rank"}, options).at(0);
+    for (const Json& lora : {Json{{"r", 3}, {"dora", true}}, Json{{"r", 3}, {"base", "nf4"}},
+                             Json{{"r", 3}, {"base", "int8"}, {"dora", true}, {"dropout", 0.5}}}) {
+        config.lora = spec::resolve_lora(spec::lora_spec(lora), modules).value();
+        const Tokens one = generate_on(config, {"one rank"}, options).at(0);
+        EXPECT_NE(one, plain) << lora;
+        for (const Layout& layout : {Layout{.name = "tp 2", .tp = 2},
+                                     Layout{.name = "tp 2, sequence", .tp = 2, .sequence = true},
+                                     Layout{"all", plan::gpipe(2, 1, 1), 2, 2, 3, true}})
+            for (const Tokens& tokens : generate_on(config, layout, options))
+                EXPECT_EQ(tokens, one) << layout.name << ", " << lora;
+        if (!config.lora.dora) continue;
+        // With lengths of rows that are not summed over the ranks, the tokens must differ.
+        const Layout broken{
+            .name = "tp 2", .tp = 2, .plants = {{Plant::Kind::Drop, Site::AdapterNorm}}};
+        EXPECT_NE(generate_on(config, broken, options).at(0), one) << lora;
     }
 }
 

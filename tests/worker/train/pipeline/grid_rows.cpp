@@ -117,18 +117,15 @@ Json lora_of(const Row& row, bool tied) {
     }
 }
 
-// Returns true if the row's job is small: half of the micro-batches suffice for its replicas and
-// stages, and fewer layers suffice for its chunks. Most layouts with 4 tensor-parallel ranks are
-// small. They would take the most time otherwise, because each of these ranks executes every
-// operator.
-bool is_small(const Row& row) {
-    return value(row, Dp) * value(row, Pp) <= 2 && value(row, Pp) * value(row, Vpp) <= 4;
-}
+// Returns true if fewer layers suffice for the row's chunks. The time of a cell grows with its
+// layers and micro-batches, because operators on so small tensors all take the same time.
+bool has_few_chunks(const Row& row) { return value(row, Pp) * value(row, Vpp) <= 4; }
 
-// Returns the number of layers of a small job or of another job. The way of splitting divides them.
-int layers_of(Ends split, bool small) {
+// Returns the number of layers of a job with few chunks or with more. The way of splitting divides
+// them.
+int layers_of(Ends split, bool few_chunks) {
     if (split == Ends::Accounted) return 6;
-    return (split == Ends::Uneven ? 12 : 8) / (small ? 2 : 1);
+    return (split == Ends::Uneven ? 12 : 8) / (few_chunks ? 2 : 1);
 }
 
 // Returns a model. 4 ranks divide its heads and its intermediate size, but not its vocabulary.
@@ -160,20 +157,26 @@ const ModelSetup& base_of(const Row& row) {
         std::map<std::pair<int, int>, ModelSetup> made;
         for (const int family : kValues[Family])
             for (const int split : kValues[Split])
-                for (const bool small : {false, true}) {
-                    const int layers = layers_of(static_cast<Ends>(split), small);
+                for (const bool few_chunks : {false, true}) {
+                    const int layers = layers_of(static_cast<Ends>(split), few_chunks);
                     made.try_emplace({family, layers}, setup_of(family, layers));
                 }
         return made;
     }();
     const auto split = static_cast<Ends>(value(row, Split));
-    return all.at({value(row, Family), layers_of(split, is_small(row))});
+    return all.at({value(row, Family), layers_of(split, has_few_chunks(row))});
 }
 
-// Returns the number of micro-batches of a step, in all replicas together.
+// Returns the number of micro-batches of a step, in all replicas together. Each replica has at
+// least two, and at least two for each stage unless dp x pp is 8.
 int batch_of(const Row& row) {
-    if (is_small(row)) return 4;
-    return value(row, Dp) == 3 ? 12 : 8;
+    if (value(row, Dp) == 3) return 6 * value(row, Pp);
+    return value(row, Dp) * value(row, Pp) <= 2 ? 4 : 8;
+}
+
+// Removes the targets of a micro-batch of tokens. Of pairs, the 6th micro-batch already has none.
+void without_targets(int /*step*/, std::vector<Microbatch>& batch) {
+    batch[1].targets_BT.fill_(ops::kIgnored);
 }
 
 spec::ParallelSpec parallel_of(const Row& row) {
@@ -184,7 +187,7 @@ spec::ParallelSpec parallel_of(const Row& row) {
                                 .schedule = static_cast<spec::Schedule>(value(row, Order))};
     const auto ends = static_cast<Ends>(value(row, Split));
     if (ends == Ends::Uneven) {
-        const int layers = layers_of(ends, is_small(row));
+        const int layers = layers_of(ends, has_few_chunks(row));
         parallel.first_layers = layers / 3;
         parallel.last_layers = parallel.pp == 2 ? layers - layers / 3 : layers / 3;
     }
@@ -331,7 +334,8 @@ ModelSetup setup_of(const Row& row) {
 }
 
 std::vector<int> key_of(const Row& row) {
-    return {row[Split], row[Family], row[Learned], row[Adapter], batch_of(row)};
+    return {row[Split],   row[Family],   row[Learned],
+            row[Adapter], batch_of(row), static_cast<int>(base_of(row).config.layers)};
 }
 
 std::int64_t cost_of(const Row& row) {
@@ -341,6 +345,9 @@ std::int64_t cost_of(const Row& row) {
 World world_of(const Row& row, const ModelSetup& setup) {
     const spec::ParallelSpec parallel = parallel_of(row);
     const Lesson& lesson = lesson_of(row);
+    // An update would enlarge the rounding errors of a gradient as small as AdamW's usual epsilon.
+    spec::OptimizerSpec optimizer;
+    optimizer.eps = 1e-6;
     return {.config = setup.config,
             .schedule = need(plan::schedule_of(parallel, batch_of(row) / parallel.dp)),
             .dp = parallel.dp,
@@ -354,10 +361,12 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .loss = lesson.loss,
             .preference = lesson.preference,
             .recompute = recomputed(row),
+            .optimizer = optimizer,
             .saves_after = steps_of_cell(),
             .model = &setup,
             .parallel = parallel,
-            .evaluates = false};
+            .evaluates = false,
+            .change = lesson.preference ? nullptr : without_targets};
 }
 
 World alone(World world) {

@@ -38,7 +38,7 @@ std::vector<spec::Problem> problems(const Row& row);
 ModelSetup setup_of(const Row& row);
 
 // Returns the values that decide what one rank computes: a cell computes the same as every other
-// cell with this key. The number of micro-batches also decides the number of layers.
+// cell with this key.
 std::vector<int> key_of(const Row& row);
 
 // Returns the number of steps of a cell. Each cell then saves a checkpoint, and continues from

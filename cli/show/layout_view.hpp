@@ -1,0 +1,20 @@
+// The layout in which a training job runs, for `rollctl show`.
+#pragma once
+
+#include <string>
+
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+// Returns the keys dp, tp, pp, vpp, sequence, zero, recompute, schedule, group (0 if it is not set)
+// and micro_batch_size. They are those of the job file or, if it asked for `auto`, those that
+// `submit` chose. dp follows from the number of ranks. Returns null for a job that does not train.
+// `job` is a reply to `show`.
+Json layout_of(const Json& job);
+
+// Returns a layout as text, such as "dp 2, tp 2, pp 2, zero 1, 1f1b, micro_batch_size 4". Leaves
+// out axes of size 1, and the schedule if there is one stage.
+std::string layout_text(const Json& layout);
+
+}  // namespace roll::cli

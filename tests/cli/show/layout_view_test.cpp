@@ -1,0 +1,40 @@
+#include "cli/show/layout_view.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::cli {
+namespace {
+
+Json job(const Json& parallel, const Json& micro_batch_size = 4) {
+    return {
+        {"resources", {{"nodes", 2}, {"slots_per_node", 4}}},
+        {"spec", {{"train", {{"micro_batch_size", micro_batch_size}}}, {"parallel", parallel}}}};
+}
+
+TEST(LayoutView, NamesWhatRuns) {
+    const Json chosen = {{"tp", 2},          {"pp", 2},
+                         {"vpp", 2},         {"zero", 1},
+                         {"sequence", true}, {"recompute", "attention"},
+                         {"group", 3},       {"schedule", "interleaved"}};
+    const Json layout = layout_of(job(chosen));
+    EXPECT_EQ(layout["dp"], 2);  // 8 ranks / (tp 2 x pp 2)
+    EXPECT_EQ(layout["schedule"], "interleaved");
+    EXPECT_EQ(layout_text(layout),
+              "dp 2, tp 2, pp 2, vpp 2, zero 1, sequence, recompute attention, interleaved, "
+              "group 3, micro_batch_size 4");
+}
+
+TEST(LayoutView, LeavesOutWhatIsNotDivided) {
+    EXPECT_EQ(layout_text(layout_of(job({{"dp", 1}, {"schedule", "auto"}}))), "micro_batch_size 4");
+    EXPECT_EQ(layout_text(layout_of(job({{"pp", 8}, {"schedule", "auto"}}))),
+              "pp 8, schedule auto, micro_batch_size 4");
+}
+
+TEST(LayoutView, OtherJobsHaveNoLayout) {
+    EXPECT_TRUE(layout_of({{"spec", {{"command", {"true"}}}}}).is_null());
+    EXPECT_TRUE(layout_of(Json::object()).is_null());
+    EXPECT_TRUE(layout_of(job(Json::object(), "auto")).is_null());
+}
+
+}  // namespace
+}  // namespace roll::cli
