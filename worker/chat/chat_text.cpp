@@ -1,6 +1,7 @@
 #include "worker/chat/chat_text.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace roll::chat {
 namespace {
@@ -29,7 +30,7 @@ class TurnFinder {
           messages_(conversation.messages.list()) {}
 
     // Returns the span of the text that the message at `index` adds.
-    Result<Span> find(std::size_t index) const {
+    Result<Span> find(std::size_t index) {
         ROLL_TRY(const std::size_t begin, index == 0 ? first_begin() : begin_of(index));
         ROLL_TRY(const Span span, span_from(index, begin));
         // Some templates write a tool's answer inside the turn that calls the tool
@@ -43,13 +44,14 @@ class TurnFinder {
     }
 
   private:
-    Result<Span> span_from(std::size_t index, std::size_t begin) const {
+    Result<Span> span_from(std::size_t index, std::size_t begin) {
+        const bool last = index + 1 == messages_.size();
+        if (last && whole_.size() > begin) return Span{begin, whole_.size()};
         auto with = part(messages_.first(index + 1), /*prompt=*/false);
         if (!with) return refused(index, with.error().message);
-        const bool last = index + 1 == messages_.size();
         if (!last && *with == whole_) remove_end_of_whole(index, *with);
         if (whole_.starts_with(*with) && with->size() > begin) {
-            if (last || with->size() == whole_.size()) return Span{begin, with->size()};
+            if (with->size() == whole_.size()) return Span{begin, with->size()};
             return after_separator(index, {begin, with->size()});
         }
         remove_end(*with);
@@ -89,11 +91,11 @@ class TurnFinder {
 
     // Adds to a span the text that the template writes after a turn only if another message
     // follows.
-    Result<Span> after_separator(std::size_t index, Span span) const {
-        const std::string separator = separator_text();
-        if (!std::string_view(whole_).substr(span.end).starts_with(separator))
+    Result<Span> after_separator(std::size_t index, Span span) {
+        if (!separator_) separator_ = separator_text();
+        if (!std::string_view(whole_).substr(span.end).starts_with(*separator_))
             return refused(index, "the text between two messages differs from turn to turn");
-        return Span{span.begin, span.end + separator.size()};
+        return Span{span.begin, span.end + separator_->size()};
     }
 
     // Returns the text between an answer as the last message and the message that follows it. To
@@ -259,7 +261,7 @@ class TurnFinder {
     // be the text after the content if the message is the last one. If the content is also followed
     // by E in the whole conversation, the turn ends after E. Otherwise, the turn ends before the
     // text of the next message.
-    Result<Span> by_mark(std::size_t index, std::size_t begin) const {
+    Result<Span> by_mark(std::size_t index, std::size_t begin) {
         ROLL_TRY(const std::string tail, tail_of(index, begin));
         if (tail.empty()) return refused(index, kDiffers);
         const std::vector<Value> messages = marked(index, kMarks[0]);
@@ -316,13 +318,14 @@ class TurnFinder {
     const RenderOptions& options_;
     const std::string& whole_;
     std::span<const Value> messages_;
+    std::optional<std::string> separator_ = {};  // separator_text(), once it is needed
 };
 
 // Returns the spans that the loss covers. Used for templates without the tag `generation`.
 Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversation& conversation,
                                    Arena& arena, const RenderOptions& options,
                                    const std::string& whole) {
-    const TurnFinder finder(model, conversation, arena, options, whole);
+    TurnFinder finder(model, conversation, arena, options, whole);
     std::vector<Span> spans;
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
