@@ -66,19 +66,20 @@ class ChatChain(RollTest):
         with open(os.path.join(self.data, name), encoding='utf-8') as file:
             return self.write(name, ''.join(line for line, _ in zip(file, range(most))))
 
-    def stage(self, name, base, objective, files, samples, lr):
-        """Returns a LoRA job of the chain. Halfway, its first attempt is killed."""
+    def stage(self, name, base, objective, files, samples, held_out, lr):
+        """Returns a LoRA job of the chain. Its first attempt is killed halfway, after the first checkpoint: an earlier
+        kill would only repeat more steps."""
         return {
             'name': name, 'kind': 'train', 'resources': {'nodes': 1, 'slots_per_node': 1}, 'model': {'from': base},
             'data': {'train': [self.first_records(f'{files}.jsonl', 4000)],
-                     'valid': {'held_out': self.first_records(f'{files}.eval.jsonl', 40)}},
+                     'valid': {'held_out': self.first_records(f'{files}.eval.jsonl', held_out)}},
             'objective': objective,
             'train': {'seq_length': 256, 'global_batch_size': samples, 'micro_batch_size': 4, 'steps': STEPS, 'seed': 1,
                       'precision': 'fp32', 'valid_every': STEPS, 'valid_at_start': True,
                       'lora': {'r': 16, 'alpha': 32},
                       'optimizer': {'lr': lr, 'schedule': 'cosine', 'warmup_steps': STEPS // 10, 'weight_decay': 0.0},
-                      'hooks': {'step': {'every': STEPS // 2, 'command': ['sh', '-c', KILL], 'wait': True}}},
-            'checkpoint': {'every': STEPS // 4, 'keep': 1},
+                      'hooks': {'save': {'command': ['sh', '-c', KILL], 'wait': True}}},
+            'checkpoint': {'every': STEPS // 2, 'keep': 1},
             'export': {'merge': True, 'dtype': 'fp32'}}
 
     def answer(self, model):
@@ -86,9 +87,9 @@ class ChatChain(RollTest):
 
     def test_the_chain_tunes_prefers_exports_and_speaks_although_ranks_die(self):
         self.up(slots=1)
-        chain = self.stage('tuned', self.model, 'sft', 'sft', 4, 5e-4)
+        chain = self.stage('tuned', self.model, 'sft', 'sft', 4, 24, 5e-4)
         speak = ['rollctl', 'generate', '{prefers.result}', PROMPT, '--max-tokens', '40']
-        chain['then'] = [self.stage('prefers', '{tuned.result}', 'dpo', 'preference', 8, 1e-4),
+        chain['then'] = [self.stage('prefers', '{tuned.result}', 'dpo', 'preference', 8, 40, 1e-4),
                          {'name': 'speaks', 'kind': 'command', 'command': speak}]
         tuned, prefers, speaks = self.ctl('submit', '--parsable',
                                           self.write('chain.yaml', json.dumps(chain))).stdout.split()

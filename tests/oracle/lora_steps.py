@@ -7,7 +7,7 @@ with which PEFT makes the optimizer of LoRA+. B does not start at 0, so that the
 OUT/NAME/base.json has the keys of `train.lora` for the form of the base. With a form of PACKED, the linear layers of
 PEFT's base have the values that bitsandbytes gives them, and OUT/NAME/packed.safetensors has these values. The layers
 themselves stay PEFT's plain ones, because those of bitsandbytes compute nothing in float64 on a CPU; check_layers()
-compares both in float32.
+compares both in float32, and check_inference_in_8_bits() tells how bitsandbytes differs outside of training.
 """
 import json
 import shutil
@@ -141,22 +141,58 @@ def train(model, ids, targets, told, lr_ratio):
         told["logits"] = model(ids[0], use_cache=False).logits
 
 
-def check_layers(out):
+def nf4_layer(module):
+    layer = bitsandbytes.nn.Linear4bit(module.in_features, module.out_features, bias=False, quant_type="nf4",
+                                       compute_dtype=torch.float32, compress_statistics=False)
+    layer.load_state_dict(module.state_dict())
+    return layer.to("cpu")
+
+
+def int8_layer(module, threshold=0.0):
+    """Returns bitsandbytes' layer with the codes of the float32 weight. The layer itself would round it to float16."""
+    layer = bitsandbytes.nn.Linear8bitLt(module.in_features, module.out_features, bias=False, has_fp16_weights=False,
+                                         threshold=threshold)
+    codes, scales, _ = bitsandbytes.functional.int8_vectorwise_quant(module.weight.detach())
+    layer.weight = bitsandbytes.nn.Int8Params(codes, requires_grad=False, has_fp16_weights=False, CB=codes, SCB=scales)
+    return layer
+
+
+def check_layers(out, make_layer, kind):
     """Trains with PEFT over bitsandbytes' own layers, in float32: the losses must be those of the packed values."""
     base = transformers.AutoModelForCausalLM.from_pretrained(out / "weight", attn_implementation="eager",
                                                              dtype=torch.float32)
     for name, module in list(base.named_modules()):
         if isinstance(module, torch.nn.Linear) and ".layers." in name:
-            layer = bitsandbytes.nn.Linear4bit(module.in_features, module.out_features, bias=False, quant_type="nf4",
-                                               compute_dtype=torch.float32, compress_statistics=False)
-            layer.load_state_dict(module.state_dict())
-            base.set_submodule(name, layer.to("cpu"))
-    base.is_loaded_in_4bit = True
+            base.set_submodule(name, make_layer(module))
+    base.is_loaded_in_4bit, base.is_loaded_in_8bit = kind == "Linear4bit", kind == "Linear8bitLt"
     model = peft.PeftModel.from_pretrained(base, out / "start", is_trainable=True)
-    assert isinstance(model.get_submodule("base_model.model.model.layers.0.mlp.up_proj"), peft.tuners.lora.Linear4bit)
+    place = model.get_submodule("base_model.model.model.layers.0.mlp.up_proj")
+    assert isinstance(place, getattr(peft.tuners.lora, kind))
     told, seen = load_file(out / "told.safetensors"), {}
     train(model, told["ids"].long(), told["targets"].long(), seen, 1.0)
     torch.testing.assert_close(seen["loss"].double(), told["loss"], rtol=1e-6, atol=0)
+
+
+def check_inference_in_8_bits():
+    """Compares a Linear8bitLt that is not in training with the product of its weight in float32, which Roll computes.
+    The layer must differ only in that it rounds each row of the inputs to 8 bits, but not the columns that have a
+    number of at least the threshold."""
+    generator = torch.Generator().manual_seed(2)
+    module = torch.nn.Linear(192, 64, bias=False)
+    x = torch.randn(32, 192, generator=generator).half().float()  # the layer rounds its inputs to float16
+    x[:, 3] = 40.0
+    functions = bitsandbytes.functional
+    weight = packed(module.weight.detach(), {"base": "int8"})
+    for threshold in (0.0, 6.0):
+        kept = (x.abs() >= threshold).any(0) if threshold else torch.zeros(192, dtype=torch.bool)
+        rounded = functions.int8_vectorwise_dequant(*functions.int8_vectorwise_quant((x * ~kept).half())[:2])
+        expected = torch.where(kept, x, rounded) @ weight.T
+        seen = int8_layer(module, threshold).eval()(x)
+        torch.testing.assert_close(seen, expected, rtol=1e-3, atol=1e-3)
+        off = (seen - x @ weight.T).norm() / seen.norm()
+        print(f"Linear8bitLt with threshold {threshold}, not in training: {off:.1e} from Roll's product")
+        assert off > 1e-3
+    torch.testing.assert_close(int8_layer(module).train()(x), x @ weight.T, rtol=1e-5, atol=1e-5)
 
 
 def main():
@@ -190,7 +226,9 @@ def main():
             save_file({key: tensor.double().contiguous() for key, tensor in told.items()},
                       out / name / "told.safetensors")
     torch.set_default_dtype(torch.float32)
-    check_layers(out / "nf4")
+    check_layers(out / "nf4", nf4_layer, "Linear4bit")
+    check_layers(out / "int8", int8_layer, "Linear8bitLt")
+    check_inference_in_8_bits()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Loads a model's chat template, and renders conversations with it.
+// Loads a model's chat template, and renders messages with it.
 #pragma once
 
 #include <ctime>
@@ -35,24 +35,11 @@ struct ModelTemplate {
 // neither. Fails with Corrupt or InvalidArgument; the message names the file and the line.
 Result<std::optional<ModelTemplate>> load_template(const std::filesystem::path& directory);
 
-struct ChatText {
-    std::string text;
-    std::vector<Span> learned;  // byte ranges of `text` that the loss covers, in ascending order
-};
-
 struct RenderOptions {
     TrainOn train_on = TrainOn::Assistant;
     std::time_t now = 0;  // time for the template's function strftime_now
     Limits limits = {};
 };
-
-// Renders a conversation and finds the spans that the loss covers. If the template has the tag
-// `generation`, the spans are the texts inside this tag. Otherwise, the span of an assistant's
-// message begins after the text of the preceding messages, rendered with add_generation_prompt, and
-// contains the text that the message adds. Fails with InvalidArgument if the template refuses the
-// conversation, or if the spans cannot be determined.
-Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
-                           Arena& arena, const RenderOptions& options);
 
 // Renders `messages`, which are some of the messages of the conversation.
 Result<Rendered> render(const ModelTemplate& model, const Conversation& conversation,

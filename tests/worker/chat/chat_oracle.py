@@ -19,7 +19,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 OTHER_TEXTS = {'glm4moe', 'llava_next'}
 # Conversations that Roll refuses, because their turns cannot be told apart
 UNCLEAR = {'gptoss': 1, 'diffusion_gemma': 1, 'qwen3_8': 1, 'nemotron_3_5_lightning': 1, 'nemotron_3_nano': 1,
-           'nemotron_3_super': 1, 'nemotron_3_ultra': 1}
+           'nemotron_3_super': 1, 'nemotron_3_ultra': 1, 'idefics3': 1, 'smolvlm': 1}
 # Conversations with tools in which the prompt does not have the mark that begins the turn after a tool's answer, so
 # that Roll teaches this mark
 MARK_TAUGHT = {('diffusion_gemma', 31), ('diffusion_gemma', 32), ('diffusion_gemma', 33)}
@@ -285,13 +285,16 @@ def compare(program, files, records, prompts):
     return wrong
 
 
-def main():
+def package_folder():
+    """Returns the folder of trl's templates."""
     found = importlib.util.find_spec('trl')
-    package = Path(found.origin).parent if found else None
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else package and package / 'chat_templates'
-    if folder is None:
-        sys.exit('chat_oracle: trl is missing; packaging/setup --oracle installs it')
-    files = templates(folder)
+    if found is None:
+        sys.exit(f'{Path(sys.argv[0]).stem}: trl is missing; packaging/setup --oracle installs it')
+    return Path(found.origin).parent / 'chat_templates'
+
+
+def main():
+    files = templates(Path(sys.argv[2]) if len(sys.argv) > 2 else package_folder())
     wrong = compare(sys.argv[1], files, conversations(), (False, True))
     wrong += compare_turns(sys.argv[1], files, conversations())
     snippets = {repr(snippet): snippet for snippet in SNIPPETS}

@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "common/json.hpp"
+#include "worker/chat/chat_text.hpp"
 #include "worker/chat/json_value.hpp"
-#include "worker/chat/model_template.hpp"
 
 namespace {
 

@@ -2,8 +2,8 @@
 // transformers.
 #include <gtest/gtest.h>
 
+#include "worker/chat/chat_text.hpp"
 #include "worker/chat/json_value.hpp"
-#include "worker/chat/model_template.hpp"
 
 namespace roll::chat {
 namespace {
@@ -110,6 +110,9 @@ class Turns : public testing::Test {
     const std::string plain_ =
         "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}";
+    const std::string tool_ =
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+        R"({"role": "tool", "content": "c"}]})";
     const std::string two_ =
         R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
         R"({"role": "user", "content": "c"}, {"role": "assistant", "content": "dé"}]})";
@@ -147,6 +150,53 @@ TEST_F(Turns, EndAfterTheMarkThatTheLastOneHasNot) {
     EXPECT_EQ(learned(other, two_), "b;|dé<end>");
 }
 
+// The text before the last message is the same whether the mark belongs to the answer or to the
+// message after it
+TEST_F(Turns, AreRefusedIfAnEosTokenHidesTheirMark) {
+    const std::string hidden =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+        "{{ eos_token if loop.last and not add_generation_prompt else ';' }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    EXPECT_EQ(learned(hidden, two_),
+              "cannot find where the turn of message 2 begins and ends in the text of t.jinja: the "
+              "template writes the text of this turn differently if later messages follow; use a "
+              "template with {% generation %}");
+    EXPECT_EQ(learned(hidden, two_, TrainOn::Last), "dé<end>");
+}
+
+TEST_F(Turns, EndAfterTheSeparatorThatFollowsThem) {
+    const std::string separated =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+        "{{ '' if loop.last and m.role == 'assistant' else ';' }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    EXPECT_EQ(learned(separated, two_), "b;|dé");
+}
+
+TEST_F(Turns, EndBeforeAnEosTokenThatFollowsAMessageLeftOut) {
+    const std::string drops =
+        "{% for m in messages if m.role != 'tool' %}<{{ m.role }}>{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% else %}{{ eos_token }}{% endif %}";
+    EXPECT_EQ(learned(drops, tool_), "b;");
+    EXPECT_EQ(learned("{% for m in messages if m.role != 'tool' %}<{{ m.role }}>{{ m.content }}"
+                      "{{ eos_token if m.role == 'assistant' }}{% endfor %}"
+                      "{% if add_generation_prompt %}<assistant>{% endif %}",
+                      tool_),
+              "b<end>");
+}
+
+TEST_F(Turns, WithAToolsAnswerInsideAreRefused) {
+    const std::string inside =
+        "{% for m in messages %}{% if m.role != 'tool' %}<{{ m.role }}>"
+        "{{ loop.nextitem.content if loop.nextitem is defined and loop.nextitem.role == 'tool' }}"
+        "{{ m.content }};{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    std::string answered = tool_;
+    answered.insert(answered.rfind(']'), R"(,{"role": "user", "content": "d"})");
+    EXPECT_EQ(learned(inside, answered),
+              "cannot find where the turn of message 2 begins and ends in the text of t.jinja: the "
+              "template writes message 3 inside this turn; use a template with {% generation %}");
+}
+
 // as DeepSeek's template, whose prompt begins a thought that old answers do not have
 TEST_F(Turns, BeginWhereThePromptAndTheTextPart) {
     const std::string thinks =
@@ -162,6 +212,9 @@ TEST_F(Turns, TheFirstMessageMayBeTheAssistants) {
     const std::string first = R"({"messages": [{"role": "assistant", "content": "b"},)"
                               R"({"role": "user", "content": "c"}]})";
     EXPECT_EQ(learned("S;" + plain_, first), "b;");
+    std::string repeats = first;
+    repeats.replace(repeats.find("\"b\""), 3, "\"x<assistant>\"");
+    EXPECT_EQ(learned("S;" + plain_, repeats), "x<assistant>;");
     EXPECT_EQ(learned("{% for m in messages %}<{{ m.role }}{{ loop.index }}>{{ m.content }}"
                       "{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}",
                       first),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "worker/chat/chat_text.hpp"
 #include "worker/chat/json_value.hpp"
 #include "worker/train/data/corpus/tokens.hpp"
 
