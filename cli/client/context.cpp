@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/text/text_width.hpp"
 #include "common/protocol/client.hpp"
 
 namespace roll::cli {
@@ -56,8 +57,10 @@ std::string with_short_words(std::string_view text) {
 
 }  // namespace
 
-void print(const std::string& text) {
-    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+void print(const std::string& text) { print_bytes(printable(text)); }
+
+void print_bytes(const std::string& bytes) {
+    const bool written = std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size();
     if ((std::fflush(stdout) != 0 || !written) && print_errno == 0) print_errno = errno;
 }
 
@@ -81,7 +84,7 @@ void print_json_line(Json value, const char* schema) {
     print(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-void say(const std::string& text) { fmt::print(stderr, "{}\n", text); }
+void say(const std::string& text) { fmt::print(stderr, "{}\n", printable(text)); }
 
 void print_error(const Context& context, const Error& whole) {
     const Error error{whole.code, with_short_words(whole.message), with_short_words(whole.hint)};

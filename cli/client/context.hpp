@@ -36,11 +36,14 @@ void print_json(const Json& value);  // prints JSON with indentation
 // Prints JSON on one line, for output with several values. If the value has no field "schema", adds
 // this field with the value `schema`.
 void print_json_line(Json value, const char* schema);
-void print(const std::string& text);  // writes to stdout and flushes it
-// Returns the exit status of the program: 1 if `status` is 0 and a print() has failed, else
-// `status`. Reports a failed print() on stderr.
+// Writes text to stdout and flushes it. Leaves out control characters (printable()), because the
+// text may contain words of other users.
+void print(const std::string& text);
+void print_bytes(const std::string& bytes);  // like print(), but leaves out nothing
+// Returns the exit status of the program: 1 if `status` is 0 and a print() or print_bytes() has
+// failed, else `status`. Reports a failed print() on stderr.
 int check_stdout(int status);
-void say(const std::string& text);  // prints a line to stderr
+void say(const std::string& text);  // prints a line to stderr, as print() does
 void print_error(const Context& context, const Error& error);
 
 void pause(std::chrono::milliseconds duration);

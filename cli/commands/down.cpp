@@ -48,6 +48,12 @@ Result<bool> end_rolld(const io::StateDirectory& state) {
 
 Result<int> run_down(const Context& context, bool now) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
+    if (state.is_key_holders())
+        return fail(ErrorCode::Refused,
+                    fmt::format("{} holds a key of another user's rolld; only the operator of that "
+                                "rolld can stop it",
+                                state.root().string()),
+                    "rollctl cancel @me cancels your own jobs");
     ROLL_TRY(const bool worker, end_worker(state, now));
     ROLL_TRY(const bool rolld, end_rolld(state));
     if (context.json) {

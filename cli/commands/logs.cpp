@@ -14,6 +14,7 @@
 #include "cli/show/log_lines.hpp"
 #include "cli/text/render.hpp"
 #include "cli/text/since.hpp"
+#include "cli/text/text_width.hpp"
 #include "common/pattern.hpp"
 
 namespace roll::cli {
@@ -72,7 +73,7 @@ std::uint64_t begin_of(const StoredFile& file, const Wanted& wanted) {
 // Collects lines, and prints them in large pieces.
 class LogOutput {
   public:
-    explicit LogOutput(bool json) : json_(json) {}
+    explicit LogOutput(const Context& context) : json_(context.json), terminal_(context.terminal) {}
     ~LogOutput() { flush(); }
     LogOutput(const LogOutput&) = delete;
     LogOutput& operator=(const LogOutput&) = delete;
@@ -85,10 +86,16 @@ class LogOutput {
         if (newline) text_ += '\n';
         if (text_.size() > kAtOnce) flush();
     }
-    void flush() { print(std::exchange(text_, {})); }
+    // A log is copied to a file or a pipe as it is. On a terminal, it must not change more than its
+    // own lines.
+    void flush() {
+        const std::string text = std::exchange(text_, {});
+        print_bytes(terminal_ ? printable(text, Keep::Progress) : text);
+    }
 
   private:
     bool json_;
+    bool terminal_;
     std::string text_;
 };
 
@@ -199,7 +206,7 @@ class Follower {
 Result<int> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
                        const LogsOptions& options, const Wanted& wanted) {
     const InterruptNote note({id});
-    LogOutput out(context.json);
+    LogOutput out(context);
     JobFiles files(daemon, options.remote);
     Follower follower(files, options, wanted, out, false);
     JobWatch watch(daemon, id);
@@ -248,7 +255,7 @@ Result<int> follow_many(const Context& context, Daemon& daemon,
                     "select fewer jobs, such as 3-9");
     }
     const InterruptNote note(ids);
-    LogOutput out(context.json);
+    LogOutput out(context);
     JobFiles files(daemon, options.remote);
     std::list<Followed> all;
     for (const std::uint64_t id : ids)
@@ -289,7 +296,7 @@ void print_log(LogOutput& out, const StoredFile& file, const Wanted& wanted,
 Result<bool> print_logs(const Context& context, JobFiles& files, const Json& job,
                         const LogsOptions& options, const Wanted& wanted, bool many, Json& all) {
     ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
-    LogOutput out(false);
+    LogOutput out(context);
     bool any = false;
     for (const int rank : ranks) {
         const auto file = files.log(job, options.attempt, rank);

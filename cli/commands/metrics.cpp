@@ -136,7 +136,8 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
             }
         }
         if (options.plot && !rows.empty()) {
-            print((context.terminal ? "\x1b[H\x1b[2J" : "") + plot_text(all, key));
+            if (context.terminal) print_bytes("\x1b[H\x1b[2J");
+            print(plot_text(all, key));
         }
         if (!options.follow || is_over(job)) return 0;
         ROLL_TRY(job, watch.look(kMetricsPoll));

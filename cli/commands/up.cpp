@@ -50,6 +50,38 @@ Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log
     }
 }
 
+// Returns the TCP endpoint at which the previous rolld listened; empty if it listened only on this
+// machine, or if there was none.
+std::string earlier_tcp(const io::StateDirectory& state) {
+    const std::string endpoint = state.read_endpoint().value_or("");
+    return endpoint.starts_with("tcp://") ? endpoint : "";
+}
+
+// Returns the value of --endpoint for the new rolld. A rolld that was killed leaves its pid file.
+// The next rolld then listens where the killed one did, because workers and users on other machines
+// still look for it there.
+std::string endpoint_of(const UpOptions& options, const io::StateDirectory& state) {
+    const std::string earlier = earlier_tcp(state);
+    if (!options.endpoint.empty() || earlier.empty()) return options.endpoint;
+    std::error_code ignored;
+    if (!std::filesystem::exists(state.pid("rolld"), ignored)) {
+        say(
+            fmt::format("rolld listens on this machine only; before, it listened on {} for other "
+                        "users and machines",
+                        earlier));
+        say("  next: rollctl down; rollctl up --endpoint " + earlier);
+        return "";
+    }
+    const std::size_t port = earlier.rfind(':');
+    const std::string host = earlier.substr(6, port - 6);
+    // rolld writes this machine's name in place of 0.0.0.0. A socket cannot be bound to a name.
+    const bool is_name =
+        host.find_first_not_of("0123456789.") != host.npos && host.find(':') == host.npos;
+    const std::string endpoint = "tcp://" + (is_name ? "0.0.0.0" : host) + earlier.substr(port);
+    say(fmt::format("the previous rolld was killed; the new one listens on {}, too", endpoint));
+    return endpoint;
+}
+
 Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
                           const io::StateDirectory& state) {
     const auto version = [&]() -> Json {
@@ -65,8 +97,8 @@ Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
     }
     ROLL_TRY(const std::string program, program_path("rolld"));
     std::vector<std::string> arguments = {program, "--dir", state.root()};
-    if (!options.endpoint.empty())
-        arguments.insert(arguments.end(), {"--endpoint", options.endpoint});
+    if (const std::string endpoint = endpoint_of(options, state); !endpoint.empty())
+        arguments.insert(arguments.end(), {"--endpoint", endpoint});
     if (!options.shared.empty()) arguments.insert(arguments.end(), {"--shared", options.shared});
     if (options.slurm_poll > 0)
         arguments.insert(arguments.end(), {"--slurm-poll", fmt::format("{}", options.slurm_poll)});

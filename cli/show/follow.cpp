@@ -8,6 +8,7 @@
 #include "cli/show/files_of_job.hpp"
 #include "cli/show/job_view.hpp"
 #include "cli/text/render.hpp"
+#include "cli/text/text_width.hpp"
 
 namespace roll::cli {
 namespace {
@@ -150,7 +151,8 @@ Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id
         if (context.json) {
             if (line != last_line && due) print_json_line(job, "roll.job_line/1");
         } else if (context.terminal) {
-            if (line != last_line) print("\r\x1b[K" + line + (is_over(job) ? "\n" : ""));
+            if (line != last_line)
+                print_bytes("\r\x1b[K" + printable(line) + (is_over(job) ? "\n" : ""));
         } else if (line != last_line && due) {
             print(line + "\n");
         }

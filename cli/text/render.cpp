@@ -107,7 +107,7 @@ std::string table(const std::vector<Column>& columns,
     };
     add_line([&](std::size_t i) { return columns[i].title; }, false);
     for (const auto& row : rows) {
-        add_line([&](std::size_t i) { return width > 0 ? harmless(row[i]) : row[i]; }, color);
+        add_line([&](std::size_t i) { return harmless(row[i]); }, color);
     }
     return text;
 }

@@ -44,10 +44,13 @@ std::size_t columns_of(std::uint32_t point) {
     return std::ranges::any_of(kWide, holds) ? 2 : 1;
 }
 
-// Removes an escape sequence from the beginning of `text`, which begins with ESC.
-void drop_escape(std::string_view& text) {
+// Removes an escape sequence from the beginning of `text`, which begins with ESC. Returns the
+// sequence.
+std::string_view take_escape(std::string_view& text) {
+    const std::string_view all = text;
+    const auto taken = [&] { return all.substr(0, all.size() - text.size()); };
     text.remove_prefix(1);
-    if (text.empty()) return;
+    if (text.empty()) return taken();
     const char kind = text[0];
     text.remove_prefix(1);
     if (kind == '[') {  // this sequence ends at the first byte from @ to ~
@@ -58,6 +61,18 @@ void drop_escape(std::string_view& text) {
         text.remove_prefix(std::min(end == std::string_view::npos ? end : end + 1, text.size()));
         if (text.starts_with('\\')) text.remove_prefix(1);
     }
+    return taken();
+}
+
+// Returns whether the escape sequence sets colours (ESC [ ... m) or, with Keep::Progress, clears a
+// line (ESC [ K).
+bool keeps_escape(std::string_view sequence, Keep keep) {
+    constexpr std::string_view kStart = "\x1b[";
+    if (!sequence.starts_with(kStart) || sequence.size() == kStart.size()) return false;
+    const char end = sequence.back();
+    if (end != 'm' && (end != 'K' || keep != Keep::Progress)) return false;
+    const std::string_view inner = sequence.substr(kStart.size());
+    return inner.find_first_not_of("0123456789;") == inner.size() - 1;
 }
 
 }  // namespace
@@ -97,9 +112,10 @@ std::string harmless(std::string_view text) {
         const char c = text[0];
         const auto byte = static_cast<unsigned char>(c);
         if (c == '\x1b') {
-            drop_escape(text);
+            take_escape(text);
             continue;
         }
+        if (c == '\n' && !kept.empty() && text.size() > 1) kept += ' ';
         if (c == '\t') kept.append(8 - columns_of(kept) % 8, ' ');
         if (byte >= 0x20 && byte < 0x7F) kept += c;
         if (byte >= 0x80) {
@@ -114,6 +130,28 @@ std::string harmless(std::string_view text) {
             continue;
         }
         text.remove_prefix(1);
+    }
+    return kept;
+}
+
+std::string printable(std::string_view text, Keep keep) {
+    const std::string_view kept_controls = keep == Keep::Progress ? "\n\t\r\b" : "\n\t";
+    std::string kept;
+    kept.reserve(text.size());
+    while (!text.empty()) {
+        const auto byte = static_cast<unsigned char>(text[0]);
+        if (byte == 0x1b) {
+            const std::string_view sequence = take_escape(text);
+            if (keeps_escape(sequence, keep)) kept += sequence;
+            continue;
+        }
+        // U+0080 to U+009F are control characters, too; one of them is another form of ESC [.
+        const bool c1 = byte == 0xC2 && text.size() > 1 &&
+                        static_cast<unsigned char>(text[1]) >= 0x80 &&
+                        static_cast<unsigned char>(text[1]) < 0xA0;
+        const bool control = byte < 0x20 || byte == 0x7F;
+        if (!c1 && (!control || kept_controls.find(text[0]) != kept_controls.npos)) kept += text[0];
+        text.remove_prefix(c1 ? 2 : 1);
     }
     return kept;
 }

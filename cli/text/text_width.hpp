@@ -23,8 +23,19 @@ std::string fit_text(std::string_view text, std::size_t columns);
 // spaces before the text if `right`.
 std::string pad_text(std::string text, std::size_t columns, bool right = false);
 
-// Returns the text without control characters and without escape sequences, because these could
-// change the screen. Replaces a tab by spaces up to the next multiple of 8.
+// Returns the text as one line without control characters and without escape sequences, because
+// these could change the screen. Replaces a tab by spaces up to the next multiple of 8, and the end
+// of a line inside the text by a space.
 std::string harmless(std::string_view text);
+
+// The control characters that printable() keeps.
+enum class Keep {
+    Lines,     // ends of lines, tabs, and escape sequences that set colours
+    Progress,  // also the characters with which progress bars write over their own line
+};
+
+// Returns the text without all other control characters and escape sequences. Text of jobs and of
+// other users then cannot move the cursor, clear the screen or rename the window.
+std::string printable(std::string_view text, Keep keep = Keep::Lines);
 
 }  // namespace roll::cli

@@ -2,21 +2,64 @@
 
 #include <cerrno>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "common/io/descriptor.hpp"
 #include "common/io/local_stream.hpp"
 
 namespace roll::io {
 namespace {
 
+constexpr auto kRestart = std::chrono::seconds(1);  // time in which a rolld starts again
+
 Error no_daemon(const std::string& endpoint) {
     return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};
 }
 
-// Returns true if no process listens on an ipc:// endpoint. This function tries to connect, because
+// Returns true if the machine refuses a TCP connection to the address. Returns false if the
+// connection succeeds, if nothing answers in time, or if the address cannot be resolved.
+bool is_refused(const addrinfo& address) {
+    constexpr int kPatienceMs = 1000;
+    const Descriptor socket(
+        ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return false;
+    if (errno != EINPROGRESS) return errno == ECONNREFUSED;
+    pollfd ready{socket.get(), POLLOUT, 0};
+    if (::poll(&ready, 1, kPatienceMs) != 1) return false;
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    return error == ECONNREFUSED;
+}
+
+// Returns true if all addresses of "HOST:PORT" refuse TCP connections.
+bool is_refused(const std::string& host_and_port) {
+    const std::size_t colon = host_and_port.rfind(':');
+    if (colon == std::string::npos) return false;
+    std::string host = host_and_port.substr(0, colon);
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    addrinfo wanted{};
+    wanted.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (::getaddrinfo(host.c_str(), host_and_port.c_str() + colon + 1, &wanted, &found) != 0)
+        return false;
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
+    for (const addrinfo* one = found; one != nullptr; one = one->ai_next)
+        if (!is_refused(*one)) return false;
+    return true;
+}
+
+// Returns true if no process listens on the endpoint. This function tries to connect, because
 // libzmq reports no error and retries for ever.
 bool nobody_listens(const std::string& endpoint) {
     constexpr std::string_view kIpc = "ipc://";
+    constexpr std::string_view kTcp = "tcp://";
+    if (endpoint.starts_with(kTcp)) return is_refused(endpoint.substr(kTcp.size()));
     if (!endpoint.starts_with(kIpc)) return false;
     return !connect_unix(endpoint.substr(kIpc.size())) &&
            (errno == ENOENT || errno == ECONNREFUSED);
@@ -92,7 +135,11 @@ class LocalChannel final : public Channel {
 
 Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
                                              const std::string& server_public_key) {
-    if (nobody_listens(endpoint)) return tl::unexpected(no_daemon(endpoint));
+    if (nobody_listens(endpoint)) {
+        // A client on another machine cannot see that rolld is about to start again.
+        if (endpoint.starts_with("tcp://")) std::this_thread::sleep_for(kRestart);
+        if (nobody_listens(endpoint)) return tl::unexpected(no_daemon(endpoint));
+    }
     auto context = std::make_unique<ZmqContext>();
     ZmqSocket socket(*context, ZmqType::Dealer);
     socket.set_curve_client(keys, server_public_key);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
 namespace roll::yaml {
@@ -165,12 +166,19 @@ std::vector<std::map<std::string, int>> key_lines(std::string_view text) {
 
 Result<std::vector<Json>> read(std::string_view text, const std::string& file) {
     std::vector<Json> documents;
+    if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{}:{}: has the character NUL, so it is not a text file", file,
+                                1 + std::ranges::count(text.substr(0, nul), '\n')));
     try {
         Reader reader(file);
         for (const YAML::Node& node : YAML::LoadAll(std::string(text))) {
             ROLL_TRY(Json value, reader.read(node, 0));
             documents.push_back(std::move(value));
         }
+    } catch (const YAML::DeepRecursion& e) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{}:{}: nested too deeply", file, e.mark.line + 1));
     } catch (const YAML::Exception& e) {
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("{}:{}: not YAML: {}", file, e.mark.line + 1, e.msg));

@@ -54,6 +54,10 @@ inline std::string acting_user(const Caller& who, const std::string& said) {
 // Fails with Refused if a job belongs to another user and the caller is not an operator.
 Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids);
 
+// Fails with InvalidArgument if `text`, which other users will read, has control characters or more
+// than 1,000 bytes. `what` is the name of the argument.
+Result<void> check_line(const char* what, const std::string& text);
+
 // Fails with Refused if the request came with a token. `what` names the action in the message, and
 // `command` the command that does it with a key.
 Result<void> needs_key(const Caller& who, const char* what, const char* command);

@@ -54,6 +54,7 @@ Plan change(const Caller& who, Selected selected, const Args& args, auto add_inp
 void newest_first(Plan& plan) { std::ranges::reverse(std::get<ChangeJobs>(plan).jobs); }
 
 Result<Plan> cancel(const Context& context, const Caller& who, const protocol::CancelArgs& args) {
+    ROLL_TRY_VOID(check_line("reason", args.reason));
     ROLL_TRY(Selected selected, select_own(context, who, args));
     Plan plan = change<protocol::CancelArgs, protocol::CancelReply>(
         who, std::move(selected), args,

@@ -18,6 +18,7 @@ Plan run_drain(core::Input input, const std::string& node, bool draining, const 
 
 // Without `node`, stops dispatch to all nodes, including nodes that join later.
 Result<Plan> drain(const Context&, const Caller& who, const protocol::DrainArgs& args) {
+    ROLL_TRY_VOID(check_line("message", args.message.value_or("")));
     core::Input input = core::Drain{args.node, true, who.user};
     if (args.node.empty())
         input = core::StopDispatch{args.message.value_or("stopped by " + who.user), who.user};

@@ -58,6 +58,18 @@ Result<void> owns(const Context& context, const Caller& who, const std::vector<J
     return {};
 }
 
+Result<void> check_line(const char* what, const std::string& text) {
+    constexpr std::size_t kBytesMax = 1000;
+    const bool has_controls =
+        std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+    if (text.size() <= kBytesMax && !has_controls) return {};
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} {}; allowed: one line of at most {} bytes", what,
+                            has_controls ? "has line breaks or other control characters"
+                                         : fmt::format("has {} bytes", text.size()),
+                            kBytesMax));
+}
+
 Result<void> needs_key(const Caller& who, const char* what, const char* command) {
     if (!who.by_token) return {};
     return fail(ErrorCode::Refused, fmt::format("a token cannot {}", what),

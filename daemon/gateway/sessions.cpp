@@ -20,6 +20,14 @@ namespace {
 
 using Inputs = std::vector<core::Input>;
 
+// Returns the text with a space in place of each control character. A reason may quote words of the
+// job's owner, and is printed by the terminals, pages and webhooks of other users.
+std::string one_line(std::string text) {
+    std::ranges::replace_if(
+        text, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+    return text;
+}
+
 std::optional<WorkerId> look_up(const core::State& state, const std::string& session) {
     const auto found = state.index.by_session.find(session);
     return found == state.index.by_session.end() ? std::nullopt : std::optional(found->second);
@@ -83,7 +91,7 @@ void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& 
         inputs.push_back(core::ExportWritten{worker, entry.attempt, e.directory, e.step, e.oldest});
     if (entry.phase == protocol::Phase::Ended) {
         inputs.push_back(core::MemberExited{worker, entry.attempt, entry.outcome, entry.exit_code,
-                                            entry.reason, entry.matched, entry.usage});
+                                            one_line(entry.reason), entry.matched, entry.usage});
     }
 }
 

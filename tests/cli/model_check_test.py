@@ -105,6 +105,18 @@ class ModelCheck(unittest.TestCase):
         self.assertRegex(whole, r"tokenizer has ids up to 599, but the model's embedding has 512 rows")
         self.assertIn("train.seq_length is 32; allowed: at most 16, the model's max_position_embeddings", whole)
 
+    def test_the_model_below_a_directory_is_named(self):
+        self.model('runs/kjv-1/export/hf')
+        for given in ('runs/kjv-1', 'runs/kjv-1/export'):
+            told = '\n'.join(self.problems(self.job({'from': given})))
+            self.assertRegex(told, rf'{given} is not a known checkpoint format.*; did you mean /\S+/kjv-1/export/hf\?')
+        for name in ('step-00000090.1-1', 'step-00000100.1-1', 'step-last'):
+            os.makedirs(os.path.join(self.work, 'runs/kjv-2/checkpoints', name))
+        told = '\n'.join(self.problems(self.job({'from': 'runs/kjv-2/checkpoints'})))
+        self.assertRegex(told, r'did you mean /\S+/checkpoints/step-00000100\.1-1\?')
+        os.makedirs(os.path.join(self.work, 'empty'))
+        self.assertNotIn('did you mean', '\n'.join(self.problems(self.job({'from': 'empty'}))))
+
     def test_each_has_one_sentence(self):
         def lose(folder):
             os.rename(os.path.join(folder, 'model.safetensors'), os.path.join(folder, 'one.safetensors'))

@@ -73,6 +73,16 @@ TEST_F(Rollctl, RefusesAJobFileThatIsNotUtf8AlsoIfItsLayoutIsToBeChosen) {
     }
 }
 
+TEST_F(Rollctl, RefusesTextWithANul) {
+    std::ofstream(base + "/nul.json")
+        << R"({"name": "x", "kind": "command", "command": ["echo", "a\u0000b"]})";
+    const Ended ended = run("submit --dry-run nul.json");
+    EXPECT_EQ(ended.status, 2) << ended.output;
+    EXPECT_NE(ended.output.find("command[1] is \"a\\u0000b\"; allowed: text without the character"),
+              std::string::npos)
+        << ended.output;
+}
+
 TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
     for (const char* arguments : {"jobs", "show 1", "cancel 1", "nodes", "submit -- true", "logs 1",
                                   "events", "metrics 1", "hold 1", "resume 1"}) {

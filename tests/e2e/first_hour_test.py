@@ -3,6 +3,7 @@
 import os
 import pwd
 import subprocess
+import time
 import unittest
 
 from harness import RollTest, BIN
@@ -64,6 +65,43 @@ class FirstHour(RollTest):
         self.assertEqual(self.read(bundle, 'keys', 'server.pub'), before)
         self.assertEqual(sorted(os.listdir(os.path.join(bundle, 'keys'))),
                          ['authorized', 'client.key', 'client.pub', 'server.pub'])
+
+    def test_a_killed_rolld_is_named_at_once_and_listens_again_where_it_did(self):
+        self.ctl('up', '--slots', 1, '--endpoint', 'tcp://127.0.0.1:*')
+        bundle = os.path.join(self.top, 'bob')
+        self.ctl('keys', 'add', 'bob', '--out', bundle)
+        as_bob = {**self.env, 'ROLL_DIR': bundle}
+        stopped = self.ctl('down', env=as_bob, check=False)
+        self.assertEqual(stopped.returncode, 4)
+        self.assertIn('only the operator of that rolld can stop it', stopped.stderr)
+        endpoint = self.read(self.state, 'endpoint')
+        self.kill_rolld()
+        for env in (self.env, as_bob):
+            begun = time.monotonic()
+            gone = self.ctl('jobs', env=env, check=False)
+            self.assertEqual(gone.returncode, 5)
+            self.assertIn('no rolld listens on tcp://127.0.0.1:', gone.stderr)
+            self.assertLess(time.monotonic() - begun, 8, 'ten seconds are the patience for a busy rolld')
+        self.ctl('up', '--slots', 1)
+        self.assertEqual(self.read(self.state, 'endpoint'), endpoint)
+        self.ctl('jobs', env=as_bob)
+        self.ctl('down')
+        told = self.ctl('up', '--slots', 1).stderr
+        self.assertIn(f'before, it listened on {endpoint.strip()} for other users', told)
+        self.assertIn('rollctl up --endpoint', told)
+
+    def test_several_jobs_are_cancelled_with_one_printable_reason(self):
+        self.up(slots=1)
+        jobs = [self.submit('--hold', '--', 'true') for _ in range(3)]
+        refused = self.ctl('cancel', jobs[0], '--reason', '\x1b[2J', check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn('reason has line breaks or other control characters', refused.stderr)
+        self.ctl('cancel', f'{jobs[0]},{jobs[1]}-{jobs[2]}', '--reason', 'enough')
+        self.assertEqual([self.wait(job)['reason'] for job in jobs], ['enough'] * 3)
+        evil = self.submit('--', 'no\x1b[2J\nprogram')
+        self.ctl('wait', evil, check=False)
+        for words in (('jobs', '-a'), ('show', evil), ('events', evil)):
+            self.assertNotIn('\x1b', self.ctl(*words).stdout)
 
     def test_a_second_rolld_leaves_the_log_of_the_first_alone(self):
         self.up()

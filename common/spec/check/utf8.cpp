@@ -16,19 +16,24 @@ bool is_utf8(const std::string& text) {
     return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
 }
 
-bool is_all_utf8(const Json& value) {
-    if (value.is_string()) return is_utf8(value.get_ref<const std::string&>());
+bool is_text(const std::string& text) { return is_utf8(text) && text.find('\0') == text.npos; }
+
+bool is_all_text(const Json& value) {
+    if (value.is_string()) return is_text(value.get_ref<const std::string&>());
     if (value.is_object())
         return std::ranges::all_of(value.items(), [](const auto& item) {
-            return is_utf8(item.key()) && is_all_utf8(item.value());
+            return is_text(item.key()) && is_all_text(item.value());
         });
-    return !value.is_array() || std::ranges::all_of(value, is_all_utf8);
+    return !value.is_array() || std::ranges::all_of(value, is_all_text);
 }
 
 void find_bytes(const Json& value, const std::string& path, std::vector<Problem>& found) {
     const auto refuse = [&](const std::string& text) {
-        if (is_utf8(text)) return;
-        found.push_back({path, fmt::format("is {}; allowed: UTF-8 text", dump(Json(text)))});
+        if (is_text(text)) return;
+        // Programs and the kernel would read only the part of the text before the NUL.
+        found.push_back(
+            {path, fmt::format("is {}; allowed: {}", dump(Json(text)),
+                               is_utf8(text) ? "text without the character NUL" : "UTF-8 text")});
     };
     if (value.is_string()) refuse(value.get_ref<const std::string&>());
     if (value.is_array()) {
@@ -49,7 +54,7 @@ void find_bytes(const Json& value, const std::string& path, std::vector<Problem>
 
 std::vector<Problem> not_utf8(const Json& document) {
     std::vector<Problem> problems;
-    if (is_all_utf8(document)) return problems;
+    if (is_all_text(document)) return problems;
     find_bytes(document, "", problems);
     return problems;
 }

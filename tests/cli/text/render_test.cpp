@@ -33,6 +33,17 @@ TEST(JobsTable, ShowsWhatMattersInEachState) {
               " 9  bad   command  failed   2h 10m  n1,n2  exit 3\n");
 }
 
+TEST(JobsTable, ReasonsOfOtherUsersHaveNoControlCharactersAlsoInAPipe) {
+    const Json evil = {{{"id", 9},
+                        {"name", "bad"},
+                        {"kind", "command"},
+                        {"state", "failed"},
+                        {"reason", "\x1b[2Jno\n 10  fake  command  done"}}};
+    EXPECT_EQ(jobs_text(evil, {}, {kNow}),
+              "ID  NAME  KIND     STATE   INFO\n"
+              " 9  bad   command  failed  no  10  fake  command  done\n");
+}
+
 TEST(JobsTable, FitsTheTerminalByARule) {
     const auto wide = [](std::size_t width) {
         return jobs_text(jobs(), {}, {kNow, false, false, width});

@@ -33,6 +33,17 @@ TEST(TextWidth, TextFromJobsCannotChangeTheTerminal) {
     EXPECT_EQ(harmless("\xff?"), "??");
     EXPECT_EQ(harmless("\x1b"), "");
     EXPECT_EQ(harmless("\x1b[12"), "");
+    EXPECT_EQ(harmless("one\ntwo\n"), "one two") << "a reason cannot add a line to a table";
+}
+
+TEST(TextWidth, PrintedTextKeepsColoursAndLinesOnly) {
+    EXPECT_EQ(printable("a\x1b[31mred\x1b[0m\n\tb"), "a\x1b[31mred\x1b[0m\n\tb");
+    EXPECT_EQ(printable("a\x1b[2J\x1b[1;1H\x1b]0;title\a\r\b\x7f\x1b[Kb"), "ab");
+    EXPECT_EQ(printable("保\xc2\x9b"
+                        "2J\xff"),
+              "保2J\xff");
+    EXPECT_EQ(printable("\x1b[?1049m\x1b[m\x1b"), "\x1b[m");
+    EXPECT_EQ(printable("10 %\r\x1b[K20 %\x1b[2J", Keep::Progress), "10 %\r\x1b[K20 %");
 }
 
 }  // namespace

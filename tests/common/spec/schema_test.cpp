@@ -26,6 +26,9 @@ TEST(UnknownKeys, ThatOtherProgramsHaveAreToldWithOurNames) {
         "train.max_steps is an unknown key; did you mean train.steps?\n"
         "cpus is an unknown key; did you mean resources.cpus?\n"
         "gpus is an unknown key; did you mean resources.gpus_per_node?\n");
+    EXPECT_EQ(problems({{"train", {{"step", 3}}}}),
+              "train.step is an unknown key; did you mean train.steps?\n")
+        << "not the key `step` of another mapping";
     EXPECT_EQ(path_of_key(job_schema(), "lr"), "train.optimizer.lr");
     EXPECT_EQ(path_of_key(job_schema(), "flash_attn"), std::nullopt);
 }

@@ -75,6 +75,14 @@ TEST(Yaml, RefusesAliasBombsAndDeepNesting) {
     }
     EXPECT_NE(problem(bomb).find("expand to too many"), std::string::npos);
     EXPECT_NE(problem(std::string(200, '[') + std::string(200, ']')), "no problem");
+    std::string deep;
+    for (int i = 0; i < 100'000; ++i) deep += "{a: ";
+    EXPECT_EQ(problem(deep), "f.yaml:1: nested too deeply");
+}
+
+TEST(Yaml, RefusesTextWithANul) {
+    EXPECT_EQ(problem(std::string("a: 1\nb: x\0y\n", 12)),
+              "f.yaml:2: has the character NUL, so it is not a text file");
 }
 
 }  // namespace

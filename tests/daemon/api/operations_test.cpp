@@ -39,6 +39,18 @@ TEST(Operations, OnlyOperatorsChangeTheCluster) {
     EXPECT_EQ(find_for(owner, "levitate").error().message, "rolld knows no operation levitate");
 }
 
+TEST(Operations, TextsForOtherUsersAreOneShortLine) {
+    EXPECT_TRUE(check_line("reason", ""));
+    EXPECT_TRUE(check_line("reason", "größer als 5 %"));
+    const auto evil = check_line("reason", "\x1b[2J");
+    ASSERT_FALSE(evil);
+    EXPECT_EQ(evil.error().code, ErrorCode::InvalidArgument);
+    EXPECT_FALSE(check_line("reason", "one\ntwo"));
+    EXPECT_FALSE(check_line("message", std::string(1, '\0')));
+    EXPECT_EQ(check_line("message", std::string(1001, 'x')).error().message,
+              "message has 1001 bytes; allowed: one line of at most 1000 bytes");
+}
+
 TEST(Operations, ArgumentsAreReadInOnePlaceWithOneError) {
     for (const ServedOperation& one : operations()) {
         const auto* info = protocol::find_operation(one.operation->name);

@@ -355,6 +355,14 @@ TEST(Sessions, CheckpointsAndExportsAreClaimedBeforeTheEndThatMakesThemStale) {
     EXPECT_EQ(job.exports[0].step, 20);
 }
 
+TEST(Sessions, TheReasonOfAnEndIsOneLineWithoutControlCharacters) {
+    Room room;
+    room.report(room.place(), protocol::Phase::Ended, Outcome::App);
+    room.running[0].reason = "cannot run \x1b[2Jx\njob 9 done";
+    room.speak();
+    EXPECT_EQ(room.desk.job(room.job).reason, "cannot run  [2Jx job 9 done");
+}
+
 TEST(Sessions, AStaleAttemptIsRecordedOnceHoweverOftenItIsSaid) {
     Room room;
     AttemptKey stale = room.place();

@@ -1,6 +1,9 @@
 #include "worker/convert/read/open.hpp"
 
+#include <algorithm>
+
 #include "common/files.hpp"
+#include "common/number.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/read/adapter_place.hpp"
 #include "worker/convert/read/deepspeed.hpp"
@@ -39,6 +42,30 @@ Result<bool> open_state(Source& source, const families::Families& families) {
     return true;
 }
 
+// Returns the directory that the user probably meant by `directory`: the model that Roll has
+// exported there, or the newest checkpoint (step-N of Roll, checkpoint-N of the HuggingFace
+// Trainer); nullopt if there is none.
+std::optional<fs::path> model_below(const fs::path& directory) {
+    for (const char* name : {"hf", "export/hf"})
+        if (path_exists(directory / name)) return directory / name;
+    std::optional<fs::path> newest;
+    std::uint64_t newest_step = 0;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+        const std::string name = entry.path().filename().string();
+        for (const std::string_view prefix : {"step-", "checkpoint-"}) {
+            if (!name.starts_with(prefix)) continue;
+            const std::size_t end = std::min(name.find('.'), name.size());
+            const auto step =
+                parse_number<std::uint64_t>(name.substr(prefix.size(), end - prefix.size()));
+            if (!step || (newest && *step <= newest_step)) continue;
+            newest = entry.path();
+            newest_step = *step;
+        }
+    }
+    return newest;
+}
+
 }  // namespace
 
 Result<Format> detect_format(const fs::path& directory) {
@@ -55,10 +82,12 @@ Result<Format> detect_format(const fs::path& directory) {
     if (is_nemo(directory)) return Format::Nemo;
     if (deepspeed_directory(directory)) return Format::DeepSpeed;
     if (path_exists(directory / "config.json")) return Format::Hf;
-    return fail(ErrorCode::NotFound, directory.string() +
-                                         " is not a known checkpoint format: it has none of "
-                                         "mca_config.json, config.json, .metadata and "
-                                         "mp_rank_00");
+    const auto below = model_below(directory);
+    return fail(ErrorCode::NotFound,
+                directory.string() +
+                    " is not a known checkpoint format: it has none of mca_config.json, "
+                    "config.json, .metadata and mp_rank_00" +
+                    (below ? "; did you mean " + below->string() + "?" : ""));
 }
 
 Result<Source> open_source(const fs::path& directory, const families::Families& families,
