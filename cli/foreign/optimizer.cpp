@@ -48,4 +48,17 @@ void read_optimizer(const Config& config) {
     config.set("train.optimizer.update_scale", "match_rms_adamw");
 }
 
+// Without a fraction, the whole state is offloaded, as in Megatron's arguments. mcore_adapter's
+// default is 0, with which optimizer_cpu_offload would have no effect.
+void read_offload(const Config& config) {
+    const double fraction = config.number("optimizer_offload_fraction").value_or(1);
+    if (!config.flag("optimizer_cpu_offload")) return;
+    if (fraction == 1) config.set("train.optimizer.offload", "state");
+    if (fraction == 0 || fraction == 1) return;
+    config.refuse("optimizer_offload_fraction",
+                  fmt::format("is {}; allowed: 1, which offloads the whole state of the optimizer, "
+                              "or 0",
+                              dump(config.keys["optimizer_offload_fraction"])));
+}
+
 }  // namespace roll::cli

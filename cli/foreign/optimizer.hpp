@@ -8,4 +8,8 @@ namespace roll::cli {
 // Reads the keys `optim` and `use_muon`. Adds a problem if Roll does not have the optimizer.
 void read_optimizer(const Config& config);
 
+// Reads Megatron's keys for the offload of the optimizer's state. Adds a problem if only a part of
+// the state is to be offloaded.
+void read_offload(const Config& config);
+
 }  // namespace roll::cli

@@ -409,6 +409,7 @@ void apply_rules(const Json& keys, const std::string& directory, bool megatron, 
     read_warmup(config, steps);
     read_schedule(config, megatron);
     read_optimizer(config);
+    read_offload(config);
     read_precision(config);
     read_saving(config, steps);
     read_best_metric(config);

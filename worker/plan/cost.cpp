@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "worker/plan/packed_bytes.hpp"
@@ -408,12 +409,10 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
                          const Held& held) {
     const StagePart part = held.part.value_or(StagePart{model.layers, 1, true, true, held.frozen});
     const spec::ModelConfig m = part_of(model, part.tp);
-    const std::int64_t element = element_bytes(spec.precision);
+    const std::int64_t element = element_bytes(spec.precision), main = main_bytes(spec.precision);
     const std::int64_t count = part_parameters(model, part);
     MemoryBytes bytes;
-    const std::int64_t main = main_bytes(spec.precision);
-    const std::int64_t moving = count - held.frozen;
-    const std::int64_t states = held.states.value_or(2 * moving);
+    const std::int64_t moving = count - held.frozen, states = held.states.value_or(2 * moving);
     const Owned owned = held.owned.value_or(Owned{count, moving, states});
     bytes.weights = owned.weights > 0 ? owned.weights * element
                                       : count * element - part.layers * layer_saving(m, element);
@@ -423,7 +422,9 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
         (is_lora ? owned.trained : owned.all) * copy_bytes(spec.precision, held.on_gpu);
     // On a CPU, the pages of frozen parameters' gradients are never written and take no memory.
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
-    bytes.moments = owned.states * main;
+    (spec.optimizer.offload ? bytes.offloaded : bytes.moments) = owned.states * main;
+    if (spec.optimizer.offload && held.on_gpu)
+        bytes.offloaded += std::exchange(bytes.main_weights, 0);
     bytes.updated = owned.trained * main;
     const StepValues values = step_values(m, spec, part, held, owned.gradients);
     const Moment moment = step_moment(held, values, part, m.tied, spec.microbatches() > 1, main);
@@ -453,9 +454,8 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
     double layers_flop = 0;  // FLOPs of the forward pass of all layers
     for (const StagePart& part : parts) {
         const double products = 2 * tokens * static_cast<double>(products_of(m, part.layers));
-        double attention = 0, again = 0;
+        double attention = 0, attention_back = 0, again = 0;
         std::int64_t saved = 0;
-        double attention_back = 0;
         for (std::int64_t layer = part.first_layer; layer < part.first_layer + part.layers;
              ++layer) {
             const double own = score * sequences *

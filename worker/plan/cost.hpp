@@ -67,12 +67,10 @@ struct MemoryBytes {
     std::int64_t main_weights = 0;  // the optimizer's copy of the weights, besides `weights`
     std::int64_t gradients = 0;
     std::int64_t moments = 0;  // optimizer state of all kinds
-    std::int64_t activations = 0;
-    std::int64_t workspace = 0;
-    std::int64_t snapshot = 0;
-    std::int64_t exchange = 0;
-    std::int64_t program = 0;
+    std::int64_t activations = 0, workspace = 0, snapshot = 0, exchange = 0, program = 0;
     std::int64_t updated = 0;  // part of `gradients`, for the elements that this rank updates
+    // state of the optimizer outside the device's memory (train.optimizer.offload)
+    std::int64_t offloaded = 0;
     std::int64_t total() const {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot +
                exchange + program;
@@ -124,7 +122,8 @@ struct Held {
     std::int64_t frozen = 0;  // weights without optimizer state and, on a CPU, without gradients
     // elements of optimizer state; nullopt: two per trained element, as for AdamW
     std::optional<std::int64_t> states = std::nullopt;
-    std::int64_t update_bytes = 0;   // bytes of temporary values in the update of Adafactor
+    // bytes of temporary values in the update of Adafactor, and of offloaded state during an update
+    std::int64_t update_bytes = 0;
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
     std::int64_t copied_states = 0;  // elements in `states` that another stage also has
     bool on_gpu = false;

@@ -77,6 +77,8 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
         needs.emplace_back(kLoraLayers);
     if (!member(lora, "from").is_null()) needs.emplace_back(kLoraFrom);
     if (differs(member(train, "on_spike"), "ignore")) needs.emplace_back(kSpikes);
+    if (differs(member(member(train, "optimizer"), "offload"), "none"))
+        needs.emplace_back(kOffload);
     const Json& exports = member(member(document, "export"), "every");
     if (exports.is_number_integer() && exports > 0) needs.emplace_back(kExports);
     const Json& parallel = member(document, "parallel");

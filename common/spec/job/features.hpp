@@ -22,6 +22,7 @@ constexpr const char* kLoraFrom = "lora_from";      // for train.lora.from
 constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and train.lora.exclude
 constexpr const char* kSpikes = "spikes";           // for train.on_spike, unless it is ignore
 constexpr const char* kExports = "exports";         // for export.every
+constexpr const char* kOffload = "offload";  // for train.optimizer.offload, unless it is none
 // for parallel.pipeline_layout, parallel.schedule_file, and parallel.stages, unless it is even
 constexpr const char* kStages = "stages";
 // for jobs with GPUs that have parallel.tp, pp or zero, or train.lora
@@ -30,7 +31,7 @@ constexpr const char* kGpuLayouts = "gpu_layouts";
 inline std::vector<std::string> features() {
     return {kGangs,  kScripts, kLogNames,  kSlotsPerRank, kBatch,      kContainer,
             kFiles,  kShell,   kTorchDist, kLongRows,     kLoraLayers, kLoraFrom,
-            kSpikes, kExports, kStages,    kGpuLayouts};
+            kSpikes, kExports, kStages,    kOffload,      kGpuLayouts};
 }
 
 }  // namespace roll::spec

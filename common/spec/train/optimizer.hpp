@@ -95,6 +95,7 @@ struct OptimizerSpec {
     std::vector<ParameterGroup> groups = {};  // the first group that matches a name applies
     AdafactorSpec adafactor = {};
     EmaSpec ema = {};
+    bool offload = false;  // true: the state is outside the memory of the device
 };
 
 std::string_view name_of(OptimizerKind kind);

@@ -129,6 +129,7 @@ inline constexpr KeyWith kWith[] = {
     {"undesirable_weight", "0.5", kTrlDpo},
     {"center_rewards_coefficient", "0.01", kTrlSft},
     {"bf16", "false", kTrlDpo},
+    {"optimizer_offload_fraction", "0", R"({"optimizer_cpu_offload": true})"},
     {"lora_r", "4", kTrlLora},
     {"use_peft", "true", kTrlDpo},
     {"dataset_text_field", R"("story")", kTrlSft},

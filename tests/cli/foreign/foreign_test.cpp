@@ -74,6 +74,7 @@ const std::map<std::string, const char*>& changes() {
         {"max_grad_norm", "0.5"},
         {"optim", R"("sgd")"},
         {"use_muon", "true"},
+        {"optimizer_cpu_offload", "true"},
         {"seed", "3"},
         {"full_determinism", "true"},
         {"bf16", "true"},

@@ -87,5 +87,22 @@ TEST_F(ForeignSharding, TheOptionsOfFsdpMayBeInAFile) {
     EXPECT_TRUE(problems(changed).starts_with("fsdp_config "));
 }
 
+TEST_F(ForeignSharding, TheWholeStateOfTheOptimizerIsOffloadedOrNone) {
+    const auto offload = [&](const char* keys) {
+        const Json optimizer = job(config_with(keys))["train"]["optimizer"];
+        return optimizer.value("offload", "none");
+    };
+    EXPECT_EQ(offload(R"({"optimizer_cpu_offload": true})"), "state");
+    EXPECT_EQ(offload(R"({"optimizer_cpu_offload": true, "optimizer_offload_fraction": 1.0})"),
+              "state");
+    EXPECT_EQ(offload(R"({"optimizer_cpu_offload": true, "optimizer_offload_fraction": 0.0})"),
+              "none");
+    EXPECT_EQ(offload(R"({"optimizer_offload_fraction": 1.0})"), "none");
+    EXPECT_EQ(problems(config_with(
+                  R"({"optimizer_cpu_offload": true, "optimizer_offload_fraction": 0.5})")),
+              "optimizer_offload_fraction is 0.5; allowed: 1, which offloads the whole state of "
+              "the optimizer, or 0\n");
+}
+
 }  // namespace
 }  // namespace roll::cli

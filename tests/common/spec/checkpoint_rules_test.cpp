@@ -63,6 +63,8 @@ TEST_F(TrainFeatures, AJobNeedsAWorkerThatKnowsItsValues) {
     EXPECT_EQ(needs("/train/lora", {{"r", 4}}), Needs{});
     EXPECT_EQ(needs("/train/on_spike", "skip"), Needs{kSpikes});
     EXPECT_EQ(needs("/train/on_spike", "ignore"), Needs{});
+    EXPECT_EQ(needs("/train/optimizer/offload", "state"), Needs{kOffload});
+    EXPECT_EQ(needs("/train/optimizer/offload", "none"), Needs{});
     EXPECT_EQ(needs("/parallel/stages", "cost"), Needs{kStages});
     EXPECT_EQ(needs("/parallel/stages", "even"), Needs{});
     EXPECT_EQ(needs("/checkpoint/every", 5), Needs{});

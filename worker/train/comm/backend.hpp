@@ -1,6 +1,7 @@
 // The device on which a rank computes, and the communicator for the tensors on this device.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +24,10 @@ struct Backend {
 
     // Returns the memory that tensors use on `device`. On a CPU, `memory` is empty.
     std::function<DeviceMemory()> memory = {};
+
+    // Returns a tensor of `size` zeros on `device` whose memory is in the host's memory. Throws
+    // OutOfMemory. On a CPU, this function is empty.
+    std::function<at::Tensor(std::int64_t size, const at::TensorOptions& options)> host_memory = {};
 };
 
 // Returns this rank's backend, and makes its device the current device of this thread. ops/cpu

@@ -63,8 +63,10 @@ std::string ranks_text(const std::vector<int>& ranks) {
 std::optional<std::string> replica_difference(TrainStep& step, const std::vector<int>& ranks) {
     const std::vector<Copy> copies = copies_of(step);
     const at::Tensor own = at::empty({std::ssize(copies)}, at::kLong);
-    for (std::size_t i = 0; i < copies.size(); ++i)
+    for (std::size_t i = 0; i < copies.size(); ++i) {
         own.data_ptr<std::int64_t>()[i] = hash_of(copies[i].tensor.cpu());
+        let_go(copies[i].tensor);
+    }
     const at::Tensor hash_CR =
         gather_over(step.groups().dp, own, {Site::Replicas}).t().contiguous();
     for (std::size_t i = 0; i < copies.size(); ++i) {

@@ -19,6 +19,7 @@
 #include "worker/train/job/bad_step.hpp"
 #include "worker/train/job/faults.hpp"
 #include "worker/train/job/loss_scale.hpp"
+#include "worker/train/job/offload_memory.hpp"
 #include "worker/train/job/teacher_pass.hpp"
 #include "worker/train/job/trainer.hpp"
 #include "worker/train/model/model_setup.hpp"
@@ -130,6 +131,8 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     TrainOptions options = train_options(spec_, model_.config);
     options.init.device = backend_.device;
     options.recompute = pipeline_.recompute;
+    if (spec_.optimizer.offload)
+        options.init.state_memory = offload_memory(launch_, rank_, backend_);
     std::function<void(spec::FaultPhase)> at_phase;
     if (!spec_.faults.empty())
         at_phase = [this](spec::FaultPhase phase) {

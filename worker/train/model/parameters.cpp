@@ -245,7 +245,8 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.flat_rest = lazy_zeros(own, kind.dtype(at::kShort), main_pages);
         p.rest = own_views(p, p.flat_rest);
     } else {
-        p.flat_main = lazy_zeros(own, main, main_pages);
+        const bool offloads = p.state_memory && !options.device.is_cpu();
+        p.flat_main = offloads ? p.state_memory(own, main) : lazy_zeros(own, main, main_pages);
         p.main = own_views(p, p.flat_main);
     }
     if (!options.gradients) return;
@@ -358,6 +359,7 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     Parameters p;
     p.specs = std::move(specs);
     p.is_shared = options.owners > 1;
+    p.state_memory = options.state_memory;
     for (const ParameterSpec& spec : p.specs) {
         p.own.push_back(layout::own_rows(spec.sizes[0], options.owners, options.owner));
         p.is_split.push_back(options.splits_weights && is_splittable(spec));

@@ -24,6 +24,7 @@
 #include "worker/layout/shards.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/contribute.hpp"
+#include "worker/train/model/state_memory.hpp"
 #include "worker/train/ops/packed.hpp"
 
 namespace roll::train {
@@ -54,8 +55,7 @@ struct Parameters {
     std::vector<ParameterSpec> specs;
     at::Tensor flat_weight, flat_packed;  // flat_packed: the packed weights, as bytes
     at::Tensor flat_main;                 // main weights; undefined if flat_rest is defined
-    at::Tensor flat_rest;
-    at::Tensor flat_grad;
+    at::Tensor flat_rest, flat_grad;
     std::vector<at::Tensor> weight, main, rest, grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
@@ -65,10 +65,10 @@ struct Parameters {
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined unless gradients are staged
     GradStage* stage = nullptr;
+    StateMemory state_memory = {};  // allocates optimizer state; empty: in the device's memory
 };
 
-// Returns true if ranks that share weights split the parameter. They do not split vectors and
-// LoRA's factors.
+// Returns true if ranks that share weights split the parameter: any but vectors and LoRA's factors.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.
@@ -105,8 +105,7 @@ std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 // Splits `flat`, which has the elements of all parameters, into one view for each parameter.
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat);
 
-// Like views_of(), for a flat tensor of only the trained parameters. The views of frozen parameters
-// are undefined.
+// Like views_of(), for a flat tensor without the frozen parameters, whose views are undefined.
 std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
                                         const at::Tensor& flat);
 
@@ -125,6 +124,7 @@ struct InitOptions {
     int owners = 1, owner = 0;  // number of ranks that share optimizer state, and this rank's index
     bool stages_gradients = false;  // true: a GradStage, set by the caller, allocates the gradients
     bool splits_weights = false;    // true: owners store only own rows; needs stages_gradients
+    StateMemory state_memory = {};  // as in Parameters
 };
 
 // Copy this rank's part of a parameter between `own` (spec.sizes) and the whole tensor.

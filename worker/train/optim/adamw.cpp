@@ -29,9 +29,12 @@ void adamw(const Update& update) {
         std::int16_t* rest = p.rest.empty() ? nullptr : p.rest[i].data_ptr<std::int16_t>();
         W *m = update.state[0].data_ptr<W>(), *v = update.state[1].data_ptr<W>();
         const W* g = p.own_grad[i].const_data_ptr<W>();
-        ops::for_rows(update.state[0].numel(), kBlock, [&](std::int64_t at, std::int64_t count) {
-            simd::kernels<S>().adamw(w + at, rest == nullptr ? nullptr : rest + at, m + at, v + at,
-                                     g + at, factors, count);
+        for_windows(update.state, update.state[0].numel(), [&](std::int64_t begin, std::int64_t n) {
+            ops::for_rows(n, kBlock, [&](std::int64_t first, std::int64_t count) {
+                const std::int64_t at = begin + first;
+                simd::kernels<S>().adamw(w + at, rest == nullptr ? nullptr : rest + at, m + at,
+                                         v + at, g + at, factors, count);
+            });
         });
     });
 }

@@ -60,7 +60,7 @@ void adamw_bf16(const Update& update) {
         S* const weight = updated(p, index).template data_ptr<S>();
         std::int16_t* const rest =
             p.rest.empty() ? nullptr : p.rest[index].template data_ptr<std::int16_t>();
-        for_part_rows(parts, spec, [&](std::int64_t local, std::int64_t whole, std::int64_t count) {
+        const auto update_row = [&](std::int64_t local, std::int64_t whole, std::int64_t count) {
             for (std::int64_t k = 0; k < count; ++k) {
                 const std::int64_t i = local + k;
                 const W g = grad[i] * f.scale;
@@ -79,6 +79,9 @@ void adamw_bf16(const Update& update) {
                 average[i] = rounded(static_cast<float>(m), bits & 0xFFFFU);
                 square[i] = rounded(static_cast<float>(v), bits >> 16U);
             }
+        };
+        for_row_windows(update.state, parts, spec, [&](std::span<const layout::Part> some) {
+            for_part_rows(some, spec, update_row);
         });
     });
 }

@@ -7,8 +7,11 @@
 namespace roll::train {
 
 void start_average(const Parameters& p, std::size_t i, const at::Tensor& average) {
-    if (average.is_cpu()) return copy_main(p, i, average.flatten());
-    average.copy_(p.main[i]);
+    if (!average.is_cpu()) return static_cast<void>(average.copy_(p.main[i]));
+    const at::Tensor flat = average.flatten();
+    for_windows({&flat, 1}, flat.numel(), [&](std::int64_t begin, std::int64_t count) {
+        copy_main(p, i, flat.narrow(0, begin, count), begin);
+    });
 }
 
 void update_average(const Parameters& p, std::size_t i, const at::Tensor& average, double decay) {

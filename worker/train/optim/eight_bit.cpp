@@ -57,14 +57,19 @@ struct Run {
 
 // Calls body(Run) for all elements of the parts, in parallel. A block may be in several rows.
 template <class Body>
-void for_runs(const std::vector<layout::Part>& parts, const ParameterSpec& spec, const Body& body) {
-    for_part_rows(parts, spec, [&](std::int64_t local, std::int64_t whole, std::int64_t count) {
+void for_runs(const Update& update, const std::vector<layout::Part>& parts, const Body& body) {
+    const ParameterSpec& spec = update.parameters.specs[update.index];
+    const auto run_row = [&](std::int64_t local, std::int64_t whole, std::int64_t count) {
         for (std::int64_t done = 0; done < count;) {
             const std::int64_t block = (whole + done) / kCodeBlock;
             const std::int64_t end = std::min(count, (block + 1) * kCodeBlock - whole);
             body(Run{local + done, block, end - done});
             done = end;
         }
+    };
+    const std::span<const at::Tensor> of_codes(update.state.data(), 2);
+    for_row_windows(of_codes, parts, spec, [&](std::span<const layout::Part> some) {
+        for_part_rows(some, spec, run_row);
     });
 }
 
@@ -103,7 +108,7 @@ struct Coded {
 template <class W>
 void find_most(const Coded<W>& coded, const std::vector<layout::Part>& parts, W* most,
                std::int64_t blocks) {
-    for_runs(parts, coded.update.parameters.specs[coded.update.index], [&](const Run& run) {
+    for_runs(coded.update, parts, [&](const Run& run) {
         W most1 = 0, most2 = 0;
         for (std::int64_t i = run.local; i < run.local + run.count; ++i) {
             const auto [m, v] = coded.moments(i, run.block);
@@ -131,7 +136,7 @@ void move_coded(const Coded<simd::Wide<S>>& coded, const std::vector<layout::Par
     S* const weight = updated(p, update.index).template data_ptr<S>();
     std::int16_t* const rest =
         p.rest.empty() ? nullptr : p.rest[update.index].template data_ptr<std::int16_t>();
-    for_runs(parts, p.specs[update.index], [&](const Run& run) {
+    for_runs(update, parts, [&](const Run& run) {
         const W most1 = most[run.block], most2 = most[blocks + run.block];
         for (std::int64_t i = run.local; i < run.local + run.count; ++i) {
             const auto [m, v] = coded.moments(i, run.block);

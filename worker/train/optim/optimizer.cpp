@@ -39,7 +39,8 @@ StateTensors make_state(const Parameters& p, const spec::OptimizerSpec& options,
         sizes[i] = form->whole.empty() ? own_rows(p, i, p.weight[i]).sizes().vec() : form->whole;
         size += c10::multiply_integers(sizes[i]);
     }
-    state.flat = lazy_zeros(size, p.flat_weight.options().dtype(type));
+    const at::TensorOptions kind = p.flat_weight.options().dtype(type);
+    state.flat = p.state_memory ? p.state_memory(size, kind) : lazy_zeros(size, kind);
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         if (sizes[i].empty()) continue;
@@ -131,6 +132,7 @@ void Optimizer::step(double lr, double grad_scale) {
     if (on_gpu) update_adamw_on_gpu(lr);
     update_average();
     round_weights();
+    for (const StateTensors& kind : state_.kinds) let_go(kind.flat);
 }
 
 void Optimizer::start_average() {
@@ -158,8 +160,10 @@ void Optimizer::update_matrices(double lr, double grad_scale) {
     for (std::size_t batch = 0; batch < matrices_->batches().size(); ++batch) {
         const std::vector<std::size_t>& indices = matrices_->batches()[batch];
         std::vector<at::Tensor> rows;
-        for (const std::size_t i : indices)
+        for (const std::size_t i : indices) {
             rows.push_back(muon_direction(update_of(i, lr, grad_scale)));
+            let_go(state_.of(kMomentum, i));
+        }
         matrices_->run(batch, rows, [&](std::size_t i, const at::Tensor& whole) {
             orthogonalize(config_, options_, parameters_.specs[i].name, whole);
         });

@@ -17,6 +17,7 @@
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/ops/cpu/simd/halves.hpp"
 #include "worker/train/ops/kernel.hpp"
+#include "worker/train/optim/windows.hpp"
 
 namespace roll::train {
 
@@ -92,7 +93,7 @@ void for_slices(const Parameters& p, std::size_t i, const at::Tensor& grad,
         const auto at = [&](std::size_t k, std::int64_t begin) {
             return state[k].defined() ? state[k].template data_ptr<W>() + begin : nullptr;
         };
-        ops::for_rows(grad.numel(), kGrain, [&](std::int64_t first, std::int64_t count) {
+        const auto update_range = [&](std::int64_t first, std::int64_t count) {
             if constexpr (std::is_same_v<S, W>) {
                 body(Slice<W>{w + first, g + first, {at(0, first), at(1, first)}, count});
             } else {
@@ -109,6 +110,11 @@ void for_slices(const Parameters& p, std::size_t i, const at::Tensor& grad,
                     }
                 }
             }
+        };
+        for_windows(state, grad.numel(), [&](std::int64_t begin, std::int64_t size) {
+            ops::for_rows(size, kGrain, [&](std::int64_t first, std::int64_t count) {
+                update_range(begin + first, count);
+            });
         });
     });
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "worker/layout/rows.hpp"
@@ -19,7 +20,7 @@ namespace roll::train {
 // elements. `local` is the index of its first element in the rank's rows, and `whole` is that
 // element's index in the whole parameter. If the parameter is a vector, each part is one row.
 template <class Body>
-void for_part_rows(const std::vector<layout::Part>& parts, const ParameterSpec& spec,
+void for_part_rows(std::span<const layout::Part> parts, const ParameterSpec& spec,
                    const Body& body) {
     constexpr std::int64_t kGrain = 1 << 14;  // minimum number of elements per thread
     for (const layout::Part& part : parts) {

@@ -47,6 +47,19 @@ std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<Para
     return each * most;
 }
 
+// Returns the bytes of offloaded state that an update on a CPU holds in memory: a window of each
+// kind of state, or the whole momentum of the matrix that Muon updates.
+std::int64_t window_bytes(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs) {
+    if (!spec.optimizer.offload) return 0;
+    std::int64_t bytes = 0, largest = 0;
+    for (const std::string_view ending : all_endings(spec.optimizer))
+        bytes += std::min(plan::kOffloadWindow, state_bytes(spec, specs, ending));
+    for (const ParameterSpec& one : specs)
+        if (!one.frozen && rule_of(spec.optimizer, one).kind == spec::OptimizerKind::Muon)
+            largest = std::max(largest, state_bytes(spec, {&one, 1}));
+    return std::max(bytes, largest);
+}
+
 // Returns the size of a parameter's state on a rank that owns `rows` rows, in elements of the main
 // weights' type.
 std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, std::int64_t rows) {
@@ -180,7 +193,9 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         part.first |= chunk.pre;
         part.last |= chunk.post;
         held.matrices = std::max(held.matrices, muon_numel(spec, specs));
-        held.update_bytes = std::max(held.update_bytes, adafactor_bytes(spec, specs, on_gpu));
+        held.update_bytes =
+            std::max(held.update_bytes, adafactor_bytes(spec, specs, on_gpu) +
+                                            (on_gpu ? 0 : window_bytes(spec, specs)));
         if (spec.parallel.zero > 0 && spec.parallel.dp > 1)
             buckets.push_back(exchange_buckets(spec, specs, chunk, on_gpu));
         chunks.push_back(std::move(specs));

@@ -13,15 +13,16 @@ namespace roll::train {
 namespace {
 
 using Field = std::pair<const char*, std::int64_t RankMemory::*>;
-constexpr std::array<Field, 9> kFields{{{"peak", &RankMemory::peak},
-                                        {"weights", &RankMemory::weights},
-                                        {"main_weights", &RankMemory::main_weights},
-                                        {"gradients", &RankMemory::gradients},
-                                        {"moments", &RankMemory::moments},
-                                        {"activations", &RankMemory::activations},
-                                        {"communication", &RankMemory::communication},
-                                        {"other", &RankMemory::other},
-                                        {"free", &RankMemory::free}}};
+constexpr std::array<Field, 10> kFields{{{"peak", &RankMemory::peak},
+                                         {"weights", &RankMemory::weights},
+                                         {"main_weights", &RankMemory::main_weights},
+                                         {"gradients", &RankMemory::gradients},
+                                         {"moments", &RankMemory::moments},
+                                         {"activations", &RankMemory::activations},
+                                         {"communication", &RankMemory::communication},
+                                         {"other", &RankMemory::other},
+                                         {"offloaded", &RankMemory::offloaded},
+                                         {"free", &RankMemory::free}}};
 
 std::int64_t bytes_of(const at::Tensor& tensor) {
     return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
@@ -41,7 +42,8 @@ void add_chunk(RankMemory& memory, const Parameters& p) {
     if (p.flat_rest.defined())
         memory.main_weights += trained_bytes(p, p.rest);
     else if (!p.flat_main.is_alias_of(p.flat_weight))
-        memory.main_weights += trained_bytes(p, p.main);
+        (p.state_memory && !p.flat_main.is_cpu() ? memory.offloaded : memory.main_weights) +=
+            trained_bytes(p, p.main);
     memory.gradients += trained_bytes(p, p.flat_own_grad.defined() ? p.own_grad : p.grad);
 }
 
@@ -55,7 +57,8 @@ RankMemory of_plan(const plan::MemoryBytes& planned) {
             .moments = planned.moments,
             .activations = planned.activations + planned.workspace,
             .communication = planned.exchange,
-            .other = planned.program};
+            .other = planned.program,
+            .offloaded = planned.offloaded};
 }
 
 OrderedJson json_of(const RankMemory& memory) {
@@ -67,7 +70,8 @@ OrderedJson json_of(const RankMemory& memory) {
 std::string categories_text(const RankMemory& memory) {
     std::string text;
     for (const auto& [name, field] : kFields) {
-        if (field == &RankMemory::peak || field == &RankMemory::free || memory.*field == 0)
+        if (field == &RankMemory::peak || field == &RankMemory::offloaded ||
+            field == &RankMemory::free || memory.*field == 0)
             continue;
         std::string word = name;
         std::ranges::replace(word, '_', ' ');
@@ -85,9 +89,11 @@ RankMemory measured_memory(TrainStep& step, const TensorBytes& before,
                            const std::optional<DeviceMemory>& gpu) {
     RankMemory memory;
     for (Chunk& chunk : step.chunks()) add_chunk(memory, chunk.parameters());
+    std::int64_t states = 0;
     for (Optimizer& optimizer : step.optimizers())
-        for (const StateTensors& kind : optimizer.state().kinds)
-            memory.moments += bytes_of(kind.flat);
+        for (const StateTensors& kind : optimizer.state().kinds) states += bytes_of(kind.flat);
+    const bool is_offloaded = static_cast<bool>(step.chunks().front().parameters().state_memory);
+    (is_offloaded ? memory.offloaded : memory.moments) += states;
     const std::int64_t lasting =
         memory.weights + memory.main_weights + memory.gradients + memory.moments;
     if (gpu) {
@@ -160,6 +166,7 @@ std::string memory_line(std::int64_t step, const std::vector<RankMemory>& ranks,
         "memory after step " + std::to_string(step) + ", rank " + std::to_string(rank) +
         (ranks.size() > 1 ? " (the rank with the most): " : ": ") + mib(most->peak) + " = " +
         categories_text(*most) + "; planned " + mib(plan.peak) + " = " + categories_text(plan);
+    if (most->offloaded > 0) text += "; offloaded " + mib(most->offloaded);
     if (most->free > 0) text += "; free " + plan::bytes_text(most->free);
     return text;
 }

@@ -28,7 +28,8 @@ struct RankMemory {
     std::int64_t activations = 0;  // also temporary values of the step (the plan's workspace)
     std::int64_t communication = 0;
     std::int64_t other = 0;
-    std::int64_t free = 0;  // memory that the rank's node or GPU could still give; 0: unknown
+    std::int64_t offloaded = 0;  // optimizer state outside the device's memory; not in `peak`
+    std::int64_t free = 0;       // memory that the rank's node or GPU could still give; 0: unknown
 };
 
 // Measures this rank's memory after a step. `before`: tensors_now() before the step. `gpu`: memory

@@ -50,6 +50,9 @@ std::vector<Setting> settings(const spec::TrainSpec& spec) {
     if (spec.precision != spec::Precision::Bf16)
         all.push_back({"train.precision bf16",
                        [](spec::TrainSpec& s) { s.precision = spec::Precision::Bf16; }});
+    if (!spec.optimizer.offload)
+        all.push_back({"train.optimizer.offload state",
+                       [](spec::TrainSpec& s) { s.optimizer.offload = true; }});
     if (spec.parallel.tp > 1)
         all.push_back(
             {"parallel.sequence true", [](spec::TrainSpec& s) { s.parallel.sequence = true; }});

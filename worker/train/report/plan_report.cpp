@@ -45,6 +45,7 @@ OrderedJson memory_json(const plan::MemoryBytes& bytes, std::int64_t teacher) {
     const std::int64_t more = std::max<std::int64_t>(before - bytes.total(), 0);
     if (teacher > 0) json["teacher"] = more;
     json["total"] = bytes.total() + more;
+    if (bytes.offloaded > 0) json["offloaded"] = bytes.offloaded;
     return json;
 }
 
@@ -200,13 +201,21 @@ std::string memory_text(const OrderedJson& memory) {
     std::string text = bytes_text(memory["total"]) + " a rank" +
                        (memory["program"] == 0 ? ", without CUDA's own memory:" : ":");
     for (const auto& [name, bytes] : memory.items()) {
-        if (name == "total" || bytes == 0) continue;
+        if (name == "total" || name == "offloaded" || bytes == 0) continue;
         std::string words = name;
         std::replace(words.begin(), words.end(), '_', ' ');
         text += " " + words + " " + bytes_text(bytes) + ",";
     }
     text.pop_back();
     return text;
+}
+
+// Returns the line about the offloaded state of the rank that needs the most memory; empty if there
+// is none.
+std::string offloaded_text(const OrderedJson& memory) {
+    if (!memory.contains("offloaded")) return {};
+    return "offloaded   " + bytes_text(memory["offloaded"]) + " of the optimizer's state a rank: " +
+           (memory["program"] == 0 ? "in pinned host memory" : "in files on disk") + "\n";
 }
 
 // Returns the estimated duration of the job. On a GPU, this is null unless
@@ -461,6 +470,7 @@ std::string plan_text(const OrderedJson& p) {
         text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     else
         text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
+    text += offloaded_text(p["memory_per_rank_bytes"]);
     if (p.contains("warnings"))
         for (const OrderedJson& warning : p["warnings"])
             text += "warning     " + warning.get<std::string>() + "\n";

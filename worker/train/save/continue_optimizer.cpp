@@ -78,7 +78,7 @@ std::int64_t read_states(const fs::path& directory, TrainStep& step) {
             directory, state, chunks, [&](std::size_t chunk, std::size_t i, const at::Tensor& all) {
                 const at::Tensor into = step.optimizers()[chunk].state().of(ending, i);
                 if (into.defined() && into.numel() > 0)
-                    into.copy_(own_rows(*chunks[chunk], i, all));
+                    copy_state(into, own_rows(*chunks[chunk], i, all).contiguous());
             });
         without.insert(missing.begin(), missing.end());
     }

@@ -9,6 +9,7 @@
 #include "common/tensor/safetensors.hpp"
 #include "worker/checkpoint/optimizer_index.hpp"
 #include "worker/checkpoint/state.hpp"
+#include "worker/convert/plan/rows.hpp"
 #include "worker/train/model/read_source.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/save/continue_optimizer.hpp"
@@ -137,12 +138,14 @@ void read_moment(Moments& moments, const StoredParameter& stored, const Paramete
             elements(host, wanted, overlap).copy_(elements(from, box, overlap));
             missing -= overlap.count;
             count_read(overlap.count * static_cast<std::int64_t>(from.element_size()));
+            convert::release_pages(
+                {static_cast<const std::byte*>(from.const_data_ptr()), from.nbytes()});
         }
     }
     if (missing != 0)
         throw RankFailure(2, "the checkpoint's optimizer state must have every element of " + name +
                                  " exactly once, but does not");
-    into.copy_(host);
+    copy_state(into, host);
 }
 
 // Returns true if the checkpoint has the average of a parameter's weights.

@@ -231,7 +231,7 @@ void PartWriter::send_state(const Content& content) {
     const at::Tensor rows = state.narrow(0, first, content.rows.count).flatten();
     send(files_.back(), rows.scalar_type(), rows.numel(),
          [&](const at::Tensor& to, std::int64_t begin) {
-             to.copy_(rows.narrow(0, begin, to.numel()));
+             copy_state(to, rows.narrow(0, begin, to.numel()));
          });
 }
 

@@ -47,6 +47,7 @@ class MemoryTest(RankCase):
         many = {'train__micro_batch_size': 8, 'train__seq_length': 256, **wide}
         jobs = {
             'mostly parameters': self.job(**few),
+            'mostly parameters, offloaded': self.job(**few, model__vocab_size=32768, train__optimizer__offload='state'),
             'mostly activations': self.job(**many),
             'mostly logits': self.job(**{**many, 'model__vocab_size': 16384, 'model__hidden_size': 64,
                                          'model__intermediate_size': 128}),

@@ -1,5 +1,8 @@
 #include "worker/train/comm/backend.hpp"
 
+#include <cstring>
+
+#include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
@@ -43,11 +46,27 @@ DeviceMemory memory_of(at::Device device) {
     return {bytes.current, bytes.peak};
 }
 
+// Returns zeros in pinned host memory, which the GPU reads and writes over the bus.
+at::Tensor mapped_zeros(std::int64_t size, const at::TensorOptions& options) {
+    if (size == 0) return at::zeros({0}, options);
+    const std::size_t bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
+    void *host = nullptr, *on_device = nullptr;
+    if (cudaHostAlloc(&host, bytes, cudaHostAllocMapped) != cudaSuccess)
+        throw OutOfMemory(bytes, "the allocation of pinned host memory");
+    std::memset(host, 0, bytes);
+    if (cudaHostGetDevicePointer(&on_device, host, 0) != cudaSuccess) {
+        cudaFreeHost(host);
+        throw OutOfMemory(bytes, "the mapping of pinned host memory");
+    }
+    const auto release = [host](void*) { cudaFreeHost(host); };
+    return at::from_blob(on_device, {size}, release, options, options.device());
+}
+
 }  // namespace
 
 Backend take_backend(const protocol::Launch& launch, int rank) {
     const at::Device device = take_device(launch, rank);
-    return {device, group_of, [device] { return memory_of(device); }};
+    return {device, group_of, [device] { return memory_of(device); }, mapped_zeros};
 }
 
 }  // namespace roll::train

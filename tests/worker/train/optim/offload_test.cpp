@@ -1,0 +1,144 @@
+// Optimizer state in a file (train.optimizer.offload): the same bits as in memory, for every kind
+// of optimizer and type; and the use of memory and disk.
+#include <cstdlib>
+#include <fstream>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tests/worker/train/tiny_model.hpp"
+#include "worker/plan/element_bytes.hpp"
+#include "worker/train/optim/optimizer.hpp"
+#include "worker/train/process/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder on a disk. The build folder is on one; a temporary folder need not be.
+struct OnDisk : testing::Test {
+    OnDisk() { fs::create_directory(folder); }
+    ~OnDisk() override { fs::remove_all(folder); }
+    const fs::path folder = fs::current_path() / ("offload-" + std::to_string(::getpid()));
+};
+using Offload = OnDisk;
+
+// Returns a model. If `large`, a state of the kind has more bytes than a window for one parameter.
+spec::ModelConfig model_for(spec::OptimizerKind kind, bool large) {
+    using enum spec::OptimizerKind;
+    spec::ModelConfig config = tiny_model(false);
+    config.layers = 1;
+    if (large && (kind == AdamW || kind == Adam)) config.vocab = 100'000;
+    if (large && kind == AdamWBf16) config.vocab = 180'000;
+    if (large && kind == AdamW8bit) config.intermediate = 180'000;
+    return config;
+}
+
+struct Trained {
+    Parameters parameters;
+    std::unique_ptr<Optimizer> optimizer;
+};
+
+Trained train_for(spec::OptimizerKind kind, at::ScalarType type, StateMemory memory) {
+    const spec::ModelConfig config = model_for(kind, type != at::kBFloat16);
+    Trained trained{make_parameters(parameter_specs(config, whole_chunk(config)),
+                                    {.seed = 5, .dtype = type, .state_memory = std::move(memory)}),
+                    {}};
+    const spec::OptimizerSpec options{
+        .decays = {}, .kind = kind, .momentum = 0.9, .ema = {.decay = 0.5, .every = 2}};
+    const Parameters& p = trained.parameters;
+    trained.optimizer = std::make_unique<Optimizer>(p, options, config);
+    for (int step = 0; step < 2; ++step) {
+        at::manual_seed(step);
+        at::Tensor grad = p.flat_grad;
+        grad.normal_(0, 0.1);
+        trained.optimizer->step(1e-3, 0.5);
+    }
+    trained.optimizer->swap_average();
+    return trained;
+}
+
+// Returns the bytes of the process's resident memory that are pages of files.
+std::int64_t resident_file_bytes() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("RssFile:")) return std::stoll(line.substr(8)) * 1024;
+    return 0;
+}
+
+TEST_F(Offload, EveryKindMakesTheSameBits) {
+    using enum spec::OptimizerKind;
+    at::set_num_threads(2);
+    for (const spec::OptimizerKind kind :
+         {AdamW, AdamWBf16, Adam, Sgd, Lion, Muon, Adafactor, AdamW8bit}) {
+        for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+            const Trained plain = train_for(kind, type, {});
+            const Trained other = train_for(kind, type, file_memory(folder));
+            const auto& kinds = plain.optimizer->state().kinds;
+            for (std::size_t k = 0; k < kinds.size(); ++k) {
+                const at::Tensor flat = other.optimizer->state().kinds[k].flat;
+                EXPECT_TRUE(is_in_file(flat) == (flat.numel() > 0) && !is_in_file(kinds[k].flat))
+                    << kinds[k].ending;
+                EXPECT_TRUE(at::equal(flat, kinds[k].flat))
+                    << spec::name_of(kind) << " " << type << kinds[k].ending;
+            }
+            const Parameters &a = plain.parameters, &b = other.parameters;
+            EXPECT_TRUE(at::equal(a.flat_weight, b.flat_weight)) << spec::name_of(kind) << type;
+            EXPECT_TRUE(type != at::kBFloat16 || at::equal(a.flat_rest, b.flat_rest));
+        }
+    }
+}
+
+TEST_F(Offload, TheStateIsNeitherInMemoryNorListed) {
+    const std::int64_t before = resident_file_bytes();
+    const Trained trained = train_for(spec::OptimizerKind::Adam, at::kDouble, file_memory(folder));
+    std::int64_t bytes = 0;
+    for (const StateTensors& kind : trained.optimizer->state().kinds)
+        bytes += static_cast<std::int64_t>(kind.flat.nbytes());
+    EXPECT_GT(bytes, 12 * plan::kOffloadWindow);  // two moments and the average
+    EXPECT_LT(resident_file_bytes() - before, plan::kOffloadWindow);
+    EXPECT_TRUE(fs::is_empty(folder));
+}
+
+TEST_F(Offload, CopiesGoWindowByWindow) {
+    const auto options = at::TensorOptions(at::kDouble);
+    const std::int64_t size = 5 * plan::kOffloadWindow / 8 + 3;
+    const at::Tensor kept = file_memory(folder)(size, options);
+    EXPECT_EQ(kept.count_nonzero().item<std::int64_t>(), 0);
+    const std::int64_t before = resident_file_bytes();
+    const at::Tensor values = at::arange(size, options), back = at::empty_like(values);
+    copy_state(kept, values);
+    copy_state(back, kept);
+    EXPECT_TRUE(at::equal(back, values));
+    let_go(kept);
+    EXPECT_LT(resident_file_bytes() - before, plan::kOffloadWindow / 8);
+}
+
+std::string failure_of(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const RankFailure& failure) {
+        EXPECT_EQ(failure.status(), 4);
+        return failure.what();
+    }
+    return "no failure";
+}
+
+TEST_F(Offload, AFolderWithoutSpaceOrInMemoryIsRefused) {
+    const std::string full = failure_of(
+        [&] { file_memory(folder)(std::int64_t{1} << 50, at::TensorOptions(at::kFloat)); });
+    EXPECT_TRUE(full.starts_with("train.optimizer.offload: cannot keep ")) << full;
+    EXPECT_NE(full.find(" are free: File too large; free space there"), std::string::npos) << full;
+    check_is_on_disk(folder);
+    const std::string in_memory = failure_of([] { check_is_on_disk("/dev/shm"); });
+    EXPECT_TRUE(in_memory.starts_with("train.optimizer.offload: the folder /dev/shm is a tmpfs"))
+        << in_memory;
+    EXPECT_NE(failure_of([&] { check_is_on_disk(folder / "none"); }).find("cannot use the folder"),
+              std::string::npos);
+}
+
+}  // namespace
+}  // namespace roll::train

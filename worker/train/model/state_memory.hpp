@@ -1,0 +1,48 @@
+// Memory for the state of an optimizer outside the memory of the device (train.optimizer.offload).
+//
+// On a CPU, each tensor is in a file that is mapped into memory. The kernel writes changed pages to
+// the file when memory is short, and reads them when they are used again. An update holds only a
+// window of a tensor in the process's memory: callers let each part go after they have used it. The
+// functions do nothing for tensors that are not in a file. They may be called on any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+namespace roll::train {
+
+// Returns a tensor of `size` zeros for optimizer state. Throws RankFailure or OutOfMemory.
+using StateMemory = std::function<at::Tensor(std::int64_t size, const at::TensorOptions& options)>;
+
+// Returns memory in files on the file system of `folder`. A file has no name in the folder, so it
+// disappears with the process. Its disk space is reserved when it is made. Throws
+// RankFailure(refused) if there is no space.
+StateMemory file_memory(const std::filesystem::path& folder);
+
+// Throws RankFailure(refused) if the file system of `folder` keeps its files in memory.
+void check_is_on_disk(const std::filesystem::path& folder);
+
+bool is_in_file(const at::Tensor& tensor);
+
+// Returns the number of elements of `state` that an update should use before it lets them go; the
+// number of all elements if the tensor is not in a file.
+std::int64_t window_of(const at::Tensor& state);
+
+// Begins to read the elements that follow the elements [begin, begin + count) of each tensor, as
+// many bytes as these have. Undefined tensors are skipped.
+void fetch_after(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
+
+// Takes the elements [begin, begin + count) of each tensor out of the process's memory, and begins
+// to write them to the file. They can still be used. Undefined tensors are skipped.
+void let_go(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
+void let_go(const at::Tensor& state);
+
+// Copies all elements. If one of the tensors is in a file, copies window by window and lets each
+// window go; both tensors must then be contiguous.
+void copy_state(const at::Tensor& to, const at::Tensor& from);
+
+}  // namespace roll::train
