@@ -76,12 +76,12 @@ int check_stdout(int status) {
 }
 
 void print_json(const Json& value) {
-    print(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print(escaped_json(value.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n");
 }
 
 void print_json_line(Json value, const char* schema) {
     if (value.is_object() && !value.contains("schema")) value["schema"] = schema;
-    print(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    print(escaped_json(value.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n");
 }
 
 void say(const std::string& text) { fmt::print(stderr, "{}\n", printable(text)); }

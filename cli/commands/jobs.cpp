@@ -6,6 +6,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/show/job_view.hpp"
 #include "cli/text/since.hpp"
+#include "cli/text/text_width.hpp"
 
 namespace roll::cli {
 
@@ -25,7 +26,8 @@ class JsonPrinter {
         for (const Json& job : page["jobs"]) {
             text += any_ ? ",\n    " : "\n    ";
             any_ = true;
-            for (const char c : job.dump(2, ' ', false, Json::error_handler_t::replace)) {
+            const std::string one = job.dump(2, ' ', false, Json::error_handler_t::replace);
+            for (const char c : escaped_json(one)) {
                 text += c;
                 if (c == '\n') text += "    ";
             }
@@ -38,7 +40,7 @@ class JsonPrinter {
     }
     void finish() const {
         const std::string others = rest_.dump(2, ' ', false, Json::error_handler_t::replace);
-        print((any_ ? "\n  ]," : "],") + others.substr(1) + "\n");
+        print((any_ ? "\n  ]," : "],") + escaped_json(others.substr(1)) + "\n");
     }
 
   private:

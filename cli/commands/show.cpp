@@ -5,6 +5,7 @@
 #include "cli/show/job_view.hpp"
 #include "cli/show/layout_view.hpp"
 #include "cli/text/render.hpp"
+#include "cli/text/text_width.hpp"
 #include "common/time.hpp"
 
 namespace roll::cli {
@@ -19,7 +20,9 @@ Result<int> run_show(const Context& context, const std::string& selector, bool d
         if (!git.contains("diff"))
             return fail(ErrorCode::NotFound, fmt::format("job {} has no diff of its work tree", id),
                         fmt::format("rollctl show {}", id));
-        print(field_text(git, "diff"));
+        // `git apply` needs each byte of the diff
+        const std::string changes = field_text(git, "diff");
+        print_bytes(context.terminal ? printable(changes) : changes);
         return 0;
     }
     if (context.json) {

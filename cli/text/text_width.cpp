@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace roll::cli {
 namespace {
 
@@ -45,23 +47,27 @@ std::size_t columns_of(std::uint32_t point) {
 }
 
 // Removes an escape sequence from the beginning of `text`, which begins with ESC. Returns the
-// sequence.
+// sequence. A sequence without an end does not hide the lines that follow it.
 std::string_view take_escape(std::string_view& text) {
     const std::string_view all = text;
-    const auto taken = [&] { return all.substr(0, all.size() - text.size()); };
+    const auto take = [&](char least, char most, std::size_t count = std::string_view::npos) {
+        for (; count > 0 && !text.empty() && text[0] >= least && text[0] <= most; --count)
+            text.remove_prefix(1);
+    };
     text.remove_prefix(1);
-    if (text.empty()) return taken();
-    const char kind = text[0];
-    text.remove_prefix(1);
-    if (kind == '[') {  // this sequence ends at the first byte from @ to ~
-        while (!text.empty() && (text[0] < '@' || text[0] > '~')) text.remove_prefix(1);
-        if (!text.empty()) text.remove_prefix(1);
-    } else if (kind == ']') {  // this sequence ends at BEL or at ESC backslash
-        const std::size_t end = text.find_first_of("\a\x1b");
-        text.remove_prefix(std::min(end == std::string_view::npos ? end : end + 1, text.size()));
-        if (text.starts_with('\\')) text.remove_prefix(1);
+    if (text.starts_with('[')) {
+        text.remove_prefix(1);
+        take(' ', '?');
+        take('@', '~', 1);
+    } else if (text.starts_with(']')) {  // this sequence ends at BEL or at ESC backslash
+        text.remove_prefix(std::min(text.find_first_of("\a\x1b\n"), text.size()));
+        for (const std::string_view end : {"\a", "\x1b\\"})
+            if (text.starts_with(end)) text.remove_prefix(end.size());
+    } else {
+        take(' ', '/');
+        take('0', '~', 1);
     }
-    return taken();
+    return all.substr(0, all.size() - text.size());
 }
 
 // Returns whether the escape sequence sets colours (ESC [ ... m) or, with Keep::Progress, clears a
@@ -72,7 +78,7 @@ bool keeps_escape(std::string_view sequence, Keep keep) {
     const char end = sequence.back();
     if (end != 'm' && (end != 'K' || keep != Keep::Progress)) return false;
     const std::string_view inner = sequence.substr(kStart.size());
-    return inner.find_first_not_of("0123456789;") == inner.size() - 1;
+    return inner.find_first_not_of("0123456789;:") == inner.size() - 1;
 }
 
 }  // namespace
@@ -154,6 +160,22 @@ std::string printable(std::string_view text, Keep keep) {
         text.remove_prefix(c1 ? 2 : 1);
     }
     return kept;
+}
+
+std::string escaped_json(std::string_view text) {
+    std::string escaped;
+    escaped.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const int byte = static_cast<unsigned char>(text[i]);
+        const int next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+        const bool c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+        if (c1 || byte == 0x7F)
+            escaped += fmt::format("\\u{:04x}", c1 ? next : byte);
+        else
+            escaped += text[i];
+        if (c1) ++i;
+    }
+    return escaped;
 }
 
 }  // namespace roll::cli

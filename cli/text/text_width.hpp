@@ -38,4 +38,8 @@ enum class Keep {
 // other users then cannot move the cursor, clear the screen or rename the window.
 std::string printable(std::string_view text, Keep keep = Keep::Lines);
 
+// Returns a JSON text in which U+007F to U+009F are escaped. Strings may have these control
+// characters as they are, but printable() would leave them out.
+std::string escaped_json(std::string_view text);
+
 }  // namespace roll::cli

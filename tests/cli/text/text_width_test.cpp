@@ -43,7 +43,15 @@ TEST(TextWidth, PrintedTextKeepsColoursAndLinesOnly) {
                         "2J\xff"),
               "保2J\xff");
     EXPECT_EQ(printable("\x1b[?1049m\x1b[m\x1b"), "\x1b[m");
+    EXPECT_EQ(printable("\x1b(Ba\x1b[38:5:1mb"), "a\x1b[38:5:1mb") << "as tput sgr0 writes";
+    EXPECT_EQ(printable("a\x1b]0;\nb\x1b[1\nc\x1b\nd"), "a\nb\nc\nd") << "unended sequences";
     EXPECT_EQ(printable("10 %\r\x1b[K20 %\x1b[2J", Keep::Progress), "10 %\r\x1b[K20 %");
+}
+
+TEST(TextWidth, JsonKeepsItsValues) {
+    const std::string text = "\"\x7f\xc2\x9b\xc2\xa0 ö\"";
+    EXPECT_EQ(escaped_json(text), "\"\\u007f\\u009b\xc2\xa0 ö\"");
+    EXPECT_EQ(printable(escaped_json(text)), escaped_json(text));
 }
 
 }  // namespace
