@@ -59,11 +59,12 @@ class GpuJobs(RollTest):
         self.assertEqual(self.samples(on_gpus), self.samples(alone))
         self.assertEqual(len(self.samples(alone)), 1)
         self.wait_done(ended['export_job'])
-        # the plan is within a twentieth of what each rank measured on its device
         with open(os.path.join(ended['output'], 'memory.json'), encoding='utf-8') as file:
-            ranks = json.load(file)['ranks']
-        self.assertEqual(len(ranks), 8)
-        print('measured and planned:', [(rank['measured']['peak'], rank['planned']['peak']) for rank in ranks])
+            memory = json.load(file)
+        self.assertEqual(len(memory['ranks']), 8)
+        peaks = [(rank['peak'], memory['planned_stages'][rank['stage']]['peak']) for rank in memory['ranks']]
+        print('measured and planned:', peaks)
+        self.assertGreater(min(peaks[0]), 0)
         # the checkpoint of the GPUs continues on the CPU, and the other way round
         cpus, gpus = {'nodes': 1, 'slots_per_node': 2}, {'nodes': 1, 'gpus_per_node': 4}
         for source, resources, parallel in ((on_gpus, cpus, {'dp': 2}), (alone, gpus, {'dp': 2, 'tp': 2, 'zero': 3})):
