@@ -45,8 +45,10 @@ void glitch(TrainStep& trainer, spec::FaultPhase phase) {
 // Flips a high bit of the element: the highest bit of the mantissa or, in float64, a bit of the
 // exponent.
 void flip(const at::Tensor& element) {
-    auto* const bytes = static_cast<unsigned char*>(element.data_ptr());
-    bytes[element.nbytes() - 2] ^= 0x40U;
+    const at::Tensor on_cpu = element.cpu();
+    auto* const bytes = static_cast<unsigned char*>(on_cpu.data_ptr());
+    bytes[on_cpu.nbytes() - 2] ^= 0x40U;
+    if (!element.is_cpu()) element.copy_(on_cpu);
 }
 
 void make(const spec::FaultSpec& fault, TrainStep& trainer) {
