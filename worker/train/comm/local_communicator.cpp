@@ -1,7 +1,6 @@
 #include "worker/train/comm/local_communicator.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -26,7 +25,7 @@ constexpr unsigned char kPoison = 0xFF;
 
 void poison(const at::Tensor& tensor) {
     const at::Tensor bytes = tensor.is_cpu() ? tensor : at::empty_like(tensor, at::kCPU);
-    std::memset(bytes.mutable_data_ptr(), kPoison, bytes.nbytes());
+    std::fill_n(static_cast<unsigned char*>(bytes.mutable_data_ptr()), bytes.nbytes(), kPoison);
     if (!tensor.is_cpu()) tensor.copy_(bytes);
 }
 

@@ -169,7 +169,6 @@ int prove_layout(const Arguments& arguments) {
     set_threads(1);
     const std::string document = need(read_file(arguments.spec_file));
     const spec::TrainSpec spec = need(spec::train_spec(document));
-    const Json resources = need(parse_json(document)).value("resources", Json::object());
     check_spec(spec);
     const ModelSetup model = setup_model(spec, {}, true);
     const OrderedJson json = proof_json(spec, prove(spec, model, planted_bugs()));
