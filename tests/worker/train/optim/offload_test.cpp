@@ -131,7 +131,9 @@ TEST_F(Offload, AFolderWithoutSpaceOrInMemoryIsRefused) {
     const std::string full = failure_of(
         [&] { file_memory(folder)(std::int64_t{1} << 50, at::TensorOptions(at::kFloat)); });
     EXPECT_TRUE(full.starts_with("train.optimizer.offload: cannot keep ")) << full;
-    EXPECT_NE(full.find(" are free: File too large; free space there"), std::string::npos) << full;
+    // The error depends on the file system: the file is too large, or no space is left
+    EXPECT_NE(full.find(" are free: "), std::string::npos) << full;
+    EXPECT_NE(full.find("; free space there"), std::string::npos) << full;
     check_is_on_disk(folder);
     const std::string in_memory = failure_of([] { check_is_on_disk("/dev/shm"); });
     EXPECT_TRUE(in_memory.starts_with("train.optimizer.offload: the folder /dev/shm is a tmpfs"))
