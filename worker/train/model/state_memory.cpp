@@ -72,8 +72,7 @@ StateFile::StateFile(const fs::path& folder, std::size_t size) : bytes(size) {
     if (descriptor < 0) refuse_with(errno);
     // Reserve the space now. If a page found no space later, the kernel would kill the process.
     int reserved = EINTR;
-    while (reserved == EINTR)
-        reserved = ::posix_fallocate(descriptor, 0, static_cast<off_t>(size));
+    while (reserved == EINTR) reserved = ::posix_fallocate(descriptor, 0, static_cast<off_t>(size));
     void* mapped = MAP_FAILED;
     if (reserved == 0)
         mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
