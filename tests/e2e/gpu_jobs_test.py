@@ -76,7 +76,8 @@ class GpuJobs(RollTest):
 
     def test_narrow_types_and_lora_train_on_gpus(self):
         base = self.wait_done(self.job('base', 4, {'pp': 2, 'vpp': 2, 'dp': 2, 'zero': 3}, train__precision='bf16',
-                                       model__num_hidden_layers=4))
+                                       model__num_hidden_layers=4, train__optimizer__offload='state'))
+        self.assertIn("offload: the optimizer's state is in pinned host memory", self.ctl('logs', base['id']).stdout)
         self.wait_done(base['export_job'])
         self.assertLess(self.numbers(base['id'])[-1][1], self.numbers(base['id'])[0][1])
         lora = self.job('lora', 2, {'tp': 2}, model={'from': os.path.join(base['output'], 'export', 'hf')},

@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 
+#include <ATen/ATen.h>
+
 #include "tests/worker/train/device/simulated_device.hpp"
 #include "worker/train/comm/backend.hpp"
 
@@ -52,7 +54,10 @@ Backend take_backend(const protocol::Launch& /*launch*/, int /*rank*/) {
             [](GlooFabric& fabric, const std::string& name, const std::vector<int>& ranks) {
                 return std::make_unique<StagedCommunicator>(fabric.group(name, ranks));
             },
-            simulated_memory};
+            simulated_memory,
+            [](std::int64_t size, const at::TensorOptions& options) {
+                return at::zeros({size}, options);  // this device has one kind of memory
+            }};
 }
 
 }  // namespace roll::train
