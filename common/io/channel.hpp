@@ -26,8 +26,8 @@ class Channel {
     virtual std::optional<Error> trouble() const = 0;
 };
 
-// Returns a channel over ZeroMQ. Fails with Unavailable if the endpoint is ipc:// and no rolld
-// listens on the endpoint.
+// Returns a channel over ZeroMQ. Fails with Unavailable if no process listens on the endpoint. If a
+// machine refuses connections over TCP, waits a second for a rolld that starts again.
 Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
                                              const std::string& server_public_key);
 
