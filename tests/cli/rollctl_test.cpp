@@ -84,11 +84,21 @@ TEST_F(Rollctl, RefusesTextWithANul) {
 }
 
 TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
-    for (const char* arguments : {"jobs", "show 1", "cancel 1", "nodes", "submit -- true", "logs 1",
-                                  "events", "metrics 1", "hold 1", "resume 1"}) {
+    for (const char* arguments :
+         {"jobs", "jobs 1 2", "show 1", "cancel 1", "cancel 1 3-9 x", "nodes", "submit -- true",
+          "logs 1", "logs 1 2 -f", "events", "metrics 1", "hold 1", "hold 1,2 3", "resume 1"}) {
         const Ended ended = run(arguments);
         EXPECT_EQ(ended.status, 5) << arguments << "\n" << ended.output;
         EXPECT_NE(ended.output.find("next: rollctl up"), std::string::npos) << ended.output;
+    }
+}
+
+TEST_F(Rollctl, SaysWhichCommandsTakeOneJob) {
+    for (const std::string name : {"show", "explain", "metrics"}) {
+        const Ended ended = run(name + " 1 2");
+        EXPECT_EQ(ended.status, 2) << ended.output;
+        EXPECT_NE(ended.output.find("expected: 2; `" + name + "` takes one job"), std::string::npos)
+            << ended.output;
     }
 }
 
