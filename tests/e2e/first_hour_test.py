@@ -99,6 +99,8 @@ class FirstHour(RollTest):
         self.assertIn(f'jobs {jobs[0]}-{jobs[1]} held', self.ctl('hold', jobs[0], jobs[1]).stdout)
         self.ctl('cancel', jobs[0], f'{jobs[1]},{jobs[2]}', '--reason', 'enough')
         self.assertEqual([self.wait(job)['reason'] for job in jobs], ['enough'] * 3)
+        nothing = self.ctl('cancel', 'all')
+        self.assertEqual((nothing.stdout, nothing.stderr), ('', 'none of the selected jobs is queued or running\n'))
         evil = self.submit('--', 'no\x1b[2J\nprogram')
         self.ctl('wait', evil, check=False)
         for words in (('jobs', '-a'), ('show', evil), ('events', evil)):
