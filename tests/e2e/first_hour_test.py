@@ -74,6 +74,9 @@ class FirstHour(RollTest):
         stopped = self.ctl('down', env=as_bob, check=False)
         self.assertEqual(stopped.returncode, 4)
         self.assertIn('only the operator of that rolld can stop it', stopped.stderr)
+        listed = self.ctl('keys', 'list', env=as_bob, check=False)
+        self.assertEqual((listed.returncode, listed.stdout), (4, ''))
+        self.assertIn('only the operator of that rolld can list and change its keys', listed.stderr)
         endpoint = self.read(self.state, 'endpoint')
         self.kill_rolld()
         for env in (self.env, as_bob):
