@@ -10,6 +10,7 @@
 #include "cli/commands/logs.hpp"
 #include "cli/commands/secret.hpp"
 #include "cli/commands/sections.hpp"
+#include "cli/commands/selector.hpp"
 #include "cli/commands/shell.hpp"
 #include "cli/commands/slurm.hpp"
 #include "cli/commands/sweep.hpp"
@@ -25,8 +26,6 @@
 
 namespace roll::cli {
 namespace {
-
-constexpr auto kSelector = "Ids (7, 3-9 or 1,4), `last`, `all` or a name";
 
 // Parses one command line with CLI11 and runs the chosen command.
 class Parser {
@@ -248,14 +247,14 @@ class Parser {
         CLI::App* close = command(
             "close", "Close job groups to new jobs; a closed group ends when its last job ends",
             [this] { return run_close(context_, word_); });
-        close->add_option("JOBS", word_, kSelector)->required();
+        add_selector(*close, word_)->required();
     }
 
     void add_resubmit() {
         CLI::App* resubmit = command("resubmit", "Resubmit finished jobs", [this] {
             return run_resubmit(context_, word_, failed_, submit_);
         });
-        resubmit->add_option("JOBS", word_, kSelector)->required();
+        add_selector(*resubmit, word_)->required();
         resubmit->add_flag("--failed", failed_, "Only jobs that failed or were cancelled");
         add_submit_options(resubmit);
     }
@@ -318,21 +317,22 @@ class Parser {
         wait->add_flag("-f,--follow", follow_, "Show the progress of each job in turn");
         CLI::App* cancel = command("cancel", "Cancel queued and running jobs",
                                    [this] { return run_cancel(context_, word_, reason_); });
-        cancel->add_option("JOBS", word_, kSelector)->required();
+        add_selector(*cancel, word_)->required();
         cancel->add_option("--reason", reason_, "Reason to show with the job");
         CLI::App* hold = command("hold", "Keep queued jobs from starting",
                                  [this] { return run_hold(context_, word_, true); });
-        hold->add_option("JOBS", word_, kSelector)->required();
+        add_selector(*hold, word_)->required();
         CLI::App* release = command("release", "Let held jobs start",
                                     [this] { return run_hold(context_, word_, false); });
-        release->add_option("JOBS", word_, kSelector)->required();
+        add_selector(*release, word_)->required();
         CLI::App* requeue =
             command("requeue", "Stop running jobs, after a checkpoint, and queue them again",
                     [this] { return run_requeue(context_, word_); });
-        requeue->add_option("JOBS", word_, kSelector)->required();
+        add_selector(*requeue, word_)->required();
         CLI::App* update = command("update", "Change queued jobs: priority=5 or max, begin=+2h",
                                    [this] { return run_update(context_, word_, words_); });
-        update->add_option("JOBS", word_, kSelector)->required();
+        update->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
+            ->required();
         update->add_option("SETTING", words_, "What to change, e.g. priority=5")->required();
         CLI::App* checkpoint = command("checkpoint", "Save a checkpoint of a running job now",
                                        [this] { return run_checkpoint(context_, tell_); });

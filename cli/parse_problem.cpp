@@ -42,16 +42,23 @@ std::string validation_text(const std::string& message) {
     return fmt::format("{} is {}; allowed: {}", parts.str(1), parts.str(2), allowed);
 }
 
-// Returns "; did you mean `--NAME`?" if the last word of `message` resembles an option of the
-// command. Returns an empty text otherwise.
-std::string nearest_option(const std::string& message, const CLI::App& app) {
-    const std::size_t dashes = message.rfind(" --");
-    if (dashes == std::string::npos) return "";
+// Returns what to add to CLI11's message about an unexpected argument: "; did you mean `--NAME`?"
+// if the last word of `message` resembles an option of the command, and that the command takes one
+// job if a job is its only argument. Returns an empty text otherwise.
+std::string advice(const std::string& message, const CLI::App& app) {
     const CLI::App* command = &app;
     while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
     std::vector<std::string> known;
-    for (const CLI::Option* option : command->get_options())
+    std::string expected;
+    for (const CLI::Option* option : command->get_options()) {
         for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+        if (option->get_positional()) expected += option->get_name(true);
+    }
+    const std::size_t dashes = message.rfind(" --");
+    if (dashes == std::string::npos)
+        return expected == "JOB" && message.find(" -") == std::string::npos
+                   ? fmt::format("; `{}` takes one job", command->get_name())
+                   : "";
     const std::string option = message.substr(dashes + 1);
     return spec::did_you_mean(option.substr(0, option.find('=')), known);
 }
@@ -65,7 +72,7 @@ std::string problem_text(const CLI::ParseError& error, const CLI::App& app) {
     if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr)
         return validation_text(message);
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
-        return message + nearest_option(message, app);
+        return message + advice(message, app);
     return message;
 }
 

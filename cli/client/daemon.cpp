@@ -145,7 +145,11 @@ Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
 
 void say_finished(const Json& reply) {
     const std::string over = ids_text(reply.value("over", Json::array()));
-    if (!over.empty()) say("already finished: " + over);
+    const Json jobs = reply.value("cancelled", reply.value("jobs", Json::array()));
+    if (!over.empty())
+        say("already finished: " + over);
+    else if (jobs.empty())
+        say("none of the selected jobs is queued or running");
 }
 
 std::string user_name() {

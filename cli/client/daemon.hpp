@@ -120,8 +120,8 @@ Result<Json> change(const Context& context, Args args) {
     return await_change(daemon, Args::kOperation.name, repeat(), repeat);
 }
 
-// Says on stderr which of the selected jobs had ended before the change, if any. `reply` is the
-// reply of change().
+// Says on stderr which of the selected jobs had ended before the change, if any, or that no job was
+// changed. `reply` is the reply of change().
 void say_finished(const Json& reply);
 
 // Returns the ids of the jobs that `selector` selects, ascending. Fails with NotFound if `selector`

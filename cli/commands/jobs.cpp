@@ -4,6 +4,7 @@
 
 #include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/selector.hpp"
 #include "cli/show/job_view.hpp"
 #include "cli/text/since.hpp"
 #include "cli/text/text_width.hpp"
@@ -127,9 +128,7 @@ Result<protocol::JobsArgs> request_of(const Context& context, const JobsOptions&
 }  // namespace
 
 void add_jobs_options(CLI::App& command, JobsOptions& options) {
-    command.add_option(
-        "JOBS", options.selector,
-        "Ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name with wildcards (* and ?)");
+    add_selector(command, options.selector);
     command.add_flag("-a,--all", options.all, "Also list finished jobs");
     command.add_option("--state", options.state, "Only jobs in this state")
         ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));

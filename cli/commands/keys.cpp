@@ -46,6 +46,18 @@ Result<void> check_reachable(const std::string& endpoint) {
                 "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070; then add the key");
 }
 
+// Returns the state directory. Fails with Refused if it is that of a user who holds a key of
+// another user's rolld: the authorized keys are in the directory of that rolld.
+Result<io::StateDirectory> operators_directory(const Context& context) {
+    ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
+    if (!directory.is_key_holders()) return directory;
+    return fail(ErrorCode::Refused,
+                fmt::format("{} holds a key of another user's rolld; only the operator of that "
+                            "rolld can list and change its keys",
+                            directory.root().string()),
+                "ask the operator of that rolld to run this command");
+}
+
 // Options of `keys add`.
 struct KeysOptions {
     std::string name;
@@ -66,7 +78,7 @@ std::string trust_text(const std::string& holder) {
 namespace {
 
 Result<int> run_keys_list(const Context& context) {
-    ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
+    ROLL_TRY(const auto directory, operators_directory(context));
     std::map<std::string, std::string> by_name;
     for (const auto& [key, name] : io::read_authorized(directory.authorized())) by_name[name] = key;
     Json keys = Json::array();
@@ -85,7 +97,7 @@ Result<int> run_keys_list(const Context& context) {
 
 Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     ROLL_TRY_VOID(check_name(options.name));
-    ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
+    ROLL_TRY(const auto directory, operators_directory(context));
     const io::StateDirectory bundle(fs::absolute(options.out).lexically_normal());
     if (fs::exists(bundle.root())) {
         return fail(ErrorCode::Refused, bundle.root().string() + " already exists",
@@ -122,7 +134,7 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
 
 Result<int> run_keys_revoke(const Context& context, const std::string& name) {
     ROLL_TRY_VOID(check_name(name));
-    ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
+    ROLL_TRY(const auto directory, operators_directory(context));
     std::error_code error;
     if (!fs::remove(directory.authorized() / (name + ".pub"), error)) {
         return fail(error ? ErrorCode::Failed : ErrorCode::NotFound,

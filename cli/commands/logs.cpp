@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/client/daemon.hpp"
+#include "cli/commands/selector.hpp"
 #include "cli/show/files_of_job.hpp"
 #include "cli/show/follow.hpp"
 #include "cli/show/job_view.hpp"
@@ -322,9 +323,7 @@ Result<bool> print_logs(const Context& context, JobFiles& files, const Json& job
 }  // namespace
 
 void add_logs_options(CLI::App& command, LogsOptions& options) {
-    command
-        .add_option("JOBS", options.selector, "Ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name")
-        ->required();
+    add_selector(command, options.selector)->required();
     command.add_flag("-f,--follow", options.follow, "Keep printing until the jobs end");
     command.add_option("--rank", options.ranks, "Ranks: 0, 0,2-3 or all [0]");
     command.add_option("--attempt", options.attempt, "Attempt [newest]")

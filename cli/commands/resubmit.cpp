@@ -29,7 +29,10 @@ Result<Source> again(const Json& job) {
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-again-{id}";
     document["output"] = output;
-    return Source{fmt::format("job {}, again", id), std::move(document), "/"};
+    return Source{.label = fmt::format("job {}, again", id),
+                  .document = std::move(document),
+                  .base = "/",
+                  .stored = true};
 }
 
 }  // namespace

@@ -326,7 +326,10 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;
     return submit_sources(context, options,
-                          {{fmt::format("job {}, resumed", id), std::move(document), "/"}});
+                          {Source{.label = fmt::format("job {}, resumed", id),
+                                  .document = std::move(document),
+                                  .base = "/",
+                                  .stored = true}});
 }
 
 }  // namespace roll::cli

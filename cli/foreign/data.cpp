@@ -7,6 +7,7 @@
 #include "cli/foreign/stage.hpp"
 #include "cli/foreign/table.hpp"
 #include "common/files.hpp"
+#include "common/hub_cache.hpp"
 #include "common/json_records.hpp"
 
 namespace roll::cli {
@@ -20,6 +21,19 @@ std::string unreadable(const std::string& path) {
     if (kind == ".jsonl" || kind == ".json" || kind == ".parquet" || kind == ".txt") return "";
     return fmt::format(
         "Roll does not read the file {}; supported: .jsonl, .json, .parquet and .txt", path);
+}
+
+// Returns what to do if `name` is that of a data set on the HuggingFace Hub; empty if it cannot be.
+// If the first folder of the name exists here, the name is more likely a path.
+std::string hub_remedy(const Config& config, const std::string& name) {
+    const std::size_t slash = name.find('/');
+    std::error_code ignored;
+    if (hub_name_parts(name) != 2 || fs::exists(config.absolute(name.substr(0, slash)), ignored))
+        return "";
+    return fmt::format(
+        "; to use {0} of the HuggingFace Hub, run: hf download --repo-type dataset {0} --local-dir "
+        "{1}, and name a file in {1}",
+        name, name.substr(slash + 1));
 }
 
 // Returns the content of LLaMA-Factory's dataset_info.json, which describes the data sets.
@@ -237,7 +251,8 @@ void read_data(const Config& config) {
         train.push_back(*named);
         if (const std::string problem = unreadable(*named); !problem.empty())
             config.refuse("dataset_name",
-                          problem + "; name a local file, or set `dataset` and `dataset_dir`");
+                          problem + "; name a local file, or set `dataset` and `dataset_dir`" +
+                              hub_remedy(config, *named));
     }
     for (std::string& path : train) path = config.absolute(path);
     std::vector<std::string> valid = config.names("validation_file");

@@ -202,7 +202,8 @@ Result<void> apply_options(const JobOptions& options, Source& source) {
     ROLL_TRY_VOID(apply_options(options, source.document));
     if (source.foreign && !source.lines.contains("train.global_batch_size"))
         set_global_batch(*source.foreign, source.document);
-    if (std::string note = attention_note(source.document); !note.empty())
+    const bool asked = !source.stored || source.lines.contains("data.attention");
+    if (std::string note = attention_note(source.document); asked && !note.empty())
         source.notes.push_back(std::move(note));
     use_hub_cache(source.document, source.base, source.notes);
     return use_adapter_settings(source.document, source.base, source.notes);

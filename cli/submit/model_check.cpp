@@ -211,11 +211,12 @@ void check_rows(const CheckedJob& job, std::int64_t rows, std::int64_t ids) {
         job.note(
             "model.vocab_size",
             fmt::format("is {}; allowed: at least {}, the tokenizer's number of ids", *asked, ids));
-    else
-        job.note("tokenizer",
-                 fmt::format("has ids up to {}, but the model's embedding has {} rows; use the "
-                             "model's own tokenizer, or set {}",
-                             ids - 1, rows, enough));
+    else  // train.lora and model.vocab_size exclude each other
+        job.note(
+            "tokenizer",
+            fmt::format("has ids up to {}, but the model's embedding has {} rows; "
+                        "use the model's own tokenizer{}",
+                        ids - 1, rows, job.train.contains("lora") ? "" : ", or set " + enough));
 }
 
 void check_freeze(const CheckedJob& job, const std::vector<std::string>& parameters) {

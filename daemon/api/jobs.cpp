@@ -25,10 +25,17 @@ struct Selected {
     std::vector<JobId> over;
 };
 
+// Selects the jobs that a request changes. `all` means all jobs that the caller may change. `all`
+// and `@me` leave out jobs that have ended, because nobody means these.
 Result<Selected> select_own(const Context& context, const Caller& who,
                             const protocol::Selection& args) {
+    const bool own = args.selector == "all" && who.role != Role::Operator;
+    const std::string selector = own ? "@me" : args.selector;
     Selected selected;
-    ROLL_TRY(selected.all, query::select(context.state, args.selector, acting_user(who, args.me)));
+    ROLL_TRY(selected.all, query::select(context.state, selector, acting_user(who, args.me)));
+    if (selector == "all" || selector == "@me")
+        std::erase_if(selected.all,
+                      [&](JobId id) { return core::is_over(context.state.jobs.at(id).phase); });
     ROLL_TRY_VOID(owns(context, who, selected.all));
     for (const JobId id : selected.all) {
         const bool is_over = core::is_over(context.state.jobs.at(id).phase);

@@ -17,13 +17,21 @@ bool waits_for(const spec::JobSpec& spec, JobId id, const core::Job& job) {
     });
 }
 
+// Returns whether the output directory of a job has something that a new training would replace. A
+// training that failed before its first checkpoint leaves nothing of value.
+bool has_results(const core::Job& job) {
+    return job.spec.trains() && (job.phase == core::JobPhase::Done || !job.checkpoints.empty());
+}
+
 }  // namespace
 
 void Outputs::build(const core::State& state) {
     constexpr std::size_t kSlack = 1024;
-    if (writers_ && writers_->size() <= 2 * state.index.open.size() + kSlack) return;
+    if (writers_ && writers_->size() <= 2 * built_ + kSlack) return;
     writers_.emplace();
-    for (const JobId id : state.index.open) note(id, state.jobs.at(id));
+    for (const auto& [id, job] : state.jobs)
+        if (!core::is_over(job.phase) || has_results(job)) note(id, job);
+    built_ = writers_->size();
 }
 
 void Outputs::note(JobId id, const core::Job& job) {
@@ -44,8 +52,18 @@ Result<void> Outputs::check_one(const core::State& state, const spec::JobSpec& s
     const auto found = state.jobs.find(known->second);
     if (found == state.jobs.end()) return {};
     const auto& [id, job] = *found;
-    if (core::is_over(job.phase) || job.spec.output != output || waits_for(spec, id, job))
-        return {};
+    if (job.spec.output != output || waits_for(spec, id, job)) return {};
+    if (core::is_over(job.phase)) {
+        if (!spec.trains() || spec.source_job == id || !has_results(job)) return {};
+        return fail(
+            ErrorCode::Refused,
+            fmt::format("output is {}, but job {} has left its results there, and a new training "
+                        "would replace them",
+                        output, id.value),
+            fmt::format("use another `output`, such as one with {{id}}; or continue job {0}: "
+                        "rollctl resume {0}; or allow to replace the results: --after any:{0}",
+                        id.value));
+    }
     return fail(
         ErrorCode::Refused,
         fmt::format("output is {}, but job {} writes there and has not ended", output, id.value),

@@ -117,6 +117,14 @@ class ModelCheck(unittest.TestCase):
         os.makedirs(os.path.join(self.work, 'empty'))
         self.assertNotIn('did you mean', '\n'.join(self.problems(self.job({'from': 'empty'}))))
 
+    def test_a_larger_vocabulary_is_not_advised_where_it_is_refused(self):
+        job = self.job({'from': self.model('few', ids=600)})
+        self.assertIn('or set model.vocab_size 640', '\n'.join(self.problems(job)))
+        job['train']['lora'] = {'r': 4}
+        told = '\n'.join(self.problems(job))
+        self.assertIn("use the model's own tokenizer", told)
+        self.assertNotIn('model.vocab_size', told)
+
     def test_each_has_one_sentence(self):
         def lose(folder):
             os.rename(os.path.join(folder, 'model.safetensors'), os.path.join(folder, 'one.safetensors'))

@@ -84,11 +84,21 @@ TEST_F(Rollctl, RefusesTextWithANul) {
 }
 
 TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
-    for (const char* arguments : {"jobs", "show 1", "cancel 1", "nodes", "submit -- true", "logs 1",
-                                  "events", "metrics 1", "hold 1", "resume 1"}) {
+    for (const char* arguments :
+         {"jobs", "jobs 1 2", "show 1", "cancel 1", "cancel 1 3-9 x", "nodes", "submit -- true",
+          "logs 1", "logs 1 2 -f", "events", "metrics 1", "hold 1", "hold 1,2 3", "resume 1"}) {
         const Ended ended = run(arguments);
         EXPECT_EQ(ended.status, 5) << arguments << "\n" << ended.output;
         EXPECT_NE(ended.output.find("next: rollctl up"), std::string::npos) << ended.output;
+    }
+}
+
+TEST_F(Rollctl, SaysWhichCommandsTakeOneJob) {
+    for (const std::string name : {"show", "explain", "metrics"}) {
+        const Ended ended = run(name + " 1 2");
+        EXPECT_EQ(ended.status, 2) << ended.output;
+        EXPECT_NE(ended.output.find("expected: 2; `" + name + "` takes one job"), std::string::npos)
+            << ended.output;
     }
 }
 
@@ -206,7 +216,7 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
             "  model is missing; allowed: a mapping\n"
             "  data is missing; allowed: a mapping\n"
             "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the ranks; resources give 1 "
-            "nodes x 1 slots = 1 ranks\n"
+            "node x 1 slot = 1 rank\n"
             "  line 3: train.steps is missing; allowed: an integer, 1 to 1000000000, or "
             "train.epochs\n");
     EXPECT_EQ(run("submit missing.yaml").status, 3);

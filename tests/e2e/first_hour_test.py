@@ -74,6 +74,9 @@ class FirstHour(RollTest):
         stopped = self.ctl('down', env=as_bob, check=False)
         self.assertEqual(stopped.returncode, 4)
         self.assertIn('only the operator of that rolld can stop it', stopped.stderr)
+        listed = self.ctl('keys', 'list', env=as_bob, check=False)
+        self.assertEqual((listed.returncode, listed.stdout), (4, ''))
+        self.assertIn('only the operator of that rolld can list and change its keys', listed.stderr)
         endpoint = self.read(self.state, 'endpoint')
         self.kill_rolld()
         for env in (self.env, as_bob):
@@ -96,8 +99,11 @@ class FirstHour(RollTest):
         refused = self.ctl('cancel', jobs[0], '--reason', '\x1b[2J', check=False)
         self.assertEqual(refused.returncode, 2)
         self.assertIn('reason has line breaks or other control characters', refused.stderr)
-        self.ctl('cancel', f'{jobs[0]},{jobs[1]}-{jobs[2]}', '--reason', 'enough')
+        self.assertIn(f'jobs {jobs[0]}-{jobs[1]} held', self.ctl('hold', jobs[0], jobs[1]).stdout)
+        self.ctl('cancel', jobs[0], f'{jobs[1]},{jobs[2]}', '--reason', 'enough')
         self.assertEqual([self.wait(job)['reason'] for job in jobs], ['enough'] * 3)
+        nothing = self.ctl('cancel', 'all')
+        self.assertEqual((nothing.stdout, nothing.stderr), ('', 'none of the selected jobs is queued or running\n'))
         evil = self.submit('--', 'no\x1b[2J\nprogram')
         self.ctl('wait', evil, check=False)
         for words in (('jobs', '-a'), ('show', evil), ('events', evil)):

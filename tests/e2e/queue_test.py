@@ -90,7 +90,7 @@ class Queue(RollTest):
         self.assertEqual(refused.returncode, 4, refused.stderr)
         self.assertEqual(self.ctl('jobs', '@me', '--parsable', env=as_bob).stdout.split(), [his])
         self.assertIn('0 running and 1 queued jobs of bob', self.ctl('usage', env=as_bob).stdout)
-        self.ctl('cancel', his, env=as_bob)
+        self.assertEqual(self.ctl('cancel', 'all', env=as_bob).stdout, f'job {his} cancelled\n')
         self.assertIn(f'already finished: {his}', self.ctl('update', his, 'priority=3', env=as_bob).stderr)
         newer = self.ctl('keys', 'add', 'bob', '--out', bundle + '2')
         self.assertIn('the earlier key of client-bob is revoked', newer.stderr)

@@ -48,6 +48,10 @@ std::optional<double> real(const Json& document, const char* pointer) {
     return document[at].get<double>();
 }
 
+std::string counted(std::int64_t number, const char* thing) {
+    return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
+}
+
 // Returns the data-parallel size: `dp` of the document, or the size that follows from the number of
 // ranks. If the parallel sizes do not fit the number of ranks, adds a problem and returns nullopt.
 // Also returns nullopt if the job leaves the choice of the parallel sizes to Roll.
@@ -74,14 +78,16 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
     const std::int64_t pp = positive(document, "/parallel/pp").value_or(1);
     const std::int64_t cp = positive(document, "/parallel/cp").value_or(1);
-    const std::string of_slots =
-        each == 1 ? "slots" : fmt::format("slots / {} slots per rank", each);
-    const std::string ranks = fmt::format("resources give {} nodes x {} {} = {} ranks", *nodes,
-                                          gpus ? *gpus : *slots, gpus ? "GPUs" : of_slots, world);
+    const std::string of_node = gpus ? counted(*gpus, "GPU")
+                                : each == 1
+                                    ? counted(*slots, "slot")
+                                    : fmt::format("{} slots / {} slots per rank", *slots, each);
+    const std::string ranks = fmt::format("resources give {} x {} = {}", counted(*nodes, "node"),
+                                          of_node, counted(world, "rank"));
     if (dp && *dp * tp * pp * cp != world) {
         problems.push_back(
-            {"parallel", fmt::format("dp {} x tp {} x pp {} x cp {} = {} ranks, but {}", *dp, tp,
-                                     pp, cp, *dp * tp * pp * cp, ranks)});
+            {"parallel", fmt::format("dp {} x tp {} x pp {} x cp {} = {}, but {}", *dp, tp, pp, cp,
+                                     counted(*dp * tp * pp * cp, "rank"), ranks)});
         return std::nullopt;
     }
     if (world % (tp * pp * cp) != 0) {

@@ -5,7 +5,7 @@
 // exclusiveMinimum, exclusiveMaximum, minLength, pattern, items, minItems, oneOf (branches must
 // differ in type), if/then/else, allOf, default, description; `false` for a forbidden key.
 //
-// Extensions: "format"s of string_format.hpp; x-allowed, the description of a pattern; x-built, the
+// Extensions: "format"s of string_format.hpp; x-allowed, what is allowed, in words; x-built, the
 // implemented values of an enum (false if none); x-built-suffixes, the same for file names; x-path,
 // a string that is a path; x-exists, a path that must exist; x-also, other programs' names for a
 // key, used in "did you mean"; x-instead, the advice for files of an unsupported format: it maps

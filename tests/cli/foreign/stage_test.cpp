@@ -46,6 +46,20 @@ TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
               Json::parse(R"({"r": 16, "alpha": 32, "targets": ["q_proj", "v_proj"]})"));
 }
 
+TEST_F(ForeignFile, ADataSetOfTheHubIsRefusedWithItsDownload) {
+    Json trl = config();
+    for (const char* const key : {"stage", "finetuning_type", "dataset"}) trl.erase(key);
+    trl["dataset_name"] = "Ann/talk";
+    EXPECT_NE(problems(trl).find("Roll does not read the file Ann/talk; "), std::string::npos);
+    EXPECT_NE(problems(trl).find("run: hf download --repo-type dataset Ann/talk --local-dir talk, "
+                                 "and name a file in talk"),
+              std::string::npos)
+        << problems(trl);
+    trl["dataset_name"] = "talk.csv";
+    EXPECT_NE(problems(trl).find("Roll does not read the file talk.csv; "), std::string::npos);
+    EXPECT_EQ(problems(trl).find("hf download"), std::string::npos);
+}
+
 TEST_F(ForeignFile, TrlsTruncationAndPackingAreKeysOfTheData) {
     const auto of_trl = [](const char* others) {
         Json with = config_with(kTrlSft);

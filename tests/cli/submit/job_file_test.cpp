@@ -44,6 +44,24 @@ TEST(JobOptions, WinOverTheFile) {
         "resources": {"slots_per_node": 4, "nodes": 2, "time": "90s"}})"));
 }
 
+TEST(JobOptions, HaveANoteOnAttentionOnlyIfSomebodySetIt) {
+    const auto notes = [](bool stored, std::vector<std::string> sets) {
+        Source source{.label = "x",
+                      .document = {{"kind", "train"},
+                                   {"objective", "sft"},
+                                   {"data", {{"attention", "across_documents"}}}},
+                      .base = "/",
+                      .stored = stored};
+        JobOptions options;
+        options.sets = std::move(sets);
+        EXPECT_TRUE(apply_options(options, source));
+        return source.notes.size();
+    };
+    EXPECT_EQ(notes(false, {}), 1);
+    EXPECT_EQ(notes(true, {}), 0) << "the default in the document of a queued job";
+    EXPECT_EQ(notes(true, {"data.attention=across_documents"}), 1);
+}
+
 TEST(Directives, AreTheCommentsAtAScriptsHead) {
     const auto options = read_directives(
         "#!/bin/sh\n# a remark\n#ROLL --slots 2 --time '1h 30m'\n\n#ROLL --after ok:3\n"

@@ -228,7 +228,7 @@ TEST_F(CheckJob, RefusesByNameWhatIsNotBuiltYet) {
 TEST_F(CheckJob, RefusesSizesThatCannotWork) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/parallel/dp", 3,
-         "parallel dp 3 x tp 1 x pp 1 x cp 1 = 3 ranks, but resources give 1 nodes x 2 slots = 2 "
+         "parallel dp 3 x tp 1 x pp 1 x cp 1 = 3 ranks, but resources give 1 node x 2 slots = 2 "
          "ranks\n"},
         {"/parallel",
          {{"pp", 2}, {"vpp", 2}},

@@ -41,6 +41,35 @@ TEST_F(OneOutput, BelongsToOneJobUntilThatIsOver) {
     EXPECT_EQ(refusal(to("/out")), "");
 }
 
+TEST_F(OneOutput, WithTheResultsOfATrainingIsNotThatOfANewTraining) {
+    desk.join("n1", 1);
+    spec::JobSpec training = to("/out");
+    training.kind = spec::JobKind::Train;
+    const JobId failed = queue(training);
+    desk.exit(failed, core::Outcome::Invalid, 2);
+    ASSERT_EQ(desk.job(failed).phase, core::JobPhase::Failed);
+    const JobId stopped = queue(training);  // the failed training has left no checkpoint
+    desk.tell(core::MemberStarted{desk.worker_of(stopped), desk.attempt(stopped)});
+    desk.tell(core::CheckpointWritten{desk.worker_of(stopped), desk.attempt(stopped), 5, "/c"});
+    desk.exit(stopped, core::Outcome::Invalid, 2);
+    ASSERT_EQ(desk.job(stopped).phase, core::JobPhase::Failed);
+    const std::string told =
+        "output is /out, but job 2 has left its results there, and a new training would replace "
+        "them";
+    EXPECT_EQ(refusal(training), told);
+    outputs = Outputs{};
+    EXPECT_EQ(refusal(training), told) << "also after a restart of rolld";
+    EXPECT_EQ(refusal(to("/out")), "") << "commands may write beside the results";
+    spec::JobSpec resumed = training;
+    resumed.kind = spec::JobKind::Resume;
+    resumed.source_job = stopped;
+    EXPECT_EQ(refusal(resumed), "");
+    training.after = {{spec::After::Condition::Any, stopped}};
+    desk.exit(queue(training), core::Outcome::Done);
+    training.after.clear();
+    EXPECT_TRUE(refusal(training).starts_with("output is /out, but job 3 has left its results"));
+}
+
 TEST_F(OneOutput, OfJobsThatWereThereBeforeIsKnown) {
     desk.submit(to("/out"));
     EXPECT_NE(refusal(to("/out")), "");

@@ -154,7 +154,16 @@ TEST(Rolld, AUserActsOnOwnJobsOnly) {
     for (const char* op : {"drain", "shutdown"})
         EXPECT_EQ(bob.ask(op, {{"node", "n"}}, 30s).error().code, ErrorCode::Refused) << op;
     EXPECT_EQ((*bob.ask("cancel", {{"selector", "2"}}, 30s))["cancelled"], Json({2}));
-    EXPECT_TRUE(owner.ask("cancel", {{"selector", "all"}}, 30s));
+    ASSERT_TRUE(bob.ask("submit", submit_args("c"), 30s));
+    const auto cancel_all = [](io::Client& client) {
+        const auto reply = client.ask("cancel", {{"selector", "all"}}, 30s);
+        EXPECT_TRUE(reply) << reply.error().message;
+        EXPECT_EQ(reply->value("over", Json::array()), Json::array()) << "job 2 has long ended";
+        return reply->value("cancelled", Json());
+    };
+    EXPECT_EQ(cancel_all(bob), Json({3})) << "all of bob's";
+    EXPECT_EQ(cancel_all(owner), Json({1}));
+    EXPECT_EQ(cancel_all(owner), Json::array());
 }
 
 TEST(Rolld, EventsTellWhoAskedForThem) {

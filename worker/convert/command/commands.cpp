@@ -1,5 +1,6 @@
 #include "worker/convert/command/commands.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -253,9 +254,16 @@ Result<int> run(const DiffCommand& command, const families::Families& families,
             fmt::print("only in the first: {}\n", name);
         for (const std::string& name : found.only_second)
             fmt::print("only in the second: {}\n", name);
-        for (const Difference& one : found.differences)
+        for (const Difference& one : found.differences) {
+            if (!one.unlike.empty()) {
+                fmt::print("{}: {}\n", one.name, one.unlike);
+                continue;
+            }
             fmt::print("{}: {} elements differ, max abs {:.3g}, rel {:.3g}, {} ulp\n", one.name,
                        one.elements, one.max_abs, one.max_rel, one.max_ulp);
+        }
+        if (std::ranges::any_of(found.differences, &Difference::castable))
+            fmt::print("to compare the values of different types: --cast\n");
         fmt::print("{} tensors compared: {}\n", found.tensors,
                    found.same() ? "equal" : "different");
     }

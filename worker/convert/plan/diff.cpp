@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include <fmt/ranges.h>
+
 #include "worker/convert/plan/gather.hpp"
 
 namespace roll::convert {
@@ -82,6 +84,12 @@ Result<void> compare_one(const Source& first, TargetTensor a, const Source& seco
         difference.elements = tensor::element_count(b.info.shape).value_or(0);
         difference.max_abs = INFINITY;
         difference.max_ulp = INT64_MAX;
+        difference.unlike =
+            fmt::format("{} [{}] in the first, {} [{}] in the second",
+                        tensor::name_of(a.info.dtype), fmt::join(a.info.shape, ", "),
+                        tensor::name_of(b.info.dtype), fmt::join(b.info.shape, ", "));
+        difference.castable = a.info.shape == b.info.shape && tensor::is_castable(a.info.dtype) &&
+                              tensor::is_castable(b.info.dtype);
         diff.differences.push_back(difference);
         return {};
     }
