@@ -216,7 +216,7 @@ TEST_F(CheckJob, RefusesByNameWhatIsNotBuiltYet) {
     on_gpus["resources"].erase("slots_per_node");
     on_gpus["resources"]["gpus_per_node"] = 2;
     on_gpus["parallel"]["zero"] = 1;
-    EXPECT_EQ(parse(on_gpus).spec.needs, std::vector<std::string>{kGpuLayouts});
+    EXPECT_EQ(parse(on_gpus).spec.needs, std::vector<std::string>{"gpu_layouts"});
     on_gpus["parallel"]["zero"] = 0;
     EXPECT_TRUE(parse(on_gpus).spec.needs.empty());
     EXPECT_EQ(problems({{"name", "m"},
