@@ -32,7 +32,9 @@ class GpuJobs(RollTest):
 
     def job(self, name, gpus, parallel, **changes):
         resources = {'nodes': 1, 'gpus_per_node': gpus} if gpus else {'nodes': 1, 'slots_per_node': 1}
+        # peak_tflops: the matrix products that measure a GPU's peak take minutes on a CPU
         settings = {'train__precision': 'fp64', 'train__micro_batch_size': 1, 'train__valid_every': 6,
+                    'train__peak_tflops': 1,
                     'train__sample': {'every': 6, 'prompts': ['the'], 'max_tokens': 12}, **changes}
         return self.submit(self.train_job(name, steps=6, resources=resources, parallel=parallel, **settings))
 
