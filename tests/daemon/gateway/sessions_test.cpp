@@ -357,7 +357,7 @@ TEST(Sessions, CheckpointsAndExportsAreClaimedBeforeTheEndThatMakesThemStale) {
 
 TEST(Sessions, TheReasonOfAnEndIsOneLineWithoutControlCharacters) {
     Room room;
-    room.report(room.place(), protocol::Phase::Ended, Outcome::App);
+    room.report(room.place(), protocol::Phase::Ended, Outcome::Invalid);
     room.running[0].reason = "cannot run \x1b[2Jx\njob 9 done";
     room.speak();
     EXPECT_EQ(room.desk.job(room.job).reason, "cannot run  [2Jx job 9 done");
