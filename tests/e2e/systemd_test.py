@@ -149,6 +149,13 @@ class UnderSystemd(RollTest):
             self.inside('systemctl stop roll-worker')
             wait_until(lambda: 'roll-worker was asked to end' in self.inside(show), 'the end of the attempt')
             self.inside(f'systemctl start roll-worker; rollctl cancel {job}')
+        with self.subTest('root restores a backup, and rolld can use it'):
+            self.assertNotRegex(self.inside('rollctl doctor', check=False), r'BAD +state directory')
+            before = self.inside('rollctl jobs --all')
+            self.inside('rolld --dir /var/lib/roll --backup /root/copy && systemctl stop rolld && '
+                        'rolld --dir /var/lib/roll --restore /root/copy && systemctl start rolld')
+            self.assertEqual(self.inside('find /var/lib/roll -not -user roll'), '')
+            wait_until(lambda: self.inside('rollctl jobs --all', check=False) == before, 'the queue of the backup')
         with self.subTest('an address that comes late'):
             self.listen_at('tcp://10.9.8.7:7070')
             self.inside('systemctl restart rolld', check=False)
