@@ -27,7 +27,9 @@ Finding check_directory(const io::StateDirectory& state) {
     if (::stat(root.c_str(), &status) != 0) {
         return {"state directory", false, root.string() + " does not exist", "rollctl up"};
     }
-    if (status.st_uid != ::getuid()) {
+    // Root may use the rolld of every user, for example that of a system installation.
+    const bool is_root = ::geteuid() == 0;
+    if (status.st_uid != ::geteuid() && !is_root) {
         return {"state directory", false, root.string() + " belongs to another user",
                 "use --dir with a directory of your own"};
     }
