@@ -28,6 +28,7 @@
 #include "common/spec/schema/units.hpp"
 #include "common/time.hpp"
 #include "daemon/config/config.hpp"
+#include "daemon/config/option_checks.hpp"
 #include "daemon/ledger/backup.hpp"
 #include "daemon/ledger/lock.hpp"
 #include "daemon/server/server.hpp"
@@ -39,6 +40,7 @@ namespace {
 
 // largest burst of a user's requests, in seconds at the allowed rate
 constexpr double kBurstSeconds = 4;
+constexpr double kLongestWait = 86'400;  // longest --stillness and --volume-patience, in seconds
 
 struct Options {
     std::string dir;
@@ -221,6 +223,11 @@ Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
 }
 
 Result<void> check(const io::StateDirectory& directory) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(directory.ledger(), ignored) &&
+        !std::filesystem::exists(directory.root() / "ledger.mark", ignored))
+        return fail(ErrorCode::NotFound, "there is no ledger in " + directory.root().string(),
+                    "set --dir to the state directory of rolld");
     ROLL_TRY(const ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
     ROLL_TRY(const core::State state, ledger.fold());
     ROLL_TRY(const core::State served, ledger.load());
@@ -244,6 +251,13 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
 // ledger by an empty one.
 Result<void> restore(const io::StateDirectory& directory, const Options& options) {
     const std::string& backup = options.restore;
+    std::error_code ignored;
+    if (!std::filesystem::exists(directory.root(), ignored)) {
+        if (backup.empty())
+            return fail(ErrorCode::NotFound, directory.root().string() + " does not exist",
+                        "set --dir to the state directory of rolld");
+        ROLL_TRY_VOID(directory.make());  // a restore on a new machine
+    }
     const auto beacon = io::read_beacon(shared_directory(directory, options).beacon());
     ROLL_TRY(const ledger::Restored restored,
              ledger::restore(backup, directory.root(), beacon ? beacon->incarnation + 1 : 0,
@@ -323,6 +337,7 @@ Result<void> serve(const Options& options) {
     if (options.check_config) {
         return check_config(options, directory);
     }
+    ROLL_TRY_VOID(check_port(options.endpoint));
     ROLL_TRY_VOID(directory.check_own());
     ROLL_TRY_VOID(directory.make());
     await_end_of_last(directory);
@@ -376,6 +391,20 @@ Result<void> serve(const Options& options) {
     return ended;
 }
 
+void add_house(CLI::App& app, Options& options) {
+    auto* house =
+        app.add_option_group("house", "Actions after which rolld ends; rolld does not serve");
+    house->add_flag("--check", options.check, "Look for damage in the ledger");
+    house
+        ->add_option("--backup", options.backup,
+                     "Copy the ledger to DIR; works while rolld is running")
+        ->check(directory_name());
+    house->add_option("--restore", options.restore, "Replace the ledger by the backup in DIR")
+        ->check(directory_name());
+    house->add_flag("--start-over", options.start_over, "Replace a damaged ledger by an empty one");
+    house->require_option(0, 1);
+}
+
 int run(int argc, char** argv) {
     Options options;
     CLI::App app("rolld: Roll's coordinator. Keeps the ledger and schedules jobs onto workers.");
@@ -397,35 +426,29 @@ int run(int argc, char** argv) {
     app.add_option("--stillness", options.stillness,
                    "Take over from another rolld only if its beacon file does not change for this "
                    "many seconds [16]")
-        ->check(CLI::NonNegativeNumber);
+        ->check(within(0, kLongestWait));
     app.add_option(
            "--volume-patience", options.volume_patience,
            "End if rolld cannot read its beacon file (heartbeat) for this many seconds [never]")
-        ->check(CLI::NonNegativeNumber);
+        ->check(within(0, kLongestWait));
     app.add_option("--rate-limit", options.rate_limit,
                    "Requests per second that each user may send, in bursts of up to four times as "
                    "many; 0 means no limit [5000]")
-        ->check(CLI::NonNegativeNumber);
+        ->check(within(0, 1e9));
     app.add_option("--max-connections", options.max_connections,
-                   "Maximum number of connected clients; further clients are refused [20000]");
+                   "Maximum number of connected clients; further clients are refused [20000]")
+        ->check(within(1, 1e6));
     app.add_option("--job-files", options.job_files,
                    "Maximum size of all files that a job may send with `files`, e.g. 64MiB; 0 "
                    "refuses such jobs [16MiB]");
     app.add_option("--keep-ended", options.keep_ended,
                    "At each start, remove jobs that ended longer ago than this, e.g. 90d [never]");
-    auto* house =
-        app.add_option_group("house", "Actions after which rolld ends; rolld does not serve");
-    house->add_flag("--check", options.check, "Look for damage in the ledger");
-    house->add_option("--backup", options.backup,
-                      "Copy the ledger to DIR; works while rolld is running");
-    house->add_option("--restore", options.restore, "Replace the ledger by the backup in DIR");
-    house->add_flag("--start-over", options.start_over, "Replace a damaged ledger by an empty one");
-    house->require_option(0, 1);
+    add_house(app, options);
     app.add_option("--shared", options.shared,
                    "Directory on a volume that all nodes share; pilots read their keys and rolld's "
                    "endpoint there [--dir]");
     app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue calls [20]")
-        ->check(CLI::Range(0.2, 3600.0));
+        ->check(within(0.2, 3600));
     app.add_option("--log-level", options.log_level,
                    "Least severe messages to log: debug, info, warn or error")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

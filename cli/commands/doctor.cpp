@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "cli/client/daemon.hpp"
@@ -21,13 +22,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Finds a state directory that is not on a local disk. A directory that holds only a key may be
+// anywhere.
+Finding check_volume(const io::StateDirectory& state) {
+    struct statfs info {};
+    fs::path place = state.root();  // before the first `rollctl up`, its nearest parent that exists
+    while (::statfs(place.c_str(), &info) != 0 && place.has_relative_path())
+        place = place.parent_path();
+    const std::string root = state.root().string();
+    const std::string name = network_file_system(static_cast<std::uint64_t>(info.f_type));
+    if (state.is_key_holders()) return {"volume", true, root + " has no ledger", ""};
+    if (name.empty()) return {"volume", true, root + " is on no network file system", ""};
+    return {"volume", false, fmt::format("{} is on {}; the ledger needs a local disk", root, name),
+            "rollctl down, move the directory to a local disk, and name it in ROLL_DIR"};
+}
+
 Finding check_directory(const io::StateDirectory& state) {
     const fs::path& root = state.root();
     struct stat status {};
     if (::stat(root.c_str(), &status) != 0) {
         return {"state directory", false, root.string() + " does not exist", "rollctl up"};
     }
-    if (status.st_uid != ::getuid()) {
+    // Root may use the rolld of every user, for example that of a system installation.
+    const bool is_root = ::geteuid() == 0;
+    if (status.st_uid != ::geteuid() && !is_root) {
         return {"state directory", false, root.string() + " belongs to another user",
                 "use --dir with a directory of your own"};
     }
@@ -209,9 +227,24 @@ Finding check_libtorch() {
 
 }  // namespace
 
+std::string network_file_system(std::uint64_t type) {
+    switch (type) {
+        case 0x6969: return "NFS";
+        case 0xff534d42: return "CIFS";
+        case 0xfe534d42: return "SMB";
+        case 0x0bd00bd0: return "Lustre";
+        case 0x47504653: return "GPFS";
+        case 0x19830326: return "BeeGFS";
+        case 0x00c36400: return "CephFS";
+        case 0x5346414f: return "AFS";
+        default: return "";
+    }
+}
+
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
-    std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
+    std::vector<Finding> findings = {check_directory(state), check_volume(state), check_keys(state),
+                                     check_users(state)};
     // These checks send requests to rolld, which answers only the owner of a client's key. A user
     // who holds only a worker's key must read the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {

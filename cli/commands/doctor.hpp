@@ -1,6 +1,7 @@
 // The findings of `rollctl doctor`. Each finding is printed on one line.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ struct Finding {
     std::string detail;
     std::string remedy;  // advice, or a command to run; not empty if `good` is false
 };
+
+// Returns the name of the network file system with this type (statfs), or an empty string. Locks
+// and shared memory of SQLite are not reliable there, so the ledger must be on a local disk.
+std::string network_file_system(std::uint64_t type);
 
 std::vector<Finding> slurm_findings(const Context& context);
 

@@ -4,9 +4,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
@@ -118,6 +120,26 @@ Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs:
     return fsync_directory(state);
 }
 
+// Gives the restored ledger to the owner of the state directory. Otherwise, a rolld that runs as
+// this owner could not open a ledger that root restored.
+Result<void> give_to_owner(const fs::path& state, const fs::path& before) {
+    struct stat owner {};
+    if (::geteuid() != 0 || ::stat(state.c_str(), &owner) != 0) return {};
+    std::vector<fs::path> given{state / "ledger.lock", state / "ledger.db", state / "ledger.mark",
+                                before};
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(before, error)) given.push_back(entry.path());
+    for (const fs::path& path : given) {
+        if (::lchown(path.c_str(), owner.st_uid, owner.st_gid) == 0) continue;
+        return fail(
+            ErrorCode::Failed,
+            fmt::format("the ledger is restored, but {} cannot be given to the owner of {}: "
+                        "{}",
+                        path.string(), state.string(), std::strerror(errno)));
+    }
+    return {};
+}
+
 }  // namespace
 
 Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
@@ -172,6 +194,7 @@ Result<Restored> restore(const fs::path& backup, const fs::path& state, std::uin
     ROLL_TRY(restored.newest, check_and_close(scratch.path));
     restored.before = state / fmt::format("ledger-before-{}", now.time_since_epoch().count());
     ROLL_TRY_VOID(put_in_place(scratch.path, state, restored.before));
+    ROLL_TRY_VOID(give_to_owner(state, restored.before));
     return restored;
 }
 

@@ -17,6 +17,13 @@ Result<bool> was_pruned(sqlite3* database, const Mark& marked) {
     return step(query.get());
 }
 
+// Returns the error of a check that could not read the ledger. A full volume or a file that may not
+// be read says nothing about the ledger, so these errors (Refused) do not advise a restore.
+tl::unexpected<Error> unreadable(const std::filesystem::path& path, const Error& error) {
+    if (error.code == ErrorCode::Refused) return tl::unexpected(error);
+    return damaged(path, error.message);
+}
+
 }  // namespace
 
 std::uint64_t chain(std::uint64_t before, const core::Row& row) {
@@ -43,9 +50,9 @@ tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::stri
 
 Result<void> check_pages(sqlite3* database, const std::filesystem::path& path) {
     const auto statement = prepare(database, "PRAGMA integrity_check(1)");
-    if (!statement) return damaged(path, statement.error().message);
+    if (!statement) return unreadable(path, statement.error());
     const auto row = step(statement->get());
-    if (!row) return damaged(path, row.error().message);
+    if (!row) return unreadable(path, row.error());
     const std::string verdict = column_text(statement->get(), 0);
     if (verdict != "ok") return damaged(path, verdict);
     return {};
@@ -59,7 +66,7 @@ Result<Mark> check_chain(sqlite3* database, const std::filesystem::path& path,
     bool mark_found = !marked || marked->seq == 0;
     for (;;) {
         const auto more = step(all.get());
-        if (!more) return damaged(path, more.error().message);
+        if (!more) return unreadable(path, more.error());
         if (!*more) break;
         const core::Row row = row_of(all.get());
         const auto stored = static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4));

@@ -3,6 +3,13 @@
 #include <cerrno>
 
 namespace roll::ledger {
+namespace {
+
+constexpr const char* kMayNotUse =
+    "the user of rolld must own the files ledger.* and be able to write them; see `ls -l` of "
+    "their directory";
+
+}  // namespace
 
 Error sqlite_error(sqlite3* database, int code) {
     const char* const file = sqlite3_db_filename(database, "main");
@@ -15,6 +22,9 @@ Error sqlite_error(sqlite3* database, int code) {
                 "free some space on that volume; running jobs continue, and the queue then works "
                 "again by itself"};
     }
+    if ((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_PERM)
+        return {ErrorCode::Refused, "cannot open " + name + " or its WAL: " + sqlite3_errstr(code),
+                kMayNotUse};
     const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     return {damaged ? ErrorCode::Corrupt : ErrorCode::Failed,
             name + ": " + sqlite3_errmsg(database),
@@ -32,6 +42,9 @@ Result<Database> open_database(const std::filesystem::path& path) {
         return fail(error.code, "cannot open " + path.string() + ": " + sqlite3_errstr(code),
                     error.hint);
     }
+    // SQLite opens a file that may not be written for reading only, and fails at the first commit.
+    if (sqlite3_db_readonly(raw, "main") == 1)
+        return fail(ErrorCode::Refused, "cannot write " + path.string(), kMayNotUse);
     sqlite3_busy_timeout(raw, 5000);
     ROLL_TRY_VOID(merge_wal_at_close(raw, false));
     return database;

@@ -81,5 +81,18 @@ TEST_F(FullVolume, RefusesSubmitsByNameAndWorksAgainWhenThereIsRoom) {
     EXPECT_EQ(*ledger->load(), before);
 }
 
+TEST_F(FullVolume, IsNotTakenForDamageAtTheStart) {
+    if (!make_small_volume(folder_)) GTEST_SKIP() << "no mount namespaces here";
+    ASSERT_TRUE(Ledger::open(folder_));
+    fill();
+    const auto refused = Ledger::open(folder_);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::Refused);
+    EXPECT_NE(refused.error().message.find("is full"), std::string::npos);
+    EXPECT_EQ((refused.error().message + refused.error().hint).find("restore"), std::string::npos);
+    make_room();
+    EXPECT_TRUE(Ledger::open(folder_));
+}
+
 }  // namespace
 }  // namespace roll::ledger
