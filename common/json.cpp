@@ -66,6 +66,12 @@ const Json& JsonReader::raw(const char* key) {
     return field == nullptr ? null_json() : *field;
 }
 
+std::string JsonReader::shortened(const Json& field) {
+    constexpr std::size_t kMost = 60;
+    std::string text = dump(field);
+    return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
 void JsonReader::note(const std::string& problem) {
     if (problem_.empty()) problem_ = path_ + ": " + problem;
 }

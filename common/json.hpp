@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
@@ -51,6 +52,29 @@ bool holds(const Json& json) {
     }
 }
 
+// Names the values that holds<T>() accepts, for a message: "a whole number from 0 to 255".
+template <class T>
+std::string accepted() {
+    if constexpr (std::is_same_v<T, bool>) {
+        return "true or false";
+    } else if constexpr (std::is_same_v<T, std::int64_t>) {
+        return "a whole number";
+    } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+        return "a whole number of at least 0";
+    } else if constexpr (std::is_integral_v<T>) {
+        return "a whole number from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
+               std::to_string(std::numeric_limits<T>::max());
+    } else if constexpr (std::is_floating_point_v<T>) {
+        return "a number";
+    } else if constexpr (std::is_constructible_v<T, std::string>) {
+        return "a text";
+    } else if constexpr (requires { typename T::value_type; } && !std::is_same_v<T, Json>) {
+        return "a list, each item of it " + accepted<typename T::value_type>();
+    } else {
+        return "a value of another kind";
+    }
+}
+
 // Reads the fields of one object and keeps the first error. finish() fails if a field was not read.
 //
 //   JsonReader r(json, "heartbeat");
@@ -85,6 +109,7 @@ class JsonReader {
 
   private:
     const Json* find(const char* key);
+    static std::string shortened(const Json& field);  // the value for a message, at most 60 bytes
     void note(const std::string& problem);
     template <class T>
     T convert(const Json& field, const char* key) {
@@ -92,7 +117,8 @@ class JsonReader {
             if (holds<T>(field)) return field.get<T>();
         } catch (const Json::exception&) {  // thrown by from_json() for type T
         }
-        note("field " + std::string(key) + " has the wrong type: " + field.dump().substr(0, 60));
+        note("field " + std::string(key) + " is " + shortened(field) +
+             "; allowed: " + accepted<T>());
         return T{};
     }
 

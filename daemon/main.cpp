@@ -21,6 +21,7 @@
 #include "common/io/compat.hpp"
 #include "common/io/open_files.hpp"
 #include "common/io/process.hpp"
+#include "common/io/service_manager.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
 #include "common/last_resort.hpp"
@@ -32,6 +33,7 @@
 #include "daemon/ledger/backup.hpp"
 #include "daemon/ledger/lock.hpp"
 #include "daemon/server/server.hpp"
+#include "daemon/server/service_notice.hpp"
 #include "daemon/slurm/commands.hpp"
 #include "daemon/tls/certificate.hpp"
 
@@ -332,7 +334,7 @@ Result<void> check_config(const Options& options, const io::StateDirectory& dire
     return {};
 }
 
-Result<void> serve(const Options& options) {
+Result<void> serve(const Options& options, const io::ServiceManager& manager) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     if (options.check_config) {
         return check_config(options, directory);
@@ -340,6 +342,7 @@ Result<void> serve(const Options& options) {
     ROLL_TRY_VOID(check_port(options.endpoint));
     ROLL_TRY_VOID(directory.check_own());
     ROLL_TRY_VOID(directory.make());
+    manager.tell("STATUS=reads the ledger");
     await_end_of_last(directory);
     // Take the lock before opening the log, which a running rolld may be writing.
     ROLL_TRY_VOID(ledger::Lock::take(directory.root()));
@@ -357,6 +360,7 @@ Result<void> serve(const Options& options) {
     signals.async_wait([&](const boost::system::error_code& error, int signal) {
         if (error) return;
         spdlog::info("ends on signal {}", signal);
+        manager.tell("STOPPING=1");
         server->stop();
     });
     boost::asio::signal_set hangups(io, SIGHUP);
@@ -381,6 +385,7 @@ Result<void> serve(const Options& options) {
     ROLL_TRY_VOID(
         write_file_atomically(shared.endpoint_file(), advertised(server->endpoint()) + "\n"));
     spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
+    const server::ServiceNotice notice(io, manager, *server);
     const auto ended = server->run();
     pid.remove();
     if (!server->let_go()) {
@@ -457,13 +462,14 @@ int run(int argc, char** argv) {
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 2;
     }
+    const io::ServiceManager manager = io::ServiceManager::from_environment();
     options.umask = ::umask(077);
     io::raise_file_limit();
     // Log to stderr until the log file is open, because stdout is for output that the user asked
     // for.
     spdlog::set_default_logger(spdlog::stderr_logger_st("rolld"));
     const auto kept = keep_house(options);
-    const auto served = kept ? *kept : serve(options);
+    const auto served = kept ? *kept : serve(options, manager);
     if (!served && !kept && !options.check_config)
         spdlog::critical("ended: {}", served.error().message);
     return tell(served);

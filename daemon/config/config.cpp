@@ -1,5 +1,8 @@
 #include "daemon/config/config.hpp"
 
+#include <algorithm>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "common/files.hpp"
@@ -14,8 +17,24 @@ namespace roll::config {
 // configuration of a service in /etc.
 constexpr const char *kSystemState = "/var/lib/roll", *kSystemConfig = "/etc/roll/rolld.yaml";
 
+// Returns whether a file has comments and nothing else, like the file that the package installs. A
+// file without a comment is not meant: its contents may be lost.
+static bool has_only_comments(std::string_view text) {
+    bool has_comment = false;
+    while (!text.empty()) {
+        const std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+        const std::size_t first = line.find_first_not_of(" \t\r");
+        if (first == line.npos) continue;
+        if (line[first] != '#') return false;
+        has_comment = true;
+    }
+    return has_comment;
+}
+
 Result<Config> read_config(const std::filesystem::path& path) {
     ROLL_TRY(const std::string text, read_file(path));
+    if (has_only_comments(text)) return Config{};
     ROLL_TRY(const std::vector<Json> documents, yaml::read(text, path.string()));
     if (documents.size() > 1)
         return fail(ErrorCode::InvalidArgument,

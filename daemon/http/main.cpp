@@ -15,6 +15,7 @@
 #include "common/help_format.hpp"
 #include "common/io/client.hpp"
 #include "common/io/open_files.hpp"
+#include "common/io/service_manager.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/last_resort.hpp"
 #include "common/spec/check/http_rules.hpp"
@@ -108,7 +109,7 @@ void say_where(const std::string& scheme, const std::string& address,
         fmt::print(stderr, "the token is in {}\n", file);
 }
 
-Result<int> serve(const Options& options) {
+Result<int> serve(const Options& options, const io::ServiceManager& manager) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     ROLL_TRY(const spec::HttpConfig http, settings_of(options, directory));
     ROLL_TRY(const spec::ListenAddress address, spec::parse_listen(http.listen));
@@ -135,9 +136,13 @@ Result<int> serve(const Options& options) {
         if (is_default_port) site.accept_host(host);
     }
     say_where(tls ? "https" : "http", address.ip + ":" + port, directory, token);
+    manager.tell(fmt::format("READY=1\nSTATUS=serves {}://{}:{}/", tls ? "https" : "http",
+                             address.ip, port));
     boost::asio::signal_set signals(io, SIGINT, SIGTERM);
     signals.async_wait([&](const boost::system::error_code& error, int) {
-        if (!error) listener.stop();
+        if (error) return;
+        manager.tell("STOPPING=1");
+        listener.stop();
     });
     boost::asio::signal_set hangups(io);
     const std::function<void(const boost::system::error_code&, int)> reload =
@@ -169,8 +174,9 @@ int run(int argc, char** argv) {
     app.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
     CLI11_PARSE(app, argc, argv);
     spdlog::set_default_logger(spdlog::stderr_logger_mt("roll-web"));
+    const io::ServiceManager manager = io::ServiceManager::from_environment();
     io::raise_file_limit();
-    const auto status = serve(options);
+    const auto status = serve(options, manager);
     if (status) return *status;
     fmt::print(stderr, "roll-web: {}\n", status.error().message);
     if (!status.error().hint.empty()) fmt::print(stderr, "  next: {}\n", status.error().hint);

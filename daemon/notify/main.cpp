@@ -10,6 +10,7 @@
 #include "common/files.hpp"
 #include "common/help_format.hpp"
 #include "common/io/client.hpp"
+#include "common/io/service_manager.hpp"
 #include "common/last_resort.hpp"
 #include "daemon/notify/courier.hpp"
 
@@ -63,7 +64,7 @@ Result<bool> open_all(std::vector<Courier>& couriers) {
     return true;
 }
 
-Result<int> serve(const Options& options) {
+Result<int> serve(const Options& options, const io::ServiceManager& manager) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     const std::filesystem::path config = options.config.empty()
                                              ? directory.root() / "notify.yaml"
@@ -80,13 +81,17 @@ Result<int> serve(const Options& options) {
     std::vector<Courier> couriers;
     for (const Target& target : targets)
         couriers.emplace_back(target, folder / (target.name + ".position"), rolld, deliver);
+    manager.tell("READY=1\nSTATUS=waits for rolld");
     ROLL_TRY(const bool opened, open_all(couriers));
-    if (opened)
+    if (opened) {
         spdlog::info("notifies {} targets of {}", targets.size(), directory.root().string());
+        manager.tell(fmt::format("STATUS=notifies {} targets", targets.size()));
+    }
     while (g_ended == 0) {
         for (Courier& courier : couriers) courier.work(Courier::Clock::now());
         std::this_thread::sleep_for(kPoll);
     }
+    manager.tell("STOPPING=1");
     return 0;
 }
 
@@ -101,7 +106,8 @@ int run(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
     for (const int number : {SIGINT, SIGTERM}) std::signal(number, [](int) { g_ended = 1; });
     std::signal(SIGPIPE, SIG_IGN);
-    const auto status = serve(options);
+    const io::ServiceManager manager = io::ServiceManager::from_environment();
+    const auto status = serve(options, manager);
     if (status) return *status;
     fmt::print(stderr, "roll-notify: {}\n", status.error().message);
     if (!status.error().hint.empty()) fmt::print(stderr, "  next: {}\n", status.error().hint);

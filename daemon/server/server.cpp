@@ -40,7 +40,9 @@ engine::Engine make_engine(core::State state, ledger::Ledger* ledger,
     durable.commit = [ledger, times = std::move(times)](std::span<const core::Event> events,
                                                         Time now) {
         const Instant begin = steady_now();
+        times->is_writing = true;
         auto appended = ledger->append(events, now);
+        times->is_writing = false;
         times->last_commit = steady_now() - begin;
         times->commits.add(times->last_commit);
         return appended;

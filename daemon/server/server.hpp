@@ -1,6 +1,5 @@
 // Runs rolld's loop. Each turn reads the sockets, converts messages to inputs, runs the engine, and
 // then sends answers, so that nothing uncommitted is visible outside.
-//
 // Everything runs on one thread. run() returns after stop(), after a client's `shutdown`, or on an
 // error that a restart may fix.
 #pragma once
@@ -60,11 +59,12 @@ class Server {
     // Serves until stop() or a `shutdown` request. Fails if an error forces the loop to end.
     Result<void> run();
     void stop();
-    // Ends the beacon's thread after run(). Returns false if the thread hangs. The destructor would
-    // then also hang.
+    // Ends the beacon's thread after run(). Returns false if the thread hangs, like the destructor.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
     void set_policy(spec::Policy policy);  // called after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
+    const core::State& state() const { return engine_.state(); }
+    std::shared_ptr<const TurnTimes> times() const { return times_; }
 
   private:
     Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -53,6 +54,8 @@ struct TurnTimes {
     Durations commits;         // time to write and sync the events of a turn
     Latencies dispatches;      // time from when a job could run until its start order was sent
     std::uint64_t fenced = 0;  // number of orders to kill a fenced (no longer current) attempt
+    // True while a turn writes and syncs its events. The watchdog's thread reads it.
+    std::atomic<bool> is_writing{false};
     // Time of the current turn's commit; 0 if the turn had nothing to write.
     std::chrono::nanoseconds last_commit{0};
 };

@@ -1,16 +1,21 @@
 # `cmake --install build/release --prefix DIR` installs programs, LibTorch's CPU libraries beside them, units,
 # manual pages and examples. It also installs families and schemas for people and editors; the programs do
-# not need these files, because they are compiled in.
+# not need these files, because they are compiled in. The components are the packages of Packages.cmake.
 
-foreach(program rolld roll-worker roll-convert rollctl roll-rank roll-web roll-notify roll-parquet)
-  if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  endif()
-endforeach()
+function(roll_install_programs component)
+  foreach(program ${ARGN})
+    if(TARGET ${program})
+      install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
+    endif()
+  endforeach()
+endfunction()
+roll_install_programs(roll rolld roll-worker roll-convert rollctl roll-web roll-notify)
+roll_install_programs(trainer roll-rank)
+roll_install_programs(parquet roll-parquet)
 
 if(TARGET roll-parquet)
   file(GLOB arrow_libraries "${ROLL_ARROW}/libarrow.so.*" "${ROLL_ARROW}/libparquet.so.*")
-  install(FILES ${arrow_libraries} DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
+  install(FILES ${arrow_libraries} DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll COMPONENT parquet)
 endif()
 
 if(TARGET roll-rank)
@@ -19,7 +24,7 @@ if(TARGET roll-rank)
                            "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/libcupti.so.13")
   install(FILES "${ROLL_LIBTORCH}/lib/libtorch_cpu.so" "${ROLL_LIBTORCH}/lib/libc10.so"
                 "${ROLL_LIBTORCH}/lib/libgomp.so.1" ${cuda_libraries}
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll COMPONENT trainer)
 endif()
 
 # Installs the converter as a library: find_package(roll), then link roll::convert. Headers keep their paths
@@ -54,14 +59,16 @@ if(TARGET roll-rank-cuda)
   set_target_properties(roll-rank-cuda PROPERTIES INSTALL_RPATH "${ROLL_LIBTORCH}/lib")
 endif()
 
-install(DIRECTORY schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/schemas FILES_MATCHING PATTERN "*.json")
-install(FILES examples/kjv.yaml examples/pipeline.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/examples)
+set(data ${CMAKE_INSTALL_DATADIR}/roll)
+install(DIRECTORY schemas/ DESTINATION ${data}/schemas COMPONENT roll FILES_MATCHING PATTERN "*.json")
+install(FILES examples/kjv.yaml examples/pipeline.yaml DESTINATION ${data}/examples COMPONENT roll)
 install(FILES systemd/rolld.service systemd/roll-worker.service systemd/roll-web.service
-              systemd/roll-notify.service DESTINATION lib/systemd/system)
-install(FILES systemd/user/rolld.service systemd/user/roll-worker.service DESTINATION lib/systemd/user)
-install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME roll.conf)
-install(FILES docs/man/rollctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES docs/man/roll-job.5 docs/man/rolld.yaml.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
-install(FILES docs/man/roll.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
+              systemd/roll-notify.service DESTINATION lib/systemd/system COMPONENT roll)
+install(FILES systemd/user/rolld.service systemd/user/roll-worker.service DESTINATION lib/systemd/user
+        COMPONENT roll)
+install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME roll.conf COMPONENT roll)
+install(FILES docs/man/rollctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT roll)
+install(FILES docs/man/roll-job.5 docs/man/rolld.yaml.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 COMPONENT roll)
+install(FILES docs/man/roll.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT roll)
 install(FILES docs/man/rolld.8 docs/man/roll-worker.8 docs/man/roll-web.8 docs/man/roll-notify.8
-        DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+        DESTINATION ${CMAKE_INSTALL_MANDIR}/man8 COMPONENT roll)

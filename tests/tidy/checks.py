@@ -61,7 +61,8 @@ THIRD_PARTIES = [
      ('daemon/http/', 'daemon/notify/', 'daemon/tls/')),
     (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),
 ]
-THREADS_IN = ('cli/top/', 'daemon/files/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/', 'daemon/sweeps/',
+THREADS_IN = ('cli/top/', 'daemon/files/', 'daemon/gateway/', 'daemon/http/', 'daemon/pilots/',
+              'daemon/server/service_notice', 'daemon/sweeps/',
               'worker/agent/', 'worker/checkpoint/', 'worker/convert/', 'worker/train/', 'tests/')
 # Short ones stand alone: a seed is no Seed-OSS, and Philox no Phi.
 FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt(?!q)|glm|internlm|smollm|seed_?oss'

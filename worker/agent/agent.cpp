@@ -33,6 +33,7 @@ constexpr Millis kRefusedFor{6000};
 }  // namespace
 
 Result<void> Agent::run() {
+    parts_.manager.tell("READY=1\nSTATUS=runs jobs for rolld");
     while (!over()) {
         turn();
         wait();
@@ -87,6 +88,7 @@ void Agent::take_signals() {
         if (*signal == SIGCHLD) continue;
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);
+        parts_.manager.tell("STOPPING=1\nSTATUS=ends its attempts");
         parts_.core.on_drain(now_);
     }
 }
@@ -159,10 +161,13 @@ void Agent::connect() {
     const std::string trouble = connected ? "" : connected.error().message;
     if (trouble == last_trouble_) return;
     last_trouble_ = trouble;
-    if (trouble.empty())
+    if (trouble.empty()) {
         parts_.log.info("connecting to rolld");
-    else
+        parts_.manager.tell("STATUS=runs jobs for rolld");
+    } else {
         parts_.log.warn("no connection to rolld: {}", trouble);
+        parts_.manager.tell("STATUS=no connection to rolld: " + trouble);
+    }
 }
 
 void Agent::request_heartbeat(Millis within) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/io/service_manager.hpp"
 #include "common/io/signals.hpp"
 #include "common/log.hpp"
 #include "worker/agent/core/agent_core.hpp"
@@ -38,6 +39,7 @@ struct AgentParts {
     PilotRules pilot{};
     Millis heartbeat{1000};
     GpuWatch gpus{};
+    io::ServiceManager manager{};
     // true in the reaper (reaper.hpp), which only reports the attempts of a killed roll-worker;
     // run() then returns once rolld has answered, or after a timeout
     bool last_word = false;

@@ -12,6 +12,7 @@
 #include "common/help_format.hpp"
 #include "common/io/process.hpp"
 #include "common/io/process_label.hpp"
+#include "common/io/service_manager.hpp"
 #include "common/last_resort.hpp"
 #include "common/log.hpp"
 #include "common/number.hpp"
@@ -308,6 +309,7 @@ void say_error(const Error& error) {
 }
 
 Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
+    io::ServiceManager manager = io::ServiceManager::from_environment();
     io::Descriptor signals = queue_end_signals();
     io::become_subreaper();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
@@ -357,7 +359,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
          .signals = std::move(signals),
          .log = log,
          .pilot = {self.pilot, std::chrono::seconds(flags.handover), seconds(flags.unwanted)},
-         .gpus = GpuWatch(gpu_meter(gpu_names(self.gpus)))});
+         .gpus = GpuWatch(gpu_meter(gpu_names(self.gpus))),
+         .manager = std::move(manager)});
     const Result<void> ended = agent.run();
     log.info("roll-worker ends{}", ended ? "" : ": " + ended.error().message);
     std::error_code error;

@@ -253,7 +253,7 @@ TEST_F(SiteTest, AValueThatIsNotAllowedIsRefusedInASentence) {
              {deep, "the body of the request cannot be read: JSON nests deeper than 32 levels"},
              {"[]", "the body is a JSON array; allowed: an object"},
              {R"({"selector": "3", "wait_ms": -1})", "wait_ms is -1; allowed: " + natural},
-             {R"({"selector": 3})", "hold: field selector has the wrong type: 3"}}) {
+             {R"({"selector": 3})", "hold: field selector is 3; allowed: a text"}}) {
         hold.body = body;
         const Reply reply = site.answer(hold);
         EXPECT_EQ(reply.status, 400) << body;

@@ -1,0 +1,37 @@
+// Tells the service manager (systemd) how a program is doing, with the datagrams that sd_notify(3)
+// describes. A program that no service manager started sends nothing.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "common/io/descriptor.hpp"
+
+namespace roll::io {
+
+class ServiceManager {
+  public:
+    ServiceManager() = default;
+
+    // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and removes them from the environment,
+    // because a job must not speak for this program. Call it before any thread is started.
+    static ServiceManager from_environment();
+
+    bool is_there() const { return static_cast<bool>(socket_); }
+
+    // Sends assignments, one on each line, for example "READY=1\nSTATUS=serves". Waits at most a
+    // second for a service manager that does not read; the message is then lost.
+    void tell(std::string_view assignments) const;
+
+    // Returns the time within which the service manager expects the next "WATCHDOG=1"; 0: it
+    // expects none.
+    std::chrono::milliseconds watchdog() const { return watchdog_; }
+
+  private:
+    Descriptor socket_{};
+    std::string address_{};  // as in NOTIFY_SOCKET: a path, or '@' and an abstract name
+    std::chrono::milliseconds watchdog_{0};
+};
+
+}  // namespace roll::io
