@@ -132,7 +132,7 @@ class ActivationTest(RankCase):
         both = self.many('saved')
         both['train']['optimizer']['offload'] = 'state'
         self.assertRegex(self.plan(both).stdout, r'\noffloaded   [0-9.]+ MiB of state and activations a rank: ')
-        limit = {'parallel__recompute': 'auto', 'parallel__memory_limit': '320MiB'}
+        limit = {'parallel__recompute': 'auto', 'parallel__memory_limit': '380MiB'}
         plain, other = (self.document(4, dp=1, train__activation_offload=kind, **MANY, **limit)
                         for kind in ('none', 'saved'))
         again = [json.loads(self.plan(document, '--json').stdout)['recompute']['flops_per_token']
