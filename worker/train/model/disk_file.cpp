@@ -65,7 +65,11 @@ void DiskFile::grow(std::int64_t bytes) {
     // file, the kernel would kill the process.
     int reserved = EINTR;
     while (reserved == EINTR) reserved = ::posix_fallocate(descriptor_, bytes_, bytes);
-    if (reserved != 0) refuse(bytes, reserved);
+    if (reserved != 0) {
+        // A part of the space may be reserved. Free it, so that the message names what is free.
+        static_cast<void>(::ftruncate(descriptor_, bytes_) == 0);
+        refuse(bytes, reserved);
+    }
     bytes_ += bytes;
 }
 
