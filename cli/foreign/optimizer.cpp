@@ -31,6 +31,17 @@ std::string listed_optimizers() {
     return list;
 }
 
+// Megatron offloads the activations of some layers, and never of all; 0 layers are its default.
+// Roll offloads those of all layers, which changes memory and not results.
+void read_activation_offload(const Config& config) {
+    const bool some =
+        config.flag("cpu_offloading") &&
+        config.number("cpu_offloading_num_layers").value_or(0) > 0 &&
+        (!config.has("cpu_offloading_activations") || config.flag("cpu_offloading_activations"));
+    if (some || config.flag("activation_offloading"))
+        config.set("train.activation_offload", "saved");
+}
+
 }  // namespace
 
 void read_optimizer(const Config& config) {
@@ -51,6 +62,7 @@ void read_optimizer(const Config& config) {
 // Without a fraction, the whole state is offloaded, as in Megatron's arguments. mcore_adapter's
 // default is 0, with which optimizer_cpu_offload would have no effect.
 void read_offload(const Config& config) {
+    read_activation_offload(config);
     const double fraction = config.number("optimizer_offload_fraction").value_or(1);
     if (!config.flag("optimizer_cpu_offload")) return;
     if (fraction == 1) config.set("train.optimizer.offload", "state");

@@ -9,7 +9,8 @@ namespace roll::cli {
 void read_optimizer(const Config& config);
 
 // Reads Megatron's keys for the offload of the optimizer's state. Adds a problem if only a part of
-// the state is to be offloaded.
+// the state is to be offloaded. Also reads the keys of Megatron and TRL for the offload of
+// activations.
 void read_offload(const Config& config);
 
 }  // namespace roll::cli

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/plan/layer_values.hpp"
 #include "worker/plan/packed_bytes.hpp"
 #include "worker/plan/snapshot_bytes.hpp"
 #include "worker/plan/spare_room.hpp"
@@ -68,100 +69,10 @@ std::int64_t parameters_of(const spec::ModelConfig& m, std::int64_t layers) {
     return products_of(m, layers) + lora_magnitudes(m, layers) + layers * (norms + biases);
 }
 
-// Numbers of rows of one micro-batch on one rank: `inner` inside the attention and
-// feed-forward blocks, `outer` between them. They differ only with sequence
-// parallelism.
-struct Rows {
-    std::int64_t inner = 0, outer = 0;
-};
-
 Rows rows_of(const spec::TrainSpec& spec, int tp) {
     const std::int64_t tokens = microbatch_tokens(spec);
     const bool splits = spec.parallel.sequence && tp > 1;
     return {tokens, splits ? (tokens + tp - 1) / tp : tokens};
-}
-
-// Returns the numbers of elements of the values that a layer's forward saves for its backward and
-// that may be stored in the gradients' memory (spare_room.hpp). The order is that of forward: q, k,
-// v, the attention output, the input of the second norm, gate and up, the input of the next layer.
-// Values that backward recomputes (`again`) are left out, because forward does not save them.
-std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments,
-                                      const LayerRecompute& again) {
-    const std::int64_t attention = rows.inner * m.heads * m.head_dim;
-    const std::int64_t keys = rows.inner * m.kv_heads * m.head_dim;
-    const std::int64_t hidden = rows.outer * m.hidden;
-    std::vector<std::int64_t> saved;
-    if (!segments && !again.attention()) saved = {attention, keys, keys};
-    if (!again.attention()) saved.push_back(attention);
-    if (!again.full()) saved.push_back(hidden);
-    if (!again.mlp()) saved.push_back(rows.inner * 2 * m.intermediate);
-    const bool is_norms = m.post_norms && again.full();
-    if (again.keeps_output && !is_norms) saved.push_back(hidden);
-    return saved;
-}
-
-// Returns the number of elements that a layer saves in memory of their own. (Other saved values may
-// lie in memory that later holds gradients.) The elements are:
-// - copies of q, k and v if documents are kept apart (`segments`);
-// - the inputs of qk-norms;
-// - the inputs of post-norms. A layer that is recomputed as a whole does not save these inputs. It
-//   saves the output of its last post-norm, which is the input of the next layer.
-std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments,
-                                   const LayerRecompute& again) {
-    const std::int64_t qkv = rows.inner * (m.heads + 2 * m.kv_heads) * m.head_dim;
-    const std::int64_t copies = (segments ? qkv : 0) + (m.qk_norm ? qkv : 0);
-    const std::int64_t hidden = rows.outer * m.hidden;
-    const std::int64_t norms = again.full() ? (again.keeps_output ? hidden : 0) : 2 * hidden;
-    return (again.attention() ? 0 : copies) + (m.post_norms ? norms : 0);
-}
-
-// Returns the number of elements that a layer saves from forward to backward.
-std::int64_t layer_held(const spec::ModelConfig& m, const Rows& rows, bool segments,
-                        const LayerRecompute& again) {
-    std::int64_t held = layer_saved_elsewhere(m, rows, segments, again);
-    for (const std::int64_t size : layer_saved(m, rows, segments, again)) held += size;
-    return held;
-}
-
-// Returns true if the stage saves its input for backward.
-bool saves_input(const StagePart& part, const spec::ModelConfig& m) {
-    return part.below < part.layers || part.lowest < part.first_layer ||
-           (part.last && part.lowest <= m.layers);
-}
-
-LayerRecompute layer_of(const Recomputed& all, std::int64_t layer) {
-    return all.empty() ? LayerRecompute{} : all[static_cast<std::size_t>(layer)];
-}
-
-// Returns, for each layer, the numbers of elements that backward holds during and after the layer,
-// in addition to the values that forward saved. The numbers may be negative, because backward frees
-// the saved values. Backward recomputes the layers of a recomputation unit together, so their
-// values are in memory at the same time. `outside` has, for each layer, the elements that it saved
-// outside the gradients' memory and that its backward frees. `workspace` is the number of temporary
-// elements of one layer's backward.
-std::vector<PartValues> backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
-                                       const Recomputed& all,
-                                       const std::vector<std::int64_t>& outside,
-                                       std::int64_t workspace) {
-    std::vector<PartValues> extra(outside.size());
-    std::int64_t held = 0;
-    const auto restored = [&](std::int64_t layer) {
-        return layer_held(m, rows, segments, {}) -
-               layer_held(m, rows, segments, layer_of(all, layer));
-    };
-    for (auto layer = std::ssize(outside) - 1; layer >= 0; --layer) {
-        const LayerRecompute& again = layer_of(all, layer);
-        if (again.keeps_output) {  // `layer` is the last layer of its recomputation unit
-            std::int64_t first = layer;
-            while (!layer_of(all, first).keeps_input) --first;
-            for (std::int64_t i = first; i <= layer; ++i) held += restored(i);
-        }
-        PartValues& of_layer = extra[static_cast<std::size_t>(layer)];
-        of_layer.during = held + workspace;
-        held -= outside[static_cast<std::size_t>(layer)] + restored(layer);
-        of_layer.after = held;
-    }
-    return extra;
 }
 
 // Returns the number of temporary elements of a layer's backward.
@@ -174,12 +85,10 @@ std::int64_t layer_workspace(const spec::ModelConfig& m, const spec::TrainSpec& 
     return microbatch_tokens(spec) * (2 * m.hidden + steps * m.intermediate + qkv);
 }
 
-// Returns the number of elements that a layer holds between the input-gradient pass and the
-// weight-gradient pass of its backward: the inputs of its four matrix products, and the gradients
-// of their outputs. All of these tensors have `rows.inner` rows.
-std::int64_t layer_owed(const spec::ModelConfig& m, const Rows& rows) {
-    const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-    return rows.inner * (2 * attention + 2 * keys + 4 * m.hidden + 3 * m.intermediate);
+// Returns true if the stage saves its input for backward.
+bool saves_input(const StagePart& part, const spec::ModelConfig& m) {
+    return part.below < part.layers || part.lowest < part.first_layer ||
+           (part.last && part.lowest <= m.layers);
 }
 
 // Returns the number of attention scores of one sequence. Each token attends to itself and to the
@@ -257,6 +166,8 @@ struct StepValues {
     std::int64_t activations = 0;  // of all micro-batches that are in memory at once
     std::int64_t workspace = 0;    // largest size of the temporary values
     std::int64_t of_chunk = 0;     // activations of one micro-batch in one chunk
+    // activations of all micro-batches that are outside the device's memory
+    std::int64_t offloaded = 0;
     // all values of one micro-batch in one chunk, in the order of backward (exchange_peak.hpp)
     std::vector<PartValues> parts = {};
 };
@@ -295,7 +206,9 @@ StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
     const std::int64_t tokens = microbatch_tokens(spec);
     // Only the first micro-batch of a step finds the gradients' memory unused. Therefore,
     // activations are stored there only if a step has one micro-batch. They are not stored there if
-    // parameters are frozen, because the gradients of frozen parameters must stay 0.
+    // parameters are frozen, because the gradients of frozen parameters must stay 0. If activations
+    // are offloaded, only the loss uses that memory.
+    const bool offloads = spec.offloads_activations;
     const bool spare =
         !staged && spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu && part.chunks == 1;
     const std::int64_t layers = part.layers / part.chunks;  // layers per chunk
@@ -315,9 +228,11 @@ StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
         const LayerRecompute again = layer_of(held.recompute, layer);
         std::int64_t& own = outside.emplace_back(layer_saved_elsewhere(m, rows, segments, again));
         for (const std::int64_t size : layer_saved(m, rows, segments, again))
-            if (!spare || !room.take(layer, size * element)) own += size;
+            if (offloads || !spare || !room.take(layer, size * element)) own += size;
         values.of_chunk += own * element;
+        if (offloads) own = 0;
     }
+    if (offloads) values.offloaded = held.live * std::exchange(values.of_chunk, 0);
     values.activations = held.live * values.of_chunk;
     if (held.activations && !spare) values.activations = *held.activations;
     const std::int64_t logits = tokens * head_outputs(m) * element;
@@ -330,11 +245,16 @@ StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
     values.parts.push_back({values.of_chunk + loss, values.of_chunk});
     std::int64_t most = 0;
     const std::vector<PartValues> extra =
-        backward_extra(m, rows, segments, held.recompute, outside, layer);
+        backward_extra(m, rows, segments, held.recompute, outside, layer, offloads);
     for (auto i = std::ssize(extra) - 1; i >= part.below; --i) {
         const auto [during, after] = extra[static_cast<std::size_t>(i)];
-        most = std::max(most, during * element);
-        values.parts.push_back({values.of_chunk + during * element + unpacked,
+        // A GPU receives the values of the layers below while it computes this layer's backward.
+        const std::int64_t ahead =
+            offloads && held.on_gpu && i > part.below
+                ? layer_held(m, rows, segments, layer_of(held.recompute, i - 1))
+                : 0;
+        most = std::max(most, (during + ahead) * element);
+        values.parts.push_back({values.of_chunk + (during + ahead) * element + unpacked,
                                 values.of_chunk + after * element + input});
     }
     // A stage without a backward holds the values of one layer while it runs the layer's forward.
@@ -425,8 +345,9 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     (spec.optimizer.offload ? bytes.offloaded : bytes.moments) = owned.states * main;
     if (spec.optimizer.offload && held.on_gpu)
         bytes.offloaded += std::exchange(bytes.main_weights, 0);
-    bytes.updated = owned.trained * main;
     const StepValues values = step_values(m, spec, part, held, owned.gradients);
+    bytes.offloaded += values.offloaded;
+    bytes.updated = owned.trained * main;
     const Moment moment = step_moment(held, values, part, m.tied, spec.microbatches() > 1, main);
     bytes.activations = std::min(values.activations, moment.values);
     bytes.workspace = moment.values - bytes.activations;

@@ -79,6 +79,8 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (differs(member(train, "on_spike"), "ignore")) needs.emplace_back(kSpikes);
     if (differs(member(member(train, "optimizer"), "offload"), "none"))
         needs.emplace_back(kOffload);
+    if (differs(member(train, "activation_offload"), "none"))
+        needs.emplace_back(kActivationOffload);
     const Json& exports = member(member(document, "export"), "every");
     if (exports.is_number_integer() && exports > 0) needs.emplace_back(kExports);
     const Json& parallel = member(document, "parallel");

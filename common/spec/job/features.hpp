@@ -23,15 +23,17 @@ constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and
 constexpr const char* kSpikes = "spikes";           // for train.on_spike, unless it is ignore
 constexpr const char* kExports = "exports";         // for export.every
 constexpr const char* kOffload = "offload";  // for train.optimizer.offload, unless it is none
+// for train.activation_offload, unless it is none
+constexpr const char* kActivationOffload = "activation_offload";
 // for parallel.pipeline_layout, parallel.schedule_file, and parallel.stages, unless it is even
 constexpr const char* kStages = "stages";
 // for jobs with GPUs that have parallel.tp, pp or zero, or train.lora
 constexpr const char* kGpuLayouts = "gpu_layouts";
 
 inline std::vector<std::string> features() {
-    return {kGangs,  kScripts, kLogNames,  kSlotsPerRank, kBatch,      kContainer,
-            kFiles,  kShell,   kTorchDist, kLongRows,     kLoraLayers, kLoraFrom,
-            kSpikes, kExports, kStages,    kOffload,      kGpuLayouts};
+    return {kGangs,  kScripts,   kLogNames,          kSlotsPerRank, kBatch,    kContainer, kFiles,
+            kShell,  kTorchDist, kLongRows,          kLoraLayers,   kLoraFrom, kSpikes,    kExports,
+            kStages, kOffload,   kActivationOffload, kGpuLayouts};
 }
 
 }  // namespace roll::spec

@@ -382,6 +382,7 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
         spec.valid_intervals[name].tokens = tokens.get<std::int64_t>();
     spec.valid_at_start = reader.get_or("valid_at_start", spec.valid_at_start);
     spec.deterministic = reader.get_or("deterministic", spec.deterministic);
+    spec.offloads_activations = reader.get_or<std::string>("activation_offload", "none") == "saved";
     const auto precision = reader.get_or<std::string>("precision", "fp32");
     const auto normalize = reader.get_or<std::string>("normalize", "step");
     spec.peak_tflops = reader.get_or("peak_tflops", spec.peak_tflops);

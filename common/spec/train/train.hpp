@@ -92,8 +92,9 @@ struct TrainSpec {
     std::int64_t valid_every = 0;  // interval in steps; 0: only at the end
     // maps the name of a validation set to its interval; other sets use valid_every
     std::map<std::string, Interval> valid_intervals;
-    bool valid_at_start = false;  // also validate before the first step
-    bool deterministic = false;   // use only operations with reproducible results
+    bool valid_at_start = false;        // also validate before the first step
+    bool deterministic = false;         // use only operations with reproducible results
+    bool offloads_activations = false;  // saved activations are outside the device's memory
     OptimizerSpec optimizer;
     LoraSpec lora;  // empty: all weights are trained
     Precision precision = Precision::Fp32;

@@ -1,15 +1,27 @@
-// Chooses where a job with train.optimizer.offload keeps the state of its optimizer.
+// Chooses where a job keeps what is not in the memory of its devices: the state of its optimizer
+// (train.optimizer.offload), and the activations that forward saves (train.activation_offload).
+//
+// On a GPU, that is the host's memory. On a CPU, files in $TMPDIR or, if that is not set or not on
+// a disk, in the output directory. Rank 0 prints the place. The functions throw
+// RankFailure(refused) if neither is on a disk, or if there is no space.
 #pragma once
 
 #include "common/protocol/rank.hpp"
 #include "worker/train/comm/backend.hpp"
 #include "worker/train/model/state_memory.hpp"
+#include "worker/train/pipeline/job_memory.hpp"
+#include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
 
-// Returns the host's memory if the rank computes on a GPU. Otherwise, returns files in $TMPDIR or,
-// if that is not set or not on a disk, in the output directory. Rank 0 prints the place. Throws
-// RankFailure(refused) if neither is on a disk.
-StateMemory offload_memory(const protocol::Launch& launch, int rank, const Backend& backend);
+// Returns the memory of the optimizer's state; empty if the job does not offload it.
+StateMemory offload_memory(const spec::TrainSpec& spec, const protocol::Launch& launch, int rank,
+                           const Backend& backend);
+
+// Makes the chunks of `step` keep saved activations outside the device's memory, if the job
+// offloads them. Reserves the space that the job's plan names.
+void offload_activations(const spec::TrainSpec& spec, const JobPipeline& pipeline,
+                         const protocol::Launch& launch, int rank, const Backend& backend,
+                         TrainStep& step);
 
 }  // namespace roll::train

@@ -131,8 +131,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     TrainOptions options = train_options(spec_, model_.config);
     options.init.device = backend_.device;
     options.recompute = pipeline_.recompute;
-    if (spec_.optimizer.offload)
-        options.init.state_memory = offload_memory(launch_, rank_, backend_);
+    options.init.state_memory = offload_memory(spec_, launch_, rank_, backend_);
     std::function<void(spec::FaultPhase)> at_phase;
     if (!spec_.faults.empty())
         at_phase = [this](spec::FaultPhase phase) {
@@ -140,6 +139,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
         };
     step_.emplace(model_.config, pipeline_.schedule,
                   Groups{*pp_, *dp_, tie_.get(), tp_.get(), &clock_, at_phase}, options);
+    offload_activations(spec_, pipeline_, launch_, rank_, backend_, *step_);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
     check_groups(spec_.optimizer, specs);

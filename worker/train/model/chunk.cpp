@@ -1,5 +1,6 @@
 #include "worker/train/model/chunk.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -7,6 +8,7 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/noise.hpp"
+#include "worker/train/model/saved_values.hpp"
 #include "worker/train/model/score.hpp"
 #include "worker/train/ops/rope.hpp"
 
@@ -156,6 +158,23 @@ void Chunk::restore(Saved& saved, std::int64_t index) {
     same.restore(saved.sequences.positions, of_layer);
 }
 
+// Brings what backward of layer `index` needs back from the store. Begins to read what backward
+// needs after that. If `index` is the number of layers, this is for the norm and the loss.
+void Chunk::bring_back(Saved& saved, std::int64_t index) {
+    if (room_.store() == nullptr) return;
+    std::int64_t first = index;
+    if (index == layers(part_))
+        saved.parked.back().restore(values_of(saved.norm, saved.loss));
+    else
+        first = first_used(part_, saved.layers, index);
+    for (std::int64_t i = first; i < std::min(index + 1, layers(part_)); ++i)
+        saved.parked[static_cast<std::size_t>(i)].restore(
+            values_of(saved.layers[static_cast<std::size_t>(i)]));
+    if (first <= part_.backward_begin() - part_.layer_begin) return;
+    for (std::int64_t i = first_used(part_, saved.layers, first - 1); i < first; ++i)
+        saved.parked[static_cast<std::size_t>(i)].fetch();
+}
+
 int Chunk::norm() const { return places_.first.back(); }
 
 int Chunk::head() const { return config_.tied && part_.pre ? 0 : norm() + 1; }
@@ -290,7 +309,8 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     ROLL_CHECK(fresh);
     Saved& saved = entry->second;
     saved.tokens_M = here(data.tokens_BT).flatten();
-    saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
+    saved.layers.resize(static_cast<std::size_t>(layers(part_)));
+    saved.parked.resize(saved.layers.size() + 1);
     saved.sequences = sequences_of(data);
     at::Tensor x_MC = embed(data, hidden_MC, saved.sequences.rows);
     if (part_.pre) add_noise(data, rule, saved.sequences.rows, main_type(parameters_), x_MC);
@@ -301,11 +321,17 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
         x_MC = trained_layer(i, saved.sequences, place_of(microbatch, i))
                    .forward(x_MC, saved.sequences.positions,
                             is_saved ? saved.layers[static_cast<std::size_t>(i)] : dropped);
+        if (room_.store() != nullptr && is_saved)
+            saved.parked[static_cast<std::size_t>(i)].park(
+                *room_.store(), values_of(saved.layers[static_cast<std::size_t>(i)]));
     }
     // For the first micro-batch, return a copy. The next stage keeps the returned tensor, but x_MC
     // may be in the memory of a gradient, which backward will overwrite.
     if (!part_.post) return microbatch == 0 ? x_MC.clone() : x_MC;
-    return loss_of(microbatch, x_MC, data, rule, ready);
+    at::Tensor loss = loss_of(microbatch, x_MC, data, rule, ready);
+    if (room_.store() != nullptr)
+        saved.parked.back().park(*room_.store(), values_of(saved.norm, saved.loss));
+    return loss;
 }
 
 // Returns the input of the first layer. In the first stage, that is the embedding of the tokens.
@@ -412,10 +438,12 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
     const Contribute later = [&](int parameter, AddGrad add) {
         saved.owed.push_back({parameter, std::move(add)});
     };
+    bring_back(saved, layers(part_));
     at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
     const std::int64_t begin = part_.backward_begin() - part_.layer_begin;
     for (auto i = std::ssize(saved.layers) - 1; i >= begin; --i) {
         LayerSaved& of_layer = saved.layers.back();
+        bring_back(saved, i);
         restore_before(saved, i);
         const int next = i > begin ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
         const HeldUnit held = hold(layer_unit(i), next, true);

@@ -16,6 +16,7 @@
 #include "worker/train/model/gathered_weights.hpp"
 #include "worker/train/model/ordered_grads.hpp"
 #include "worker/train/model/saved_room.hpp"
+#include "worker/train/model/sequence_rows.hpp"
 #include "worker/train/model/sequences.hpp"
 #include "worker/train/model/vocabulary.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
@@ -62,7 +63,6 @@ class Chunk {
     // Like evaluate(), but the last stage returns the most probable tokens for each target that is
     // not ignored, [2, N, K] doubles on the CPU: N rows of K ids, then N rows of log-probabilities.
     at::Tensor top_tokens(const Microbatch& data, const at::Tensor& hidden_MC, const TopRule& rule);
-
     at::Tensor logits(const at::Tensor& tokens_BT);  // [B, T, V]; the chunk must be a whole model
 
     // Returns the weights that the ranks share; null if each rank has all weights.
@@ -74,10 +74,10 @@ class Chunk {
                          RowLengths& lengths, const Attend& attend) const;
     // Returns the logits of all tokens, [M, V], also if ranks split the vocabulary.
     at::Tensor next_logits(const at::Tensor& x_MC) const;
-
     // Returns the number of rows of this rank's hidden_MC.
     std::int64_t hidden_rows(const Microbatch& data) const { return rows_of(data).rows_per_rank(); }
 
+    SavedRoom& saved_room() { return room_; }
     const ChunkSpec& part() const { return part_; }
     const spec::ModelConfig& config() const { return config_; }
     Parameters& parameters() { return parameters_; }
@@ -87,15 +87,7 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
-    // Describes how a micro-batch's rows form sequences. If there are segments, all rows form one
-    // sequence, and the positions restart at each segment.
-    struct Sequences {
-        std::int64_t positions = 0;
-        ops::RopeTable rope;
-        std::vector<std::int64_t> segments;
-        RowSplit rows = {};
-        std::int64_t first_row = 0;  // as Microbatch::first_row
-    };
+    using Sequences = SequenceRows;
     struct Saved {
         at::Tensor tokens_M;
         Sequences sequences;
@@ -104,6 +96,8 @@ class Chunk {
         ops::CrossEntropySaved loss;
         std::vector<Owed> owed;
         at::Tensor dembedded_MC;
+        // values of each layer, and of the norm and the loss, that are in the store of room_
+        std::vector<ParkedValues> parked = {};
     };
 
     Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
@@ -111,6 +105,7 @@ class Chunk {
     // Recomputes the values that forward dropped for this layer and for earlier layers of its unit.
     void restore_before(Saved& saved, std::int64_t index);
     void restore(Saved& saved, std::int64_t index);
+    void bring_back(Saved& saved, std::int64_t index);
     HeldUnit hold(int unit, int next, bool again = false) const;
     ops::Place place_of(int microbatch, std::int64_t layer);
     Sequences sequences_of(const Microbatch& data);

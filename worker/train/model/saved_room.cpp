@@ -6,9 +6,9 @@
 
 namespace roll::train {
 
-SavedRoom::SavedRoom(const Parameters& p, const std::vector<int>& first) {
-    const auto layers = static_cast<std::int64_t>(first.size()) - 1;
-    const bool trains = p.flat_grad.defined() && p.flat_grad.is_cpu() && layers > 0;
+SavedRoom::SavedRoom(const Parameters& p, const std::vector<int>& first)
+    : layers_(static_cast<std::int64_t>(first.size()) - 1) {
+    const bool trains = p.flat_grad.defined() && p.flat_grad.is_cpu() && layers_ > 0;
     if (!trains || std::any_of(p.specs.begin(), p.specs.end(),
                                [](const ParameterSpec& spec) { return spec.frozen; }))
         return;
@@ -19,7 +19,7 @@ SavedRoom::SavedRoom(const Parameters& p, const std::vector<int>& first) {
     };
     gradients_ = static_cast<std::byte*>(p.flat_grad.data_ptr());
     // All layers have the same parameter sizes, because this memory is not used with LoRA.
-    room_.emplace(bytes(0, first[0]), bytes(first[0], first[1]), layers);
+    room_.emplace(bytes(0, first[0]), bytes(first[0], first[1]), layers_);
 }
 
 void SavedRoom::clear() {
@@ -27,7 +27,7 @@ void SavedRoom::clear() {
 }
 
 ops::Place SavedRoom::of_layer(std::int64_t layer) {
-    if (!room_) return {};
+    if (!room_ || (store_ && layer < layers_)) return {};
     return [this, layer](at::IntArrayRef sizes, const at::TensorOptions& options) {
         const auto bytes =
             c10::multiply_integers(sizes) * static_cast<std::int64_t>(options.dtype().itemsize());

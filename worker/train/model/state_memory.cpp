@@ -2,20 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
-#include <string>
 
 #include <ATen/ATen.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "worker/plan/element_bytes.hpp"
-#include "worker/plan/size_text.hpp"
-#include "worker/train/process/failure.hpp"
+#include "worker/train/model/disk_file.hpp"
 
 namespace roll::train {
 namespace {
@@ -26,61 +21,27 @@ namespace fs = std::filesystem;
 // disk for each norm of a model would take longer than the update.
 constexpr std::size_t kLeast = 64 << 10;
 
-[[noreturn]] void refuse_offload(const std::string& sentence) {
-    throw RankFailure(status_of(ErrorCode::Refused), "train.optimizer.offload: " + sentence);
-}
+constexpr Offloaded kOffloaded{"train.optimizer.offload", "optimizer state"};
 
-// A file without a name, mapped into memory.
+// A file that is mapped into memory.
 struct StateFile {
-    explicit StateFile(const fs::path& folder, std::size_t size);
-    ~StateFile() {
-        if (memory != nullptr) ::munmap(memory, bytes);
-        if (descriptor >= 0) ::close(descriptor);
-    }
+    StateFile(const fs::path& folder, std::size_t size);
+    ~StateFile() { ::munmap(memory, bytes); }
     StateFile(const StateFile&) = delete;
     StateFile& operator=(const StateFile&) = delete;
 
-    int descriptor = -1;
+    DiskFile file;
     std::byte* memory = nullptr;
     std::size_t bytes = 0;
 };
 
-// Opens a file that no folder lists. Not every file system has O_TMPFILE. On one that does not, the
-// file has a name until the second call returns.
-int open_unnamed(const fs::path& folder) {
-    const int opened = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (opened >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return opened;
-    std::string name = folder / "roll-state-XXXXXX";
-    const int made = ::mkostemp(name.data(), O_CLOEXEC);
-    if (made >= 0) ::unlink(name.c_str());
-    return made;
-}
-
-StateFile::StateFile(const fs::path& folder, std::size_t size) : bytes(size) {
-    const auto refuse_with = [&](int error) {
-        std::error_code ignored;
-        const auto space = fs::space(folder, ignored);
-        refuse_offload(
-            "cannot keep " + plan::bytes_text(static_cast<std::int64_t>(size)) +
-            " of optimizer state in " + folder.string() + ", where " +
-            plan::bytes_text(static_cast<std::int64_t>(space.available)) +
-            " are free: " + std::strerror(error) +
-            "; free space there, set TMPDIR of roll-worker to a folder with more space, or set "
-            "the key to none");
-    };
-    descriptor = open_unnamed(folder);
-    if (descriptor < 0) refuse_with(errno);
-    // Reserve the space now. If a page found no space later, the kernel would kill the process.
-    int reserved = EINTR;
-    while (reserved == EINTR) reserved = ::posix_fallocate(descriptor, 0, static_cast<off_t>(size));
-    void* mapped = MAP_FAILED;
-    if (reserved == 0)
-        mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    if (mapped == MAP_FAILED) {
-        const int error = reserved != 0 ? reserved : errno;
-        ::close(descriptor);
-        refuse_with(error);
-    }
+StateFile::StateFile(const fs::path& folder, std::size_t size)
+    : file(folder, kOffloaded),
+      bytes(size) {
+    file.grow(static_cast<std::int64_t>(size));
+    void* const mapped =
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), 0);
+    if (mapped == MAP_FAILED) file.refuse(static_cast<std::int64_t>(size), errno);
     memory = static_cast<std::byte*>(mapped);
 }
 
@@ -137,20 +98,6 @@ StateMemory file_memory(const fs::path& folder) {
     };
 }
 
-void check_is_on_disk(const fs::path& folder) {
-    struct statfs found {};
-    if (::statfs(folder.c_str(), &found) != 0)
-        refuse_offload("cannot use the folder " + folder.string() + ": " + std::strerror(errno) +
-                       "; set the job's output to a folder on a disk");
-    const auto type = static_cast<unsigned long>(found.f_type);
-    if (type == TMPFS_MAGIC || type == RAMFS_MAGIC)
-        refuse_offload(
-            "the folder " + folder.string() +
-            " is a tmpfs, which keeps its files in memory, so the state would need as much "
-            "memory as without the key; set TMPDIR of roll-worker, or the job's output, to "
-            "a folder on a disk");
-}
-
 bool is_in_file(const at::Tensor& tensor) { return file_of(tensor) != nullptr; }
 
 std::int64_t window_of(const at::Tensor& state) {
@@ -172,7 +119,7 @@ void let_go(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t
         // Unmap first: the kernel learns of most changes to a page only when it unmaps the page.
         ::madvise(file.memory + pages.begin, pages.size, MADV_DONTNEED);
         if (pages.size >= kLeast)
-            ::sync_file_range(file.descriptor, static_cast<off_t>(pages.begin),
+            ::sync_file_range(file.file.descriptor(), static_cast<off_t>(pages.begin),
                               static_cast<off_t>(pages.size), SYNC_FILE_RANGE_WRITE);
     });
 }

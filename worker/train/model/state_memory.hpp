@@ -23,9 +23,6 @@ using StateMemory = std::function<at::Tensor(std::int64_t size, const at::Tensor
 // RankFailure(refused) if there is no space.
 StateMemory file_memory(const std::filesystem::path& folder);
 
-// Throws RankFailure(refused) if the file system of `folder` keeps its files in memory.
-void check_is_on_disk(const std::filesystem::path& folder);
-
 bool is_in_file(const at::Tensor& tensor);
 
 // Returns the number of elements of `state` that an update should use before it lets them go; the

@@ -72,7 +72,8 @@ struct Stage {
             const plan::StagePart part = parts_of(job, spec.parallel.tp)[index];
             costs[index] = plan::stage_costs(config, spec, {&part, 1}, all).front();
         }
-        if (job.schedule.pp > 1) held.activations = plan::peak_bytes(job.schedule, number, costs);
+        if (job.schedule.pp > 1)
+            held.activations = plan::peak_bytes(job.schedule, number, costs_in_memory(spec, costs));
         return plan::memory_bytes(config, spec, held).total();
     }
 };

@@ -206,11 +206,19 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
     held.part = part;
     held.owned = most_owned(spec, chunks, part.lowest);
     if (held.owned) held.owned->buckets = std::move(buckets);
-    if (schedule.pp > 1) held.activations = plan::peak_bytes(schedule, stage, job.costs);
+    if (schedule.pp > 1)
+        held.activations = plan::peak_bytes(schedule, stage, costs_in_memory(spec, job.costs));
     return held;
 }
 
 }  // namespace
+
+std::vector<plan::Costs> costs_in_memory(const spec::TrainSpec& spec,
+                                         std::vector<plan::Costs> costs) {
+    if (spec.offloads_activations)
+        for (plan::Costs& cost : costs) cost.after_forward = 0;
+    return costs;
+}
 
 std::int64_t state_bytes(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters,
                          std::string_view ending) {

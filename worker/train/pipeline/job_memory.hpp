@@ -35,6 +35,11 @@ std::int64_t largest_unit(std::span<const ParameterSpec> parameters, std::int64_
 // Returns the chunks of the job, in the form that plan::stage_costs() takes.
 std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp);
 
+// Returns the costs with the activations that are in the device's memory: after forward, that is
+// none if the job offloads them.
+std::vector<plan::Costs> costs_in_memory(const spec::TrainSpec& spec,
+                                         std::vector<plan::Costs> costs);
+
 // Returns what the ranks of each pipeline stage hold in memory, for plan::memory_bytes().
 std::vector<plan::Held> stage_held(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                                    const JobPipeline& pipeline, bool on_gpu);

@@ -42,6 +42,7 @@ RankGroups connect(const LocalJob& job, const plan::Mesh& mesh, LocalFabric& fab
 void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
     TrainStep trainer(job.config, job.schedule,
                       {*groups.pp, *groups.dp, groups.tie.get(), groups.tp.get()}, job.options);
+    if (job.prepare) job.prepare(trainer);
     const int microbatches = job.schedule.microbatches;
     const auto own = [&](const std::vector<Microbatch>& batch) {
         return std::span(batch).subspan(groups.dp->rank() * microbatches, microbatches);

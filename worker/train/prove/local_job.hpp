@@ -37,6 +37,8 @@ struct LocalJob {
     // Takes a rank's state from `starts_from`; empty: restore() does. Tests plant bugs here.
     std::function<void(TrainStep& step)> load = {};
     bool evaluates = true;  // false: the job ends after its last step
+    // Changes a rank's step before its first use; empty: nothing is changed
+    std::function<void(TrainStep& step)> prepare = {};
 };
 
 // Trains the job, then evaluates once if LocalJob::evaluates is true. Returns the results and the

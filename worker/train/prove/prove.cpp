@@ -207,6 +207,11 @@ Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
     if (spec.optimizer.offload) layout.options.init.state_memory = file_memory(scratch / ".");
     LocalJob one = on_one_rank(layout);
     one.saves_to = scratch / "one";
+    if (spec.offloads_activations)
+        layout.prepare = [&](TrainStep& step) {
+            const auto store = file_store(scratch / ".", /*reserved=*/0, /*least=*/1);
+            for (Chunk& chunk : step.chunks()) chunk.saved_room().use(store);
+        };
     const Record reference = reference_of(one, proof.clip_grad);
     one.options.clip_grad = layout.options.clip_grad = proof.clip_grad;
     layout.fabric.plants = plants;

@@ -94,6 +94,8 @@ RankMemory measured_memory(TrainStep& step, const TensorBytes& before,
         for (const StateTensors& kind : optimizer.state().kinds) states += bytes_of(kind.flat);
     const bool is_offloaded = static_cast<bool>(step.chunks().front().parameters().state_memory);
     (is_offloaded ? memory.offloaded : memory.moments) += states;
+    if (const SavedStore* const store = step.chunks().front().saved_room().store())
+        memory.offloaded += store->most();
     const std::int64_t lasting =
         memory.weights + memory.main_weights + memory.gradients + memory.moments;
     if (gpu) {

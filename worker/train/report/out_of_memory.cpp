@@ -53,6 +53,9 @@ std::vector<Setting> settings(const spec::TrainSpec& spec) {
     if (!spec.optimizer.offload)
         all.push_back({"train.optimizer.offload state",
                        [](spec::TrainSpec& s) { s.optimizer.offload = true; }});
+    if (!spec.offloads_activations)
+        all.push_back({"train.activation_offload saved",
+                       [](spec::TrainSpec& s) { s.offloads_activations = true; }});
     if (spec.parallel.tp > 1)
         all.push_back(
             {"parallel.sequence true", [](spec::TrainSpec& s) { s.parallel.sequence = true; }});

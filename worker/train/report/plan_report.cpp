@@ -210,12 +210,14 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// Returns the line about the offloaded state of the rank that needs the most memory; empty if there
-// is none.
-std::string offloaded_text(const OrderedJson& memory) {
+// Returns the line about what the rank with the most memory offloads; empty if it is nothing.
+std::string offloaded_text(const OrderedJson& memory, const OrderedJson& kinds) {
     if (!memory.contains("offloaded")) return {};
-    return "offloaded   " + bytes_text(memory["offloaded"]) + " of the optimizer's state a rank: " +
-           (memory["program"] == 0 ? "in pinned host memory" : "in files on disk") + "\n";
+    const std::string what = kinds["activations"] == false ? "the optimizer's state"
+                             : kinds["state"] == false     ? "saved activations"
+                                                           : "state and activations";
+    return "offloaded   " + bytes_text(memory["offloaded"]) + " of " + what + " a rank: in " +
+           (memory["program"] == 0 ? "pinned host memory" : "files on disk") + "\n";
 }
 
 // Returns the estimated duration of the job. On a GPU, this is null unless
@@ -407,6 +409,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
     json["recompute"] = recompute_json(spec, model, job.pipeline.recompute, on_gpu);
     json["optimizer"] = optimizer_json(spec, parameters);
     if (spec.loss.has_teacher()) json["teacher"] = teacher_json(spec, setup, on_gpu);
+    json["offload"] = {{"state", spec.optimizer.offload},
+                       {"activations", spec.offloads_activations}};
     add_memory(json, job);
     json["communication_bytes_per_step"]["gradients"] = job.sent.gradients;
     if (p.zero > 0 && p.dp > 1) json["communication_bytes_per_step"]["weights"] = job.sent.weights;
@@ -470,7 +474,7 @@ std::string plan_text(const OrderedJson& p) {
         text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     else
         text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
-    text += offloaded_text(p["memory_per_rank_bytes"]);
+    text += offloaded_text(p["memory_per_rank_bytes"], p["offload"]);
     if (p.contains("warnings"))
         for (const OrderedJson& warning : p["warnings"])
             text += "warning     " + warning.get<std::string>() + "\n";

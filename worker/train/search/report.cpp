@@ -75,6 +75,7 @@ std::string remedies(const spec::TrainSpec& spec, const spec::ModelConfig& model
     if (spec.precision != spec::Precision::Bf16) suggest("train.precision bf16");
     suggest("a shorter train.seq_length");
     if (!spec.optimizer.offload) suggest("train.optimizer.offload state");
+    if (!spec.offloads_activations) suggest("train.activation_offload saved");
     for (const auto& [key, member] : kKeys)
         if (!(space.*member) && std::string(key) != "sequence" && std::string(key) != "schedule")
             suggest(std::string("leaving out ") + key);

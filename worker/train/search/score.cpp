@@ -151,7 +151,7 @@ LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model
         busy[stage] += work(costs[i]);
         all += work(costs[i]);
         count[stage] += static_cast<double>(plan::part_parameters(model, parts[i]));
-        saved[stage] += static_cast<double>(costs[i].after_forward);
+        if (!spec.offloads_activations) saved[stage] += static_cast<double>(costs[i].after_forward);
     }
     const auto m = static_cast<double>(spec.microbatches());
     const double slowest = std::ranges::max(busy), fill = all / p.pp * (p.pp - 1) * idle_share(p);

@@ -10,6 +10,7 @@
 
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/plan/element_bytes.hpp"
+#include "worker/train/model/disk_file.hpp"
 #include "worker/train/optim/optimizer.hpp"
 #include "worker/train/process/failure.hpp"
 
@@ -134,12 +135,14 @@ TEST_F(Offload, AFolderWithoutSpaceOrInMemoryIsRefused) {
     // The error depends on the file system: the file is too large, or no space is left
     EXPECT_NE(full.find(" are free: "), std::string::npos) << full;
     EXPECT_NE(full.find("; free space there"), std::string::npos) << full;
-    check_is_on_disk(folder);
-    const std::string in_memory = failure_of([] { check_is_on_disk("/dev/shm"); });
+    const Offloaded state{"train.optimizer.offload", "optimizer state"};
+    check_is_on_disk(folder, state);
+    const std::string in_memory = failure_of([&] { check_is_on_disk("/dev/shm", state); });
     EXPECT_TRUE(in_memory.starts_with("train.optimizer.offload: the folder /dev/shm is a tmpfs"))
         << in_memory;
-    EXPECT_NE(failure_of([&] { check_is_on_disk(folder / "none"); }).find("cannot use the folder"),
-              std::string::npos);
+    EXPECT_NE(
+        failure_of([&] { check_is_on_disk(folder / "none", state); }).find("cannot use the folder"),
+        std::string::npos);
 }
 
 }  // namespace

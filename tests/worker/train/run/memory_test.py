@@ -49,6 +49,10 @@ class MemoryTest(RankCase):
             'mostly parameters': self.job(**few),
             'mostly parameters, offloaded': self.job(**few, model__vocab_size=32768, train__optimizer__offload='state'),
             'mostly activations': self.job(**many),
+            'mostly activations, offloaded': self.job(**many, train__activation_offload='saved'),
+            'two micro-batches recomputed by twos, offloaded': self.job(
+                **{**many, 'train__micro_batch_size': 4}, train__activation_offload='saved',
+                parallel__recompute='full', parallel__recompute_layers=2),
             'mostly logits': self.job(**{**many, 'model__vocab_size': 16384, 'model__hidden_size': 64,
                                          'model__intermediate_size': 128}),
             'doubles': self.job(**{**many, 'train__micro_batch_size': 4, 'train__seq_length': 128,

@@ -1,0 +1,70 @@
+#include "worker/plan/layer_values.hpp"
+
+namespace roll::plan {
+
+std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                                      const LayerRecompute& again) {
+    const std::int64_t attention = rows.inner * m.heads * m.head_dim;
+    const std::int64_t keys = rows.inner * m.kv_heads * m.head_dim;
+    const std::int64_t hidden = rows.outer * m.hidden;
+    std::vector<std::int64_t> saved;
+    if (!segments && !again.attention()) saved = {attention, keys, keys};
+    if (!again.attention()) saved.push_back(attention);
+    if (!again.full()) saved.push_back(hidden);
+    if (!again.mlp()) saved.push_back(rows.inner * 2 * m.intermediate);
+    const bool is_norms = m.post_norms && again.full();
+    if (again.keeps_output && !is_norms) saved.push_back(hidden);
+    return saved;
+}
+
+std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                                   const LayerRecompute& again) {
+    const std::int64_t qkv = rows.inner * (m.heads + 2 * m.kv_heads) * m.head_dim;
+    const std::int64_t copies = (segments ? qkv : 0) + (m.qk_norm ? qkv : 0);
+    const std::int64_t hidden = rows.outer * m.hidden;
+    const std::int64_t norms = again.full() ? (again.keeps_output ? hidden : 0) : 2 * hidden;
+    return (again.attention() ? 0 : copies) + (m.post_norms ? norms : 0);
+}
+
+std::int64_t layer_held(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                        const LayerRecompute& again) {
+    std::int64_t held = layer_saved_elsewhere(m, rows, segments, again);
+    for (const std::int64_t size : layer_saved(m, rows, segments, again)) held += size;
+    return held;
+}
+
+LayerRecompute layer_of(const Recomputed& all, std::int64_t layer) {
+    return all.empty() ? LayerRecompute{} : all[static_cast<std::size_t>(layer)];
+}
+
+std::vector<PartValues> backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
+                                       const Recomputed& all,
+                                       const std::vector<std::int64_t>& outside,
+                                       std::int64_t workspace, bool offloads) {
+    std::vector<PartValues> extra(outside.size());
+    std::int64_t held = 0;
+    const auto restored = [&](std::int64_t layer) {
+        return layer_held(m, rows, segments, {}) -
+               (offloads ? 0 : layer_held(m, rows, segments, layer_of(all, layer)));
+    };
+    for (auto layer = std::ssize(outside) - 1; layer >= 0; --layer) {
+        const LayerRecompute& again = layer_of(all, layer);
+        if (again.keeps_output) {  // `layer` is the last layer of its recomputation unit
+            std::int64_t first = layer;
+            while (!layer_of(all, first).keeps_input) --first;
+            for (std::int64_t i = first; i <= layer; ++i) held += restored(i);
+        }
+        PartValues& of_layer = extra[static_cast<std::size_t>(layer)];
+        of_layer.during = held + workspace;
+        held -= outside[static_cast<std::size_t>(layer)] + restored(layer);
+        of_layer.after = held;
+    }
+    return extra;
+}
+
+std::int64_t layer_owed(const spec::ModelConfig& m, const Rows& rows) {
+    const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
+    return rows.inner * (2 * attention + 2 * keys + 4 * m.hidden + 3 * m.intermediate);
+}
+
+}  // namespace roll::plan

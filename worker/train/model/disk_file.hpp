@@ -1,0 +1,44 @@
+// Files without names, for data that a rank on a CPU keeps outside its memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace roll::train {
+
+// The data that is kept, for messages to the user.
+struct Offloaded {
+    const char* key;   // the key of the job, such as train.optimizer.offload
+    const char* what;  // such as "optimizer state"
+};
+
+// Throws RankFailure(refused) if the file system of `folder` keeps its files in memory.
+void check_is_on_disk(const std::filesystem::path& folder, const Offloaded& offloaded);
+
+// A file that no folder lists, so that it disappears with the process. Its disk space is reserved.
+class DiskFile {
+  public:
+    // Makes an empty file on the file system of `folder`. Throws RankFailure(refused).
+    DiskFile(std::filesystem::path folder, const Offloaded& offloaded);
+    ~DiskFile();
+    DiskFile(const DiskFile&) = delete;
+    DiskFile& operator=(const DiskFile&) = delete;
+
+    // Adds bytes to the end of the file. Throws RankFailure(refused) if there is no space.
+    void grow(std::int64_t bytes);
+
+    // Throws RankFailure(refused), because the file cannot hold `bytes` more bytes. `error`: the
+    // value of errno.
+    [[noreturn]] void refuse(std::int64_t bytes, int error) const;
+
+    int descriptor() const { return descriptor_; }
+    std::int64_t bytes() const { return bytes_; }
+
+  private:
+    std::filesystem::path folder_;
+    Offloaded offloaded_;
+    int descriptor_ = -1;
+    std::int64_t bytes_ = 0;
+};
+
+}  // namespace roll::train

@@ -1,0 +1,125 @@
+#include <map>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "worker/train/model/saved_store.hpp"
+
+namespace roll::train {
+namespace {
+
+// A store in host memory. On a GPU, all copies are on one stream, so that they are in order among
+// themselves, and events order them with the computation. Host memory is never freed: the next step
+// needs as much.
+class HostStore final : public SavedStore, public std::enable_shared_from_this<HostStore> {
+  public:
+    HostStore(at::Device device, HostMemory host_memory, std::int64_t least)
+        : SavedStore(device, least),
+          host_memory_(std::move(host_memory)),
+          guard_(device.type()) {
+        if (device.is_cuda()) stream_ = guard_.getStreamFromGlobalPool(device, false);
+        options_ = at::TensorOptions(at::kByte).device(device);
+    }
+
+    std::unique_ptr<KeptBytes> keep(const at::Tensor& bytes_N) override;
+
+    // Returns a copy of host_N in new memory of the device. wait_for() must be called before the
+    // computation uses the copy.
+    at::Tensor copy_back(const at::Tensor& host_N, std::optional<c10::Event>& done);
+    void wait_for(const at::Tensor& bytes_N, c10::Event& done) const;
+    void free(at::Tensor host_N);
+
+  private:
+    c10::Stream computation() const { return guard_.getStream(options_.device()); }
+    at::Tensor place_for(std::int64_t bytes);
+
+    HostMemory host_memory_;
+    c10::impl::VirtualGuardImpl guard_;
+    std::optional<c10::Stream> stream_;  // nullopt: copies are part of the computation
+    at::TensorOptions options_;
+    std::multimap<std::int64_t, at::Tensor> free_;  // unused host memory by its size
+};
+
+class InHost final : public KeptBytes {
+  public:
+    InHost(std::shared_ptr<HostStore> store, at::Tensor host_N)
+        : store_(std::move(store)),
+          host_N_(std::move(host_N)) {}
+    ~InHost() override { store_->free(std::move(host_N_)); }
+    InHost(const InHost&) = delete;
+    InHost& operator=(const InHost&) = delete;
+
+    void fetch() override {
+        if (!back_N_.defined()) back_N_ = store_->copy_back(host_N_, done_);
+    }
+
+    at::Tensor take() override {
+        fetch();
+        if (done_) store_->wait_for(back_N_, *done_);
+        return std::exchange(back_N_, {});
+    }
+
+  private:
+    std::shared_ptr<HostStore> store_;
+    at::Tensor host_N_, back_N_;
+    std::optional<c10::Event> done_;
+};
+
+at::Tensor HostStore::place_for(std::int64_t bytes) {
+    const auto found = free_.find(bytes);
+    if (found == free_.end()) return host_memory_(bytes, options_);
+    return free_.extract(found).mapped();
+}
+
+std::unique_ptr<KeptBytes> HostStore::keep(const at::Tensor& bytes_N) {
+    at::Tensor host_N = place_for(bytes_N.numel());
+    count(bytes_N.numel());
+    if (!stream_) {
+        host_N.copy_(bytes_N);
+        return std::make_unique<InHost>(shared_from_this(), std::move(host_N));
+    }
+    c10::Event computed(options_.device().type());
+    computed.record(computation());
+    computed.block(*stream_);
+    {
+        const c10::StreamGuard on_copies(*stream_);
+        host_N.copy_(bytes_N, /*non_blocking=*/true);
+    }
+    bytes_N.record_stream(*stream_);  // the allocator waits for the copy before it reuses them
+    return std::make_unique<InHost>(shared_from_this(), std::move(host_N));
+}
+
+at::Tensor HostStore::copy_back(const at::Tensor& host_N, std::optional<c10::Event>& done) {
+    std::optional<c10::StreamGuard> on_copies;
+    if (stream_) on_copies.emplace(*stream_);
+    at::Tensor bytes_N = at::empty({host_N.numel()}, options_);
+    bytes_N.copy_(host_N, /*non_blocking=*/stream_.has_value());
+    if (stream_) {
+        done.emplace(options_.device().type());
+        done->record(*stream_);
+    }
+    return bytes_N;
+}
+
+void HostStore::wait_for(const at::Tensor& bytes_N, c10::Event& done) const {
+    done.block(computation());
+    bytes_N.record_stream(computation());  // the memory belongs to the stream of the copies
+}
+
+void HostStore::free(at::Tensor host_N) {
+    const std::int64_t bytes = host_N.numel();
+    count(-bytes);
+    free_.emplace(bytes, std::move(host_N));
+}
+
+}  // namespace
+
+std::shared_ptr<SavedStore> host_store(at::Device device, HostMemory host_memory,
+                                       std::int64_t least) {
+    return std::make_shared<HostStore>(device, std::move(host_memory), least);
+}
+
+}  // namespace roll::train

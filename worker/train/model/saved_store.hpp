@@ -1,0 +1,95 @@
+// Keeps values that forward saves for backward outside the memory of the device
+// (train.activation_offload).
+//
+// A store copies the memory of saved tensors, which the caller then frees, and copies it back into
+// new memory when backward needs it. The bits do not change. Used from one thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace roll::train {
+
+// The copy of a tensor's memory. The destructor frees the copy.
+class KeptBytes {
+  public:
+    virtual ~KeptBytes() = default;
+    virtual void fetch() = 0;       // begins to read the copy
+    virtual at::Tensor take() = 0;  // returns the bytes, in new memory of the device
+};
+
+class SavedStore {
+  public:
+    SavedStore(at::Device device, std::int64_t least);
+    virtual ~SavedStore() = default;
+    SavedStore(const SavedStore&) = delete;
+    SavedStore& operator=(const SavedStore&) = delete;
+
+    // Copies bytes_N. The caller may free them at once.
+    virtual std::unique_ptr<KeptBytes> keep(const at::Tensor& bytes_N) = 0;
+
+    // Returns true if the memory of the tensor is worth a copy.
+    bool takes(const at::Tensor& tensor) const;
+    // Returns the largest number of bytes that were in the store at once.
+    std::int64_t most() const { return most_; }
+
+  protected:
+    void count(std::int64_t bytes);  // adds to the number of bytes in the store
+
+  private:
+    at::Device device_;
+    std::int64_t least_, now_ = 0, most_ = 0;
+};
+
+// Tensors with less memory stay where they are: there are few of them, and a request to the disk
+// takes longer than the copy.
+inline constexpr std::int64_t kLeastSaved = 64 << 10;
+
+// Returns a store in a file on the file system of `folder`. `reserved`: bytes of disk space that
+// are reserved at once; the file grows if it needs more. Throws RankFailure(refused) if the disk
+// has no space.
+std::shared_ptr<SavedStore> file_store(const std::filesystem::path& folder, std::int64_t reserved,
+                                       std::int64_t least = kLeastSaved);
+
+// Returns a store in the memory that `host_memory` allocates (Backend::host_memory). On a GPU,
+// copies run beside the computation, on a stream of their own.
+using HostMemory = std::function<at::Tensor(std::int64_t size, const at::TensorOptions& options)>;
+std::shared_ptr<SavedStore> host_store(at::Device device, HostMemory host_memory,
+                                       std::int64_t least = kLeastSaved);
+
+// Values that are in a store, for example those of one layer.
+class ParkedValues {
+  public:
+    // Moves the values into the store. A value is the place of a tensor, which may be undefined;
+    // afterwards, it is undefined. Tensors that share memory will share memory again.
+    void park(SavedStore& store, std::span<at::Tensor* const> values);
+
+    // Begins to read the values.
+    void fetch();
+
+    // Moves the values back. `values` are the places that were given to park(), in the same order.
+    // Does nothing if there are no values in the store.
+    void restore(std::span<at::Tensor* const> values);
+
+  private:
+    // A tensor's view of its memory.
+    struct View {
+        std::size_t place = 0;   // index in the list of values
+        std::size_t memory = 0;  // index in kept_
+        caffe2::TypeMeta type;
+        std::vector<std::int64_t> sizes, strides;
+        std::int64_t offset = 0;  // in elements
+    };
+
+    std::vector<View> views_;
+    std::vector<std::unique_ptr<KeptBytes>> kept_;
+};
+
+}  // namespace roll::train
