@@ -1,10 +1,14 @@
 // `rollctl data preview`: shows the text that a training job reads, and the tokens that it learns.
 #include "cli/commands/data.hpp"
 
+#include <set>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <fmt/format.h>
 
+#include "cli/foreign/hub.hpp"
 #include "cli/submit/memory_file.hpp"
 #include "common/files.hpp"
 #include "common/json_records.hpp"
@@ -27,6 +31,33 @@ const char* objective_of(std::string_view text, bool list) {
     return record->contains("text") ? "pretrain" : "sft";
 }
 
+// Returns the cached files of a data set of the HuggingFace Hub; an empty list if `name` is a path.
+// Fails if the name is one of the Hub, and the cache does not have the data set.
+Result<std::vector<std::string>> files_of_hub(const std::string& name) {
+    std::error_code ignored;
+    if (fs::exists(name, ignored)) return std::vector<std::string>();
+    std::vector<std::string> files = hub_files(name);
+    const std::string fetch = download_of(name, ".", HubKind::Dataset);
+    static const std::set<std::string> kFiles{".yaml",  ".yml", ".toml",   ".json",
+                                              ".jsonl", ".txt", ".parquet"};
+    const bool names_file =
+        hub_name_parts(name) == 2 && kFiles.contains(fs::path(name).extension());
+    if (files.empty() && !fetch.empty() && !names_file)
+        return fail(ErrorCode::NotFound,
+                    fmt::format("{} is neither a file nor in HuggingFace's cache {}", name,
+                                hub_cache().string()),
+                    fetch);
+    return files;
+}
+
+// Returns the absolute path of a model's directory, which may be a name of the HuggingFace Hub.
+std::string model_directory(const std::string& name) {
+    std::error_code ignored;
+    const auto cached =
+        fs::exists(name, ignored) ? std::nullopt : cached_snapshot(name, HubKind::Model);
+    return cached ? *cached : fs::absolute(name).string();
+}
+
 // Returns whether a file is a data file; otherwise it is a job file. A .json file may be either: it
 // is a job file if it contains an object with the key `kind`.
 Result<bool> is_data(const fs::path& file) {
@@ -39,18 +70,18 @@ Result<bool> is_data(const fs::path& file) {
     return record && record->is_object() && !record->contains("kind");
 }
 
-// Returns the document of a job that tokenizes one file.
-Result<Json> document_of(const PreviewOptions& options) {
-    const fs::path file = fs::absolute(options.file);
+// Returns the document of a job that tokenizes the files. The first file determines the objective.
+Result<Json> document_of(const std::vector<std::string>& files, const PreviewOptions& options) {
+    const fs::path file = files.front();
     Json document{{"kind", "tokenize"}, {"name", "preview"}};
-    document["data"]["train"] = Json::array({file.string()});
+    document["data"]["train"] = files;
     const bool may_be_list = file.extension() == ".json";
     if (file.extension() == ".jsonl" || may_be_list) {
         ROLL_TRY(const std::string text, read_file(file));
         document["objective"] = objective_of(text, may_be_list && is_json_list(text));
     }
     if (file.extension() == ".parquet") document["objective"] = "sft";
-    if (!options.model.empty()) document["tokenizer"] = fs::absolute(options.model).string();
+    if (!options.model.empty()) document["tokenizer"] = model_directory(options.model);
     for (const std::string& assignment : options.job.sets)
         ROLL_TRY_VOID(set_key(document, assignment));
     return document;
@@ -61,7 +92,8 @@ Result<Json> document_of(const PreviewOptions& options) {
 void add_preview_options(CLI::App& command, PreviewOptions& options) {
     command
         .add_option("FILE", options.file,
-                    "A data file (.jsonl, .json, .parquet or .txt), or the file of a train job")
+                    "A data file (.jsonl, .json, .parquet or .txt), a data set in HuggingFace's "
+                    "cache (OWNER/NAME), or the file of a train job")
         ->required();
     command.add_option(
         "--model", options.model,
@@ -75,15 +107,19 @@ void add_preview_options(CLI::App& command, PreviewOptions& options) {
 }
 
 Result<int> run_preview(const Context& context, const PreviewOptions& options) {
-    ROLL_TRY(const bool data, is_data(options.file));
+    ROLL_TRY(std::vector<std::string> files, files_of_hub(options.file));
+    if (files.empty()) {
+        ROLL_TRY(const bool data, is_data(options.file));
+        if (data) files = {fs::absolute(options.file).string()};
+    }
     std::string document;
-    if (data) {
-        ROLL_TRY(const Json made, document_of(options));
+    if (!files.empty()) {
+        ROLL_TRY(const Json made, document_of(files, options));
         document = made.dump();
     } else {
         JobOptions job = options.job;
         if (!options.model.empty())
-            job.sets.push_back("tokenizer=" + fs::absolute(options.model).string());
+            job.sets.push_back("tokenizer=" + model_directory(options.model));
         const std::vector kinds{spec::JobKind::Train, spec::JobKind::Resume,
                                 spec::JobKind::Tokenize};
         ROLL_TRY(document, one_document(options.file, "rollctl data preview", kinds, job));

@@ -1,12 +1,15 @@
 #include "cli/foreign/data.hpp"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
 
+#include "cli/foreign/hub.hpp"
 #include "cli/foreign/stage.hpp"
 #include "cli/foreign/table.hpp"
 #include "common/files.hpp"
+#include "common/hub/dataset.hpp"
 #include "common/hub_cache.hpp"
 #include "common/json_records.hpp"
 
@@ -23,17 +26,62 @@ std::string unreadable(const std::string& path) {
         "Roll does not read the file {}; supported: .jsonl, .json, .parquet and .txt", path);
 }
 
-// Returns what to do if `name` is that of a data set on the HuggingFace Hub; empty if it cannot be.
-// If the first folder of the name exists here, the name is more likely a path.
-std::string hub_remedy(const Config& config, const std::string& name) {
-    const std::size_t slash = name.find('/');
+// A data set of the HuggingFace Hub, as a configuration names it.
+struct HubSet {
+    std::string name, config, split;
+};
+
+// Returns the cached files of a data set of the Hub, and adds a remark for each. Refuses `key` if
+// the cache does not have the data set, or if the data set does not have the split.
+std::vector<std::string> read_hub_set(const Config& config, const std::string& key,
+                                      const HubSet& set, const hub::Keys& keys) {
+    const bool plain = set.config.empty() && set.split == "train";
+    std::vector<std::string> files;
+    const auto found = hub::split_files(set.name, set.config, set.split, keys);
+    if (found)
+        files.assign(found->begin(), found->end());
+    else if (plain && found.error().code == ErrorCode::NotFound)
+        files = hub_files(set.name);  // one file, or files without the name of a split
+    // A data set may have the same rows in two forms
+    const auto is_table = [](const std::string& file) { return file.ends_with(".parquet"); };
+    if (!std::ranges::all_of(files, is_table)) std::erase_if(files, is_table);
+    for (const std::string& file : files)
+        config.foreign.remarks.push_back(
+            fmt::format("{}: Roll reads the file {} of the data set {}", key, file, set.name));
+    if (!files.empty()) return files;
+    const std::string& message = found.error().message;  // begins with the key that is wrong
+    const std::size_t end = message.find(' ');
+    config.refuse(message.substr(0, end), message.substr(end + 1));
+    return files;
+}
+
+// Adds the files of TRL's `dataset_name` to `train`: a local file, or the files that the cache of
+// the HuggingFace Hub has.
+void read_named(const Config& config, std::vector<std::string>& train) {
+    const auto named = config.text("dataset_name");
+    if (!named) return;
+    const HubSet set{*named, config.text("dataset_config").value_or(""),
+                     config.text("dataset_train_split").value_or("train")};
     std::error_code ignored;
-    if (hub_name_parts(name) != 2 || fs::exists(config.absolute(name.substr(0, slash)), ignored))
-        return "";
-    return fmt::format(
-        "; to use {0} of the HuggingFace Hub, run: hf download --repo-type dataset {0} --local-dir "
-        "{1}, and name a file in {1}",
-        name, name.substr(slash + 1));
+    const bool is_local = fs::exists(config.absolute(*named), ignored);
+    const std::string problem = unreadable(*named);
+    const bool may_be_name = !download_of(*named, config.directory, HubKind::Dataset).empty();
+    if (!is_local && may_be_name && (!problem.empty() || !hub_files(*named).empty())) {
+        for (std::string& file :
+             read_hub_set(config, "dataset_name", set,
+                          {"dataset_name", "dataset_config", "name it as dataset_name"}))
+            train.push_back(std::move(file));
+        return;
+    }
+    train.push_back(*named);
+    if (!problem.empty())
+        config.refuse("dataset_name",
+                      problem + "; name a local file, or set `dataset` and `dataset_dir`");
+    for (const char* const key : {"dataset_config", "dataset_train_split"})
+        if (const auto value = config.text(key); value && *value != "train")
+            config.refuse(key, fmt::format("is {}, but {} is a file, which has none; name the "
+                                           "file with these data as dataset_name",
+                                           *value, *named));
 }
 
 // Returns the content of LLaMA-Factory's dataset_info.json, which describes the data sets.
@@ -156,6 +204,18 @@ void read_columns(const Config& config, const std::string& key, const std::strin
     config.set("data.completion_field", column("response", "output"));
 }
 
+// Returns the data set of the Hub that an entry of dataset_info.json names; nullopt if the entry
+// names a file.
+std::optional<HubSet> hub_set_of(const Json& entry) {
+    const auto text = [&](const char* key, const char* usual) {
+        const Json value = entry.value(key, Json());
+        return value.is_string() ? value.get<std::string>() : std::string(usual);
+    };
+    HubSet set{text("hf_hub_url", ""), text("subset", ""), text("split", "train")};
+    if (set.name.empty() || entry.contains("file_name")) return std::nullopt;
+    return set;
+}
+
 // Returns the absolute paths of the files of all data sets that `key` lists.
 std::vector<std::string> files_of(const Config& config, const std::string& key, const Json& info) {
     std::vector<std::string> files;
@@ -165,6 +225,14 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
             continue;
         }
         const Json& set = info[name];
+        if (const auto of_hub = hub_set_of(set)) {
+            read_columns(config, key, name, set);
+            for (std::string& path :
+                 read_hub_set(config, key, *of_hub,
+                              {key.c_str(), key.c_str(), "set its file_name in dataset_info.json"}))
+                files.push_back(std::move(path));
+            continue;
+        }
         if (!set.contains("file_name") || !set["file_name"].is_string()) {
             config.refuse(key, fmt::format("names {}, which is not a local file; download it and "
                                            "set its file_name in dataset_info.json",
@@ -247,13 +315,7 @@ void read_mix(const Config& config) {
 
 void read_data(const Config& config) {
     std::vector<std::string> train = config.names("train_file");
-    if (const auto named = config.text("dataset_name")) {
-        train.push_back(*named);
-        if (const std::string problem = unreadable(*named); !problem.empty())
-            config.refuse("dataset_name",
-                          problem + "; name a local file, or set `dataset` and `dataset_dir`" +
-                              hub_remedy(config, *named));
-    }
+    read_named(config, train);
     for (std::string& path : train) path = config.absolute(path);
     std::vector<std::string> valid = config.names("validation_file");
     for (std::string& path : valid) path = config.absolute(path);

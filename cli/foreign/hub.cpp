@@ -106,6 +106,18 @@ void use_data(Json& value, bool whole, const std::string& base, std::vector<std:
 
 }  // namespace
 
+std::vector<std::string> hub_files(const std::string& name) { return cached_files(name, true); }
+
+std::string download_of(const std::string& name, const std::string& base, HubKind kind) {
+    // If the first folder of the name exists here, the name is more likely a path than a name of
+    // the Hub.
+    if (hub_name_parts(name) < 2 || exists(base, name.substr(0, name.find('/')))) return "";
+    const std::size_t end = name.find('/', name.find('/') + 1);
+    const bool data = kind == HubKind::Dataset;
+    if (!data && end != std::string::npos) return "";
+    return fmt::format("hf download {}{}", data ? "--repo-type dataset " : "", name.substr(0, end));
+}
+
 void use_hub_cache(Json& document, const std::string& base, std::vector<std::string>& notes) {
     if (!document.is_object()) return;
     for (const char* const key : kModelKeys)
@@ -127,14 +139,10 @@ void add_download(spec::Problem& problem, const Json& document, const std::strin
     if (!document.contains(at) || !document[at].is_string()) return;
     const auto name = document[at].get<std::string>();
     const bool data = problem.path.find("data.") != std::string::npos;
-    // If the first folder of the name exists here, the name is more likely a path than a name of
-    // the Hub.
-    if (hub_name_parts(name) < 2 || exists(base, name.substr(0, name.find('/')))) return;
-    const std::size_t end = name.find('/', name.find('/') + 1);
-    if (!data && end != std::string::npos) return;
-    problem.message +=
-        fmt::format("; to use {} of the HuggingFace Hub, run: hf download {}{}",
-                    name.substr(0, end), data ? "--repo-type dataset " : "", name.substr(0, end));
+    const std::string command = download_of(name, base, data ? HubKind::Dataset : HubKind::Model);
+    if (command.empty()) return;
+    const std::string whole = name.substr(0, name.find('/', name.find('/') + 1));
+    problem.message += fmt::format("; to use {} of the HuggingFace Hub, run: {}", whole, command);
 }
 
 }  // namespace roll::cli

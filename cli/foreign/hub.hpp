@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/hub_cache.hpp"
 #include "common/json.hpp"
 #include "common/spec/schema/problem.hpp"
 
@@ -13,6 +14,14 @@ namespace roll::cli {
 // files that the cache has. Leaves paths that exist as they are; relative paths are relative to
 // `base`. Adds a note for each replaced name.
 void use_hub_cache(Json& document, const std::string& base, std::vector<std::string>& notes);
+
+// Returns the files of a data set of the Hub that a job with this name in data.train reads. `name`
+// is OWNER/NAME or OWNER/NAME/FILE. Returns an empty list if the cache does not have them.
+std::vector<std::string> hub_files(const std::string& name);
+
+// Returns the command that downloads the model or data set; empty if `name` cannot be a name of the
+// Hub, or if it is more likely a path relative to `base`.
+std::string download_of(const std::string& name, const std::string& base, HubKind kind);
 
 // Appends the command that downloads a missing model or data set to the problem's message, if the
 // value at the problem's path may be a name of the Hub.

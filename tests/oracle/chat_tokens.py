@@ -4,6 +4,7 @@
     chat_tokens.py make DIR            a tokenizer with a chat template, whose spans have the tag generation
     chat_tokens.py tokens DIR FILE [TEMPLATE]
                                        prints the tokens of each record; ~id is read and not learned
+    chat_tokens.py parts DIR FILE      the same of prompts and completions that are messages, as TRL makes them
     chat_tokens.py pairs DIR FILE      the same of prompts and completions, as TRL makes them
 """
 import ast
@@ -57,6 +58,19 @@ def of_trl(name):
     return found[name]
 
 
+def parts(folder, path):
+    """Prompts and completions that are lists of messages, as SFTTrainer's tokenize_fn does."""
+    from transformers import PreTrainedTokenizerFast
+    common_prefix_length = of_trl('common_prefix_length')
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    with open(path, encoding='utf-8') as file:
+        for record in map(json.loads, file):
+            prompt = tokenizer.apply_chat_template(record['prompt'], add_generation_prompt=True, return_dict=True)
+            both = tokenizer.apply_chat_template(record['prompt'] + record['completion'], return_dict=True)
+            read = common_prefix_length(prompt['input_ids'], both['input_ids'])
+            yield from (~i if at < read else i for at, i in enumerate(both['input_ids']))
+
+
 def pairs(folder, path):
     from transformers import PreTrainedTokenizerFast
     common_prefix_length = of_trl('common_prefix_length')
@@ -73,4 +87,4 @@ if __name__ == '__main__':
     if sys.argv[1] == 'make':
         make(sys.argv[2])
     else:
-        print(json.dumps(list({'tokens': tokens, 'pairs': pairs}[sys.argv[1]](*sys.argv[2:5]))))
+        print(json.dumps(list({'tokens': tokens, 'pairs': pairs, 'parts': parts}[sys.argv[1]](*sys.argv[2:5]))))

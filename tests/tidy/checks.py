@@ -14,7 +14,7 @@ from source import blank, expression_around, functions, line_of
 LAYERS = {
     'common': 0, 'schemas': 0,
     'spec_schema': 0.6, 'spec_job': 0.7, 'spec_train': 0.8, 'spec_check': 0.9,
-    'tensor': 1, 'yaml': 1,
+    'tensor': 1, 'yaml': 1, 'hub': 1.1,
     'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'chat': 1.5, 'parquet': 1.5, 'corpus': 2,
     'layout': 2.2, 'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
     'files': 2.9, 'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'checkpoint': 2.2, 'convert': 3,

@@ -1,6 +1,6 @@
-#include <algorithm>
+#include "worker/chat/call.hpp"
 
-#include "worker/chat/renderer.hpp"
+#include <algorithm>
 
 namespace roll::chat {
 

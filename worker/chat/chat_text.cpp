@@ -20,13 +20,16 @@ bool is_assistant(const Value& message) { return has_role(message, "assistant");
 // Finds the assistant's turns in a rendered text. Used for templates without the tag `generation`.
 class TurnFinder {
   public:
+    // `stops` are the stops of `whole`, one for each message; or there are none.
     TurnFinder(const ModelTemplate& model, const Conversation& conversation, Arena& arena,
-               const RenderOptions& options, const std::string& whole)
+               const RenderOptions& options, const std::string& whole,
+               const std::vector<Stop>& stops)
         : model_(model),
           conversation_(conversation),
           arena_(arena),
           options_(options),
           whole_(whole),
+          stops_(stops),
           messages_(conversation.messages.list()) {}
 
     // Returns the span of the text that the message at `index` adds.
@@ -41,6 +44,13 @@ class TurnFinder {
                                           " inside this turn");
         }
         return span;
+    }
+
+    // Returns the span of the messages from `index` on. The span begins after the prompt that the
+    // template writes for an answer.
+    Result<Span> find_rest(std::size_t index) {
+        ROLL_TRY(const std::size_t begin, index == 0 ? first_begin() : begin_of(index));
+        return Span{begin, whole_.size()};
     }
 
   private:
@@ -62,10 +72,19 @@ class TurnFinder {
 
     Result<std::string> part(std::span<const Value> messages, bool prompt) const {
         if (messages.empty()) return std::string();
+        if (const Stop* const stop = stop_after(messages))
+            return whole_.substr(0, stop->size) + (prompt ? stop->prompt : stop->end);
         Arena scratch(options_.limits.memory);  // freed after each part, because parts are long
         ROLL_TRY(Rendered rendered,
                  render(model_, conversation_, messages, prompt, scratch, options_));
         return std::move(rendered.text);
+    }
+
+    // Returns the stop after the last of `messages`; null if `messages` are not the first messages
+    // of the conversation, or if there are no stops.
+    const Stop* stop_after(std::span<const Value> messages) const {
+        const bool first = !stops_.empty() && messages.data() == messages_.data();
+        return first ? &stops_[messages.size() - 1] : nullptr;
     }
 
     // Removes the EOS token from the end of a text. Some templates, such as Phi-3's, write it once,
@@ -92,10 +111,20 @@ class TurnFinder {
     // Adds to a span the text that the template writes after a turn only if another message
     // follows.
     Result<Span> after_separator(std::size_t index, Span span) {
-        if (!separator_) separator_ = separator_text();
+        if (!separator_) separator_ = separator();
         if (!std::string_view(whole_).substr(span.end).starts_with(*separator_))
             return refused(index, "the text between two messages differs from turn to turn");
         return Span{span.begin, span.end + separator_->size()};
+    }
+
+    // Returns separator_text(). If the template appends messages, the text is the same for all
+    // conversations without tools and settings.
+    std::string separator() const {
+        const bool plain = conversation_.tools.is(Kind::None) &&
+                           conversation_.settings.is(Kind::None) && !stops_.empty();
+        if (!plain) return separator_text();
+        std::call_once(model_.separator->once, [&] { model_.separator->text = separator_text(); });
+        return model_.separator->text;
     }
 
     // Returns the text between an answer as the last message and the message that follows it. To
@@ -191,6 +220,9 @@ class TurnFinder {
     // the text of the conversation first differs from the prompt.
     Result<std::size_t> begin_of(std::size_t index) const {
         const std::span<const Value> earlier = messages_.first(index);
+        if (const Stop* const stop = stop_after(earlier))
+            if (std::string_view(whole_).substr(stop->size).starts_with(stop->prompt))
+                return stop->size + stop->prompt.size();
         auto prompt = part(earlier, /*prompt=*/true);
         if (!prompt) return refused(index, prompt.error().message);
         if (whole_.starts_with(*prompt)) return prompt->size();
@@ -317,6 +349,7 @@ class TurnFinder {
     Arena& arena_;
     const RenderOptions& options_;
     const std::string& whole_;
+    const std::vector<Stop>& stops_;
     std::span<const Value> messages_;
     std::optional<std::string> separator_ = {};  // separator_text(), once it is needed
 };
@@ -324,8 +357,8 @@ class TurnFinder {
 // Returns the spans that the loss covers. Used for templates without the tag `generation`.
 Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversation& conversation,
                                    Arena& arena, const RenderOptions& options,
-                                   const std::string& whole) {
-    TurnFinder finder(model, conversation, arena, options, whole);
+                                   const std::string& whole, const std::vector<Stop>& stops) {
+    TurnFinder finder(model, conversation, arena, options, whole, stops);
     std::vector<Span> spans;
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
@@ -357,19 +390,24 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
 Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
                            Arena& arena, const RenderOptions& options) {
     const std::span<const Value> messages = conversation.messages.list();
-    ROLL_TRY(Rendered rendered, render(model, conversation, messages, false, arena, options));
+    std::vector<Stop> stops;
+    ROLL_TRY(Rendered rendered, render(model, conversation, messages, false, arena, options,
+                                       options.train_on == TrainOn::All ? nullptr : &stops));
     ChatText made{std::move(rendered.text), {}};
     if (options.train_on == TrainOn::All) {
         made.learned = {{0, made.text.size()}};
         return made;
     }
-    const bool tools = model.with_tools && !conversation.tools.is(Kind::None);
-    if ((tools ? *model.with_tools : model.usual).has_generation()) {
+    if (conversation.completion > 0 && options.train_on == TrainOn::Assistant) {
+        TurnFinder finder(model, conversation, arena, options, made.text, stops);
+        ROLL_TRY(const Span span, finder.find_rest(messages.size() - conversation.completion));
+        made.learned = {span};
+    } else if (template_for(model, conversation).has_generation()) {
         made.learned = std::move(rendered.spans);
         if (options.train_on == TrainOn::Last && made.learned.size() > 1)
             made.learned = {made.learned.back()};
     } else {
-        ROLL_TRY(made.learned, turns_of(model, conversation, arena, options, made.text));
+        ROLL_TRY(made.learned, turns_of(model, conversation, arena, options, made.text, stops));
     }
     std::erase_if(made.learned, [](const Span& span) { return span.begin == span.end; });
     if (made.learned.empty())

@@ -68,20 +68,62 @@ Value cleaned(const Value& message, Arena& arena) {
     return dict(std::move(entries), arena);
 }
 
-Result<Messages> from_messages(const Value& record, const Names& names, Arena& arena) {
-    const std::string key = name_in(names.columns, "messages", "messages");
+// Returns an error if the content of a message has a part that is not a text.
+Result<void> check_parts(const Value& message, const std::string& where) {
+    static constexpr std::string_view kMedia[] = {"image", "video", "audio", "input_audio"};
+    const Value content = at(message, "content");
+    for (const Value& part : content.is(Kind::List) ? content.list() : std::span<const Value>()) {
+        const Value type = at(part, "type");
+        if (!type.is(Kind::String)) continue;
+        const std::string_view kind = type.text().substr(0, type.text().find("_url"));
+        if (std::ranges::find(kMedia, kind) != std::end(kMedia))
+            return bad(where + "has a part of the type " + shown(type) +
+                       " in its content; Roll trains on texts only");
+    }
+    return {};
+}
+
+// Appends the messages of a list to `messages`.
+Result<void> add_messages(const Value& record, const std::string& key, Arena& arena,
+                          Messages& messages) {
     const Value list = at(record, key);
     if (!list.is(Kind::List)) return bad("has no list \"" + key + "\"");
-    Messages messages;
     for (const Value& one : list.list()) {
         const std::string where = "message " + std::to_string(messages.size() + 1) + " ";
         if (!one.is(Kind::Dict)) return bad(where + "is " + shown(one) + ", not an object");
         if (!at(one, "role").is(Kind::String))
             return bad(where + "has the role " + shown(at(one, "role")) +
                        ", which is not a string");
+        ROLL_TRY_VOID(check_parts(one, where));
         messages.push_back(cleaned(one, arena));
     }
+    return {};
+}
+
+Result<Messages> from_messages(const Value& record, const Names& names, Arena& arena) {
+    Messages messages;
+    ROLL_TRY_VOID(
+        add_messages(record, name_in(names.columns, "messages", "messages"), arena, messages));
     return messages;
+}
+
+Result<Messages> from_parts(const Value& record, const Names& names, Arena& arena) {
+    Messages messages;
+    ROLL_TRY_VOID(add_messages(record, names.prompt, arena, messages));
+    ROLL_TRY_VOID(add_messages(record, names.completion, arena, messages));
+    return messages;
+}
+
+// Returns a sentence about the first role in `messages` that chat templates do not know; empty if
+// there is none.
+std::string unknown_role(const Messages& messages) {
+    static constexpr std::string_view kKnown[] = {"user", "system", "developer", "tool"};
+    for (const Value& one : messages)
+        if (const Value role = at(one, "role");
+            std::ranges::find(kKnown, role.text()) == std::end(kKnown))
+            return " (one has the role " + shown(role) +
+                   "; data.columns and data.tags give the names of a file's roles)";
+    return "";
 }
 
 // Returns the assistant's message for a function call. `text` describes the call as {"name": ..,
@@ -194,6 +236,7 @@ Result<Messages> messages_of(const Value& record, Form form, const Names& names,
     switch (form) {
         case Form::Messages: return from_messages(record, names, arena);
         case Form::ShareGpt: return from_sharegpt(record, names, arena);
+        case Form::Parts: return from_parts(record, names, arena);
         case Form::Alpaca: break;
     }
     return from_alpaca(record, names, arena);
@@ -207,8 +250,10 @@ Result<Conversation> read(const Value& record, Form form, const Names& names, Ar
     });
     if (!answered)
         return bad("has " + std::to_string(messages.size()) +
-                   " messages, none with the role assistant, so there is nothing to learn");
+                   " messages, none with the role assistant, so there is nothing to learn" +
+                   unknown_role(messages));
     Conversation conversation;
+    if (form == Form::Parts) conversation.completion = at(record, names.completion).size;
     conversation.messages = list(messages, arena);
     ROLL_TRY(conversation.tools, tools_of(record, names, arena));
     conversation.settings = at(record, "chat_template_kwargs");
@@ -221,12 +266,15 @@ const char* name_of(Form form) {
     switch (form) {
         case Form::Messages: return "messages";
         case Form::ShareGpt: return "conversations (ShareGPT)";
+        case Form::Parts: return "prompt and completion (messages)";
         case Form::Alpaca: break;
     }
     return "instruction and output (Alpaca)";
 }
 
 std::optional<Form> form_of(const Value& record, const Names& names) {
+    if (at(record, names.prompt).is(Kind::List) && at(record, names.completion).is(Kind::List))
+        return Form::Parts;
     const Value list = column(record, names, "messages", "messages");
     // If the file renames the column `messages`, its list may have the format Messages or ShareGpt.
     // The first message decides: in the format Messages, it has a `role`.

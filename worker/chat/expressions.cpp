@@ -67,6 +67,7 @@ Value Renderer::eval(const Expression& expr) {
 }
 
 Value Renderer::eval_name(const Expression& expr) {
+    if (expr.reads_later) drop_stops();
     if (const Value* found = find(expr.name)) return *found;
     return expr.value.is(Kind::Function) ? expr.value : undefined(expr.text);
 }

@@ -106,9 +106,14 @@ Result<std::optional<ModelTemplate>> load_template(const fs::path& directory) {
     return std::optional(std::move(model));
 }
 
+const Template& template_for(const ModelTemplate& model, const Conversation& conversation) {
+    const bool tools = model.with_tools && !conversation.tools.is(Kind::None);
+    return tools ? *model.with_tools : model.usual;
+}
+
 Result<Rendered> render(const ModelTemplate& model, const Conversation& conversation,
                         std::span<const Value> messages, bool add_generation_prompt, Arena& arena,
-                        const RenderOptions& options) {
+                        const RenderOptions& options, std::vector<Stop>* stops) {
     std::vector<Entry> variables;
     for (const auto& [name, text] : model.tokens) variables.push_back({name, string(text)});
     if (conversation.settings.is(Kind::Dict))
@@ -117,9 +122,8 @@ Result<Rendered> render(const ModelTemplate& model, const Conversation& conversa
     variables.push_back({"tools", conversation.tools});
     variables.push_back({"documents", none()});
     variables.push_back({"add_generation_prompt", boolean(add_generation_prompt)});
-    const bool tools = model.with_tools && !conversation.tools.is(Kind::None);
-    const Template& chosen = tools ? *model.with_tools : model.usual;
-    auto rendered = chosen.render(variables, arena, options.now, options.limits);
+    auto rendered = template_for(model, conversation)
+                        .render(variables, arena, options.now, options.limits, stops);
     if (!rendered) return fail(rendered.error().code, model.path + ", " + rendered.error().message);
     return rendered;
 }

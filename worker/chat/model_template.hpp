@@ -3,6 +3,8 @@
 
 #include <ctime>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +30,13 @@ struct ModelTemplate {
     std::vector<std::pair<std::string, std::string>> tokens = {};
     std::string identity = {};  // a text that is the same for equal templates and tokens
     std::string path = {};      // the template's file, for error messages
+    // the text between two turns of a conversation without tools and settings; chat_text.cpp
+    // computes it once
+    struct Separator {
+        std::once_flag once;
+        std::string text;
+    };
+    std::shared_ptr<Separator> separator = std::make_shared<Separator>();
 };
 
 // Loads the chat template of a model directory from chat_template.jinja or, if this file is
@@ -41,9 +50,13 @@ struct RenderOptions {
     Limits limits = {};
 };
 
-// Renders `messages`, which are some of the messages of the conversation.
+// Returns the template that renders the conversation: it depends on whether there are tools.
+const Template& template_for(const ModelTemplate& model, const Conversation& conversation);
+
+// Renders `messages`, which are some of the messages of the conversation. For `stops`, see
+// Template::render().
 Result<Rendered> render(const ModelTemplate& model, const Conversation& conversation,
                         std::span<const Value> messages, bool add_generation_prompt, Arena& arena,
-                        const RenderOptions& options);
+                        const RenderOptions& options, std::vector<Stop>* stops = nullptr);
 
 }  // namespace roll::chat

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "worker/chat/growth.hpp"
 #include "worker/chat/json_value.hpp"
 #include "worker/chat/text.hpp"
 
@@ -30,6 +31,10 @@ Renderer::Renderer(const Syntax& syntax, Arena& memory, const Limits& limits, st
 void Renderer::define(std::string_view name, const Value& value) {
     const auto found = std::ranges::find(syntax_.names, name);
     if (found != syntax_.names.end()) set(static_cast<int>(found - syntax_.names.begin()), value);
+}
+
+void Renderer::record(std::vector<Stop>& stops) {
+    if (syntax_.growth >= 0) stops_ = &stops;
 }
 
 void Renderer::run() { run(syntax_.body); }
@@ -149,11 +154,50 @@ Renderer::Flow Renderer::run_loop(const Statement& statement) {
         if (std::cmp_less(loop_name_, defined_.size())) set(loop_name_, state);
         bind(statement.targets, items[loop->index]);
         if (run(statement.body) == Flow::Break) break;
+        if (stops_ != nullptr && &statement == &syntax_.body[std::size_t(syntax_.growth)])
+            add_stop();
     }
     --scopes_;
     locals_.resize(scope_begin_);
     scope_begin_ = outer;
     return Flow::Next;
+}
+
+void Renderer::drop_stops() {
+    if (stops_ != nullptr) stops_->clear();
+    stops_ = nullptr;
+}
+
+// Runs the statements after the loop over the messages, as if the current message were the last
+// one, and restores the state of the rendering. If a statement fails, no stops are recorded.
+void Renderer::add_stop() {
+    const auto found = std::ranges::find(syntax_.names, kPromptName);
+    Value unused;
+    Value& prompt = found == syntax_.names.end()
+                        ? unused
+                        : globals_[static_cast<std::size_t>(found - syntax_.names.begin())];
+    const Value asked = prompt;
+    const std::int64_t steps = steps_;
+    const int scopes = std::exchange(scopes_, 0);
+    locals_.resize(scope_begin_);
+    Stop stop{out_.size()};
+    const std::span<const Statement> rest =
+        std::span(syntax_.body).subspan(static_cast<std::size_t>(syntax_.growth) + 1);
+    try {
+        for (const auto& [asks, text] : {std::pair(false, &stop.end), {true, &stop.prompt}}) {
+            prompt = boolean(asks);
+            for (const Statement& statement : rest) run(statement);
+            *text = out_.substr(stop.size);
+            out_.resize(stop.size);
+        }
+        if (stops_ != nullptr) stops_->push_back(std::move(stop));
+    } catch (const Failure&) {
+        out_.resize(stop.size);
+        drop_stops();
+    }
+    prompt = asked;
+    scopes_ = scopes;
+    steps_ = steps;
 }
 
 // Renders the tag `generation` and records its span. Fails if the tag is inside a macro or a

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/chat/call.hpp"
 #include "worker/chat/syntax.hpp"
 
 namespace roll::chat {
@@ -25,22 +26,12 @@ struct Span {
     bool operator==(const Span&) const = default;
 };
 
-// A call of a filter, a test, a function or a method. The first positional argument of a filter
-// or a test is the value to which it is applied.
-struct Call {
-    std::string_view name;
-    std::span<const Value> positional;
-    std::span<const std::string> keywords;
-    std::span<const Value> named;  // values of the arguments that `keywords` names
-
-    // Returns the argument at `position` or with the name `keyword`; nullptr if it is not given.
-    const Value* find(std::size_t position, std::string_view keyword) const;
-    const Value& need(std::size_t position, std::string_view keyword) const;
-    bool flag(std::size_t position, std::string_view keyword, bool usual) const;
-    // Returns the argument's text. Returns `usual` if the argument is not given or is None. Fails
-    // if the argument is not a string.
-    std::string_view text(std::size_t position, std::string_view keyword,
-                          std::string_view usual) const;
+// Where a rendering of a conversation is after one of its messages.
+struct Stop {
+    std::size_t size = 0;  // number of bytes of the text up to here
+    // the text that would follow if the conversation ended here: without and with
+    // add_generation_prompt
+    std::string end = {}, prompt = {};
 };
 
 class Renderer {
@@ -50,6 +41,9 @@ class Renderer {
     Renderer(const Syntax& syntax, Arena& memory, const Limits& limits, std::time_t now);
 
     void define(std::string_view name, const Value& value);
+    // Lets run() add a stop for each message. If the text before a stop depends on later messages,
+    // run() removes all stops.
+    void record(std::vector<Stop>& stops);
     // Renders the template. Throws Failure if rendering fails. May be called only once.
     void run();
     int line() const { return line_; }
@@ -88,6 +82,8 @@ class Renderer {
     Flow run(const Statement& statement);
     Flow run_loop(const Statement& statement);
     std::vector<Value> items_of(const Statement& statement);
+    void add_stop();
+    void drop_stops();
     void run_generation(const Statement& statement);
     void assign(const Statement& statement);
     std::string_view capture(const std::vector<Statement>& body);
@@ -123,7 +119,8 @@ class Renderer {
     int loop_name_;
     std::string out_;
     std::vector<Span> spans_;
-    std::vector<Value> globals_;  // values of variables, by their index in Syntax::names
+    std::vector<Stop>* stops_ = nullptr;  // null: no stops are recorded
+    std::vector<Value> globals_;          // values of variables, by their index in Syntax::names
     std::vector<bool> defined_;
     std::vector<Variable> locals_;
     std::deque<Namespace> spaces_;

@@ -59,6 +59,7 @@ struct Expression {
     int name = -1;              // for Name: the variable's index in Syntax::names
     int height = 0;             // number of levels of expressions below this one
     Value value = {};           // for Constant: the value; for Name: the built-in function, if any
+    bool reads_later = false;   // for Name: the value may depend on later messages (growth.hpp)
     Builtin builtin = nullptr;  // for Filter and Test: the function; nullptr if Roll lacks it
     std::vector<Expression> args = {};
     // names of the keyword arguments; the last elements of `args` are their values
@@ -97,6 +98,8 @@ struct Syntax {
     // names of all variables; expressions refer to a variable by its index
     std::vector<std::string> names;
     bool has_generation = false;
+    // index in `body` of the loop that may append the messages (growth.hpp); -1: there is none
+    int growth = -1;
 };
 
 // Parses a template. Throws Failure with the line that cannot be parsed.

@@ -1,5 +1,7 @@
 #include "worker/chat/template.hpp"
 
+#include "worker/chat/growth.hpp"
+
 namespace roll::chat {
 namespace {
 
@@ -18,6 +20,7 @@ Result<Template> Template::parse(std::string_view source) {
     auto syntax = std::make_shared<Syntax>();
     try {
         parse_template(source, *syntax);
+        find_growth(*syntax);
     } catch (const Failure& failure) {
         return failed(failure, 1);
     }
@@ -27,8 +30,10 @@ Result<Template> Template::parse(std::string_view source) {
 bool Template::has_generation() const { return syntax_->has_generation; }
 
 Result<Rendered> Template::render(const std::vector<Entry>& variables, Arena& memory,
-                                  std::time_t now, const Limits& limits) const {
+                                  std::time_t now, const Limits& limits,
+                                  std::vector<Stop>* stops) const {
     Renderer renderer(*syntax_, memory, limits, now);
+    if (stops != nullptr) renderer.record(*stops);
     try {
         for (const Entry& variable : variables) renderer.define(variable.key, variable.value);
         renderer.run();

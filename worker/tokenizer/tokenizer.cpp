@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "common/files.hpp"
 #include "common/json.hpp"
@@ -23,6 +24,17 @@ Result<void> refuse_if_set(JsonReader& reader, const char* key) {
     return fail(ErrorCode::InvalidArgument, std::string(key) + " is not supported");
 }
 
+// Returns the number of bytes at the beginning of `text` for which a token of a byte-level
+// vocabulary stands; 0 if the text begins with other bytes.
+std::size_t visible_prefix(const std::string& token, std::string_view text) {
+    std::size_t size = 0;
+    for (const char* at = token.data(); at < token.data() + token.size(); ++size) {
+        const int byte = byte_of_visible(next_code_point(at));
+        if (size == text.size() || byte != static_cast<unsigned char>(text[size])) return 0;
+    }
+    return size;
+}
+
 }  // namespace
 
 class Tokenizer::Impl {
@@ -37,6 +49,9 @@ class Tokenizer::Impl {
 
     void encode(std::string_view text, std::vector<std::uint32_t>& ids, bool add_special) const;
     std::string decode(std::span<const std::uint32_t> ids, bool skip_special) const;
+
+    std::optional<std::vector<std::size_t>> ends_in(std::string_view text,
+                                                    std::span<const std::uint32_t> ids) const;
 
     std::uint32_t vocab_size() const { return vocab_size_; }
     const std::vector<std::uint32_t>& special_ids() const { return special_ids_; }
@@ -188,6 +203,26 @@ std::string Tokenizer::Impl::decode(std::span<const std::uint32_t> ids, bool ski
     return decoder_.apply(std::move(tokens));
 }
 
+std::optional<std::vector<std::size_t>> Tokenizer::Impl::ends_in(
+    std::string_view text, std::span<const std::uint32_t> ids) const {
+    if (!pre_tokenizer_.byte_level()) return std::nullopt;
+    std::vector<std::size_t> ends;
+    ends.reserve(ids.size());
+    std::size_t at = 0;
+    for (const std::uint32_t id : ids) {
+        const AddedToken* const added = added_.find(id);
+        const std::string* const token = added == nullptr ? model_.token_of(id) : &added->spelling;
+        if (token == nullptr) return std::nullopt;
+        const std::string_view rest = text.substr(at);
+        const std::size_t size = added == nullptr           ? visible_prefix(*token, rest)
+                                 : rest.starts_with(*token) ? token->size()
+                                                            : 0;
+        if (size == 0) return std::nullopt;
+        ends.push_back(at += size);
+    }
+    return at == text.size() ? std::optional(std::move(ends)) : std::nullopt;
+}
+
 std::optional<std::uint32_t> Tokenizer::Impl::id_of(std::string_view token) const {
     for (const AddedToken& added : added_.all())
         if (added.content == token) return added.id;
@@ -233,6 +268,15 @@ std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_spec
     for (const std::uint32_t id : ids)
         if (id < kByteValues) text.push_back(static_cast<char>(id));
     return text;
+}
+
+std::optional<std::vector<std::size_t>> Tokenizer::ends_in(
+    std::string_view text, std::span<const std::uint32_t> ids) const {
+    if (impl_ != nullptr) return impl_->ends_in(text, ids);
+    if (ids.size() != text.size()) return std::nullopt;
+    std::vector<std::size_t> ends(ids.size());
+    std::iota(ends.begin(), ends.end(), std::size_t{1});
+    return ends;
 }
 
 std::uint32_t Tokenizer::vocab_size() const {

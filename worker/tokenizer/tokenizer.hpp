@@ -52,6 +52,12 @@ class Tokenizer {
     // tokens.
     std::string decode(std::span<const std::uint32_t> ids, bool skip_special = false) const;
 
+    // Returns for each of the ids of a text the position in the text after its token. Returns
+    // nullopt if the positions are unknown: the tokenizer is not byte-level, or it changes the
+    // text.
+    std::optional<std::vector<std::size_t>> ends_in(std::string_view text,
+                                                    std::span<const std::uint32_t> ids) const;
+
     // Returns the largest id plus one, which is the number of rows that an embedding needs.
     std::uint32_t vocab_size() const;
     std::optional<std::uint32_t> id_of(std::string_view token) const;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "cli/foreign/foreign.hpp"
 #include "cli/submit/job_file.hpp"
 #include "common/files.hpp"
 #include "common/hub_cache.hpp"
@@ -88,6 +89,56 @@ TEST_F(Hub, NamesInAJobBecomeDirectoriesAndFiles) {
     EXPECT_EQ(document["then"][1]["model"]["from"], "{previous.result}");
     ASSERT_EQ(notes.size(), 6U);
     EXPECT_EQ(notes[0], "model.from: Ann/small is " + small);
+}
+
+TEST_F(Hub, TrlsDataSetIsReadFromTheCache) {
+    const std::string train = in_hub("datasets--Ann--talk/snapshots/c6/");
+    const auto job_of = [&](const std::string& name) {
+        Json document{
+            {"model_name_or_path", "Ann/small"}, {"output_dir", "out"}, {"dataset_name", name}};
+        const Foreign foreign = translate(document, top_);
+        EXPECT_TRUE(foreign.problems.empty()) << foreign.problems[0].message;
+        return document;
+    };
+    EXPECT_EQ(job_of("Ann/talk")["data"]["train"],
+              Json({train + "train-1.jsonl", train + "train-2.jsonl"}));
+    EXPECT_EQ(job_of("Ann/talk/test.jsonl")["data"]["train"], Json({train + "test.jsonl"}));
+    write("hub/datasets--Ann--math/snapshots/c7/README.md",
+          "---\nconfigs:\n- config_name: main\n  data_dir: main\n- config_name: more\n---\n");
+    write("hub/datasets--Ann--math/snapshots/c7/main/train.jsonl", "");
+    write("hub/datasets--Ann--math/snapshots/c7/main/test.jsonl", "");
+    write("hub/datasets--Ann--math/snapshots/c7/more/train.jsonl", "");
+    const auto told = [&](Json document) {
+        document.update({{"model_name_or_path", "Ann/small"}, {"output_dir", "out"}});
+        const Foreign foreign = translate(document, top_);
+        return foreign.problems.empty()
+                   ? document["data"]["train"].dump()
+                   : foreign.problems[0].path + " " + foreign.problems[0].message;
+    };
+    EXPECT_EQ(told({{"dataset_name", "Ann/math"}}),
+              "dataset_config is missing; Ann/math has: main, more");
+    const std::string main = in_hub("datasets--Ann--math/snapshots/c7/main/");
+    EXPECT_EQ(told({{"dataset_name", "Ann/math"}, {"dataset_config", "main"}}),
+              Json({main + "train.jsonl"}).dump());
+    EXPECT_EQ(told({{"dataset_name", "Ann/math"},
+                    {"dataset_config", "main"},
+                    {"dataset_train_split", "test"}}),
+              Json({main + "test.jsonl"}).dump());
+    EXPECT_EQ(told({{"dataset_name", "own.jsonl"}, {"dataset_train_split", "test"}}),
+              "dataset_train_split is test, but own.jsonl is a file, which has none; name the file "
+              "with these data as dataset_name");
+    write(
+        "data/dataset_info.json",
+        R"({"math": {"hf_hub_url": "Ann/math", "subset": "main"}, "no": {"hf_hub_url": "Ann/no"}})");
+    Json factory{{"stage", "sft"}, {"template", "default"}, {"dataset", "math"}};
+    EXPECT_EQ(told(factory), Json({main + "train.jsonl"}).dump());
+    factory["dataset"] = "no";
+    EXPECT_EQ(told(factory).find("dataset is \"Ann/no\", which is not in HuggingFace's cache "), 0U)
+        << told(factory);
+    write("Ann/talk/test.jsonl", "");
+    EXPECT_EQ(job_of("Ann/talk/test.jsonl")["data"]["train"],
+              Json({(top_ / "Ann/talk/test.jsonl").string()}))
+        << "a path that exists is not a name";
 }
 
 TEST_F(Hub, WhatIsNotThereIsToldWithTheCommandThatFetchesIt) {

@@ -81,6 +81,70 @@ TEST(Template, TellsTheGivenTime) {
     EXPECT_EQ(rendered("{{ strftime_now('%d %b %Y') }}"), "14 Nov 2023");
 }
 
+// Renders a conversation of four messages. Returns how often a stop tells another text than the
+// rendering of the first messages alone; -1 if there are no stops.
+int wrong_stops(const std::string& source) {
+    Arena arena(Limits{}.memory);
+    const auto parsed = Template::parse(source);
+    EXPECT_TRUE(parsed) << parsed.error().message;
+    std::vector<Value> messages;
+    for (const char* const role : {"system", "user", "assistant", "user"})
+        messages.push_back(dict({{"role", string(role)}, {"content", string("<content>")}}, arena));
+    const auto text = [&](std::size_t count, bool prompt, std::vector<Stop>* stops) {
+        const auto made = parsed->render({{"messages", list(std::span(messages).first(count))},
+                                          {"add_generation_prompt", boolean(prompt)}},
+                                         arena, 0, {}, stops);
+        return made ? made->text : made.error().message;
+    };
+    std::vector<Stop> stops;
+    const std::string whole = text(messages.size(), false, &stops);
+    if (stops.empty()) return -1;
+    EXPECT_EQ(stops.size(), messages.size());
+    int wrong = 0;
+    for (std::size_t i = 0; i < stops.size(); ++i)
+        for (const bool prompt : {false, true})
+            wrong += whole.substr(0, stops[i].size) + (prompt ? stops[i].prompt : stops[i].end) !=
+                     text(i + 1, prompt, nullptr);
+    return wrong;
+}
+
+TEST(Stops, AreTheTextsOfTheFirstMessages) {
+    const std::string loop =
+        "{% for m in messages %}{% if loop.first and messages[0].role != 'system' %}S{% endif %}"
+        "<{{ m.role }}>{{ m.content }}{% for c in m.content %}{% if loop.last %};{% endif %}"
+        "{% endfor %}{% endfor %}";
+    EXPECT_EQ(wrong_stops(loop + "{% if add_generation_prompt %}<a>{% else %}end{% endif %}"), 0);
+    EXPECT_EQ(
+        wrong_stops("{% set n = namespace(i=0) %}{% macro f(m) %}{{ m.content }}{% endmacro %}"
+                    "{% for m in messages %}{% set n.i = n.i + 1 %}{{ f(m) }}{% endfor %}"
+                    "{{ n.i }}{% if add_generation_prompt %}?{% endif %}"),
+        0);
+    // a statement that reads a later message does not run
+    EXPECT_EQ(wrong_stops("{% for m in messages %}{{ m.content }}"
+                          "{% if m.role == 'tool' and loop.last %};{% endif %}{% endfor %}"),
+              0);
+}
+
+TEST(Stops, AreMissingIfATextDependsOnLaterMessages) {
+    const std::string begin = "{% for m in messages %}{{ m.content }}";
+    for (const char* const part :
+         {"{% if loop.last %};{% endif %}{% endfor %}", "{{ loop.length }}{% endfor %}",
+          "{{ messages | length }}{% endfor %}", "{{ messages[-1].role }}{% endfor %}",
+          "{{ messages[loop.index0].role }}{% endfor %}",
+          "{% if m.role == 'assistant' %}{% break %}{% endif %}{% endfor %}",
+          "{{ add_generation_prompt }}{% endfor %}", "{{ strftime_now('%d') }}{% endfor %}",
+          "{% set messages = [] %}{% endfor %}", "{% endfor %}{{ messages[-1].role }}",
+          "{% endfor %}{% set x = 1 %}", "{% endfor %}{{ raise_exception('x') }}",
+          "{{ loop.nextitem }}{% endfor %}"})
+        EXPECT_EQ(wrong_stops(begin + part), -1) << part;
+    EXPECT_EQ(wrong_stops("{% set later = messages[1:] %}{% for m in messages %}{{ later }}"
+                          "{% endfor %}"),
+              -1);
+    // only the rendering with a prompt fails, so only the stops are missing
+    EXPECT_EQ(wrong_stops(begin + "{% endfor %}{% if add_generation_prompt %}{{ x.y }}{% endif %}"),
+              -1);
+}
+
 // The turns of a template without the tag `generation`.
 class Turns : public testing::Test {
   protected:

@@ -162,6 +162,29 @@ TEST(Tokenizer, ALongWordMergesAsAShortOneDoes) {
     EXPECT_EQ(tokenizer->encode(text), expected);
 }
 
+TEST(Tokenizer, TellsWhereTheTokensOfATextEnd) {
+    using Ends = std::vector<std::size_t>;
+    const Tokenizer bytes = Tokenizer::bytes();
+    EXPECT_EQ(bytes.ends_in("ab", bytes.encode("ab")), (Ends{1, 2}));
+    EXPECT_EQ(bytes.ends_in("ab", bytes.encode("a")), std::nullopt);
+    Json file = small_file();
+    const auto characters = Tokenizer::parse(file.dump());
+    ASSERT_TRUE(characters.has_value());
+    EXPECT_EQ(characters->ends_in("abc", characters->encode("abc")), std::nullopt);
+    file["pre_tokenizer"] = {
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+    const auto levels = Tokenizer::parse(file.dump());
+    ASSERT_TRUE(levels.has_value()) << levels.error().message;
+    const std::string text = "abc<s>ab";
+    EXPECT_EQ(levels->ends_in(text, levels->encode(text)), (Ends{3, 6, 8}));
+    EXPECT_EQ(levels->ends_in("abd<s>ab", levels->encode(text)), std::nullopt);
+    EXPECT_EQ(levels->ends_in("abc<s>", levels->encode(text)), std::nullopt);
+    EXPECT_EQ(levels->ends_in("abc<s>abc", levels->encode(text)), std::nullopt);
+    const std::string stripped = "abc<s> ab";  // no token has the space
+    EXPECT_EQ(levels->encode(stripped), levels->encode(text));
+    EXPECT_EQ(levels->ends_in(stripped, levels->encode(stripped)), std::nullopt);
+}
+
 TEST(Tokenizer, BytesKeepsEveryByte) {
     const Tokenizer tokenizer = Tokenizer::bytes();
     const std::string text = "a\xFF\xC3(";

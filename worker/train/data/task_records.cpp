@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "common/files.hpp"
+#include "common/hub/dataset.hpp"
 #include "common/json_records.hpp"
 #include "worker/train/data/corpus/parquet.hpp"
-#include "worker/train/data/hub_dataset.hpp"
 #include "worker/train/data/scratch_tokens.hpp"
 
 namespace roll::train {
@@ -43,7 +43,7 @@ Result<std::vector<fs::path>> dataset_files(const Json& task, const std::string&
                                           " is not supported with a data set of the HuggingFace "
                                           "Hub");
     auto files =
-        hub_split(name.get<std::string>(), task.value("dataset_name", std::string()), split);
+        hub::split_files(name.get<std::string>(), task.value("dataset_name", std::string()), split);
     if (!files) return fail(files.error().code, file.string() + ": " + files.error().message);
     return files;
 }

@@ -65,7 +65,8 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
     options.rules.margin_field = spec.data.margin_field;
     options.rules.prompt_field = spec.data.prompt_field;
     options.rules.completion_field = spec.data.completion_field;
-    options.rules.names = {spec.data.columns, spec.data.tags};
+    options.rules.names = {spec.data.columns, spec.data.tags, spec.data.prompt_field,
+                           spec.data.completion_field};
     options.rules.render.train_on = train_on(spec.data.train_on);
     options.rules.add_special = spec.data.add_special;
     if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import random
+import shutil
 import unittest
 
 from ranks import RANK, RankCase
@@ -84,6 +85,25 @@ class ChatTest(RankCase):
         made = self.made_tokens()
         self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'pairs', self.tokenizer, self.path)))
         self.assertLess(sum(i < 0 for i in made), 40)
+
+    def test_prompts_and_completions_of_messages_are_tokenized_as_by_trl(self):
+        with open(self.path, encoding='utf-8') as file:
+            chats = [json.loads(line)['messages'] for line in file]
+        with open(self.path, 'w', encoding='utf-8') as file:
+            for messages in chats:
+                file.write(json.dumps({'prompt': messages[:-1], 'completion': messages[-1:]}) + '\n')
+        for without_spans in (False, True):
+            path = os.path.join(self.tokenizer, 'chat_template.jinja')
+            with open(path, encoding='utf-8') as file:
+                text = file.read()
+            if without_spans:
+                text = text.replace('{% generation %}', '').replace('{% endgeneration %}', '')
+            with open(path, 'w', encoding='utf-8') as file:
+                file.write(text)
+            shutil.rmtree(os.path.join(self.top, 'tokens'), ignore_errors=True)
+            self.run_whole(1 + without_spans, 1, self.chats(1))
+            self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'parts', self.tokenizer,
+                                                                        self.path)))
 
     def test_rows_of_a_parquet_are_conversations_if_its_reader_is_installed(self):
         rows = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../parquet/rows.parquet')

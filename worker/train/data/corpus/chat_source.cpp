@@ -29,6 +29,7 @@ class TokenFinder {
     // Returns for each span the range of the tokens that overlap it.
     std::vector<std::pair<std::size_t, std::size_t>> ranges(
         const std::vector<chat::Span>& spans) const {
+        if (auto found = by_ends(spans)) return *std::move(found);
         if (auto found = by_pieces(spans)) return *std::move(found);
         std::vector<std::pair<std::size_t, std::size_t>> found;
         for (const chat::Span& span : spans)
@@ -39,6 +40,24 @@ class TokenFinder {
   private:
     Ids encoded(std::string_view text) const {
         return tokenizer_.encode(text, {.add_special = false});
+    }
+
+    // Like ranges(), but encodes nothing. Returns nullopt if a token crosses the end of a span, or
+    // if the tokenizer does not tell where the tokens end in the text.
+    std::optional<std::vector<std::pair<std::size_t, std::size_t>>> by_ends(
+        const std::vector<chat::Span>& spans) const {
+        const auto ends = tokenizer_.ends_in(text_, ids_);
+        if (!ends) return std::nullopt;
+        bool crossed = false;
+        const auto count = [&](std::size_t byte) {
+            if (byte == 0) return std::size_t{0};
+            const auto found = std::ranges::lower_bound(*ends, byte);
+            crossed = crossed || found == ends->end() || *found != byte;
+            return static_cast<std::size_t>(found - ends->begin()) + 1;
+        };
+        std::vector<std::pair<std::size_t, std::size_t>> found;
+        for (const chat::Span& span : spans) found.emplace_back(count(span.begin), count(span.end));
+        return crossed ? std::nullopt : std::optional(std::move(found));
     }
 
     // Like ranges(), but cuts the text at the ends of the spans and encodes each piece separately.
@@ -88,7 +107,10 @@ std::optional<chat::Form> conversation_form(std::string_view line, std::string_v
     if (!record || !record->is(chat::Kind::Dict)) return std::nullopt;
     const bool pair = is_text(*record, prompt_field) && is_text(*record, completion_field);
     if (pair && names.empty()) return std::nullopt;
-    return chat::form_of(*record, names);
+    chat::Names all = names;
+    all.prompt = prompt_field;
+    all.completion = completion_field;
+    return chat::form_of(*record, all);
 }
 
 Result<void> encode_conversation(std::string_view line, chat::Form form, const chat::Names& names,

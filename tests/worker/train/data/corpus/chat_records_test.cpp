@@ -72,6 +72,20 @@ TEST_F(ChatRecords, EachFormIsReadAndAnswersAreLearned) {
     EXPECT_EQ(learned(R"({"prompt": "p", "completion": "c"})"), "p[c\x01]");
 }
 
+TEST_F(ChatRecords, ACompletionOfMessagesIsLearnedWhole) {
+    const std::string record =
+        R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, )"
+        R"({"role": "user", "content": "c"}], "completion": [{"role": "assistant", )"
+        R"("content": "d"}, {"role": "user", "content": "e"}]})";
+    EXPECT_EQ(learned(record), "Ua;Ab;Uc;[Ad;Ue;]");
+    train_on_ = chat::TrainOn::Last;
+    EXPECT_EQ(learned(record), "Ua;Ab;Uc;A[d;]Ue;");
+    train_on_ = chat::TrainOn::Assistant;
+    EXPECT_NE(learned(R"({"prompt": [], "completion": [{"role": "user", "content": "e"}]})")
+                  .find("none with the role assistant"),
+              std::string::npos);
+}
+
 TEST_F(ChatRecords, TrainOnChoosesWhatIsLearned) {
     const std::string turns =
         R"({"messages": [{"role": "user", "content": "a"}, )"
@@ -119,6 +133,18 @@ TEST_F(ChatRecords, BadRecordsAreNamedByLine) {
               where + "has no list \"messages\"" + next);
     EXPECT_EQ(learned(good + R"({"messages": [{"role": "user", "content": "x"}]})"),
               where + "has 1 messages, none with the role assistant, so there is nothing to learn" +
+                  next);
+    EXPECT_EQ(learned(good + R"({"messages": [{"role": "gpt", "content": "x"}]})"),
+              where +
+                  "has 1 messages, none with the role assistant, so there is nothing to learn "
+                  "(one has the role 'gpt'; data.columns and data.tags give the names of a "
+                  "file's roles)" +
+                  next);
+    EXPECT_EQ(learned(good + R"({"messages": [{"role": "assistant", "content": [{"type": "text", )"
+                             R"("text": "a"}, {"type": "image_url", "image_url": "b"}]}]})"),
+              where +
+                  "message 1 has a part of the type 'image_url' in its content; Roll trains on "
+                  "texts only" +
                   next);
     EXPECT_EQ(
         learned(good + R"({"messages": [{"role": "pope", "content": "x"}, )"

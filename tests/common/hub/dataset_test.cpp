@@ -1,4 +1,4 @@
-#include "worker/train/data/hub_dataset.hpp"
+#include "common/hub/dataset.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,16 +8,16 @@
 #include "common/files.hpp"
 #include "tests/worker/train/processes.hpp"
 
-namespace roll::train {
+namespace roll::hub {
 namespace {
 
 namespace fs = std::filesystem;
 
 // A cache as `hf download` writes it, in a directory of its own.
-class HubSplit : public testing::Test {
+class Dataset : public testing::Test {
   protected:
-    HubSplit() { ::setenv("HF_HUB_CACHE", folder_.path().c_str(), 1); }
-    ~HubSplit() override { ::unsetenv("HF_HUB_CACHE"); }
+    Dataset() { ::setenv("HF_HUB_CACHE", folder_.path().c_str(), 1); }
+    ~Dataset() override { ::unsetenv("HF_HUB_CACHE"); }
 
     void write(const std::string& set, const std::string& name, const std::string& text = "") {
         const fs::path file = snapshot(set) / name;
@@ -27,7 +27,7 @@ class HubSplit : public testing::Test {
     // Returns the files, relative to the snapshot, or the error message.
     std::vector<std::string> split(const std::string& set, const std::string& config,
                                    const std::string& name) {
-        const auto files = hub_split(set, config, name);
+        const auto files = split_files(set, config, name);
         if (!files) return {files.error().message};
         std::vector<std::string> found;
         for (const fs::path& file : *files) found.push_back(file.lexically_relative(snapshot(set)));
@@ -38,12 +38,12 @@ class HubSplit : public testing::Test {
         return folder_.path() / ("datasets--" + set) / "snapshots" / "c1";
     }
 
-    TemporaryFolder folder_;
+    train::TemporaryFolder folder_;
 };
 
 using Texts = std::vector<std::string>;
 
-TEST_F(HubSplit, TheCardNamesTheFiles) {
+TEST_F(Dataset, TheCardNamesTheFiles) {
     write("ann/set", "README.md",
           "---\nlicense: mit\nconfigs:\n- config_name: Easy\n  data_files:\n"
           "  - split: train\n    path: Easy/train-*\n"
@@ -62,7 +62,7 @@ TEST_F(HubSplit, TheCardNamesTheFiles) {
               std::string::npos);
 }
 
-TEST_F(HubSplit, WithoutACardTheNamesOfFilesDecide) {
+TEST_F(Dataset, WithoutACardTheNamesOfFilesDecide) {
     for (const char* file : {"data/test-00000-of-00001.parquet", "data/dev.jsonl", "b/test.json",
                              "data/latest.jsonl", "dataset_infos.json"})
         write("ann/plain", file);
@@ -72,7 +72,7 @@ TEST_F(HubSplit, WithoutACardTheNamesOfFilesDecide) {
     EXPECT_EQ(split("ann/plain", "", "validation"), Texts{"data/dev.jsonl"});
 }
 
-TEST_F(HubSplit, AMissingSetIsFetchedByACommand) {
+TEST_F(Dataset, AMissingSetIsFetchedByACommand) {
     EXPECT_EQ(split("ann/none", "", "test"),
               Texts{"dataset_path is \"ann/none\", which is not in HuggingFace's cache " +
                     folder_.path().string() + "; run: hf download --repo-type dataset ann/none"});
@@ -81,4 +81,4 @@ TEST_F(HubSplit, AMissingSetIsFetchedByACommand) {
 }
 
 }  // namespace
-}  // namespace roll::train
+}  // namespace roll::hub

@@ -1,4 +1,4 @@
-#include "worker/train/data/hub_dataset.hpp"
+#include "common/hub/dataset.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include "common/json.hpp"
 #include "common/yaml/yaml.hpp"
 
-namespace roll::train {
+namespace roll::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -82,7 +82,8 @@ Result<Json> configs_of(const fs::path& snapshot) {
     return is_list ? configs : Json();
 }
 
-Result<Json> choose(const Json& configs, const std::string& name, const std::string& config) {
+Result<Json> choose(const Json& configs, const std::string& name, const std::string& config,
+                    const Keys& keys) {
     std::vector<std::string> names;
     for (const Json& one : configs) {
         names.push_back(one["config_name"].get<std::string>());
@@ -92,7 +93,8 @@ Result<Json> choose(const Json& configs, const std::string& name, const std::str
     std::string known;
     for (const std::string& one : names) known += (known.empty() ? "" : ", ") + one;
     const std::string is = config.empty() ? "is missing" : "is \"" + config + "\"";
-    return fail(ErrorCode::InvalidArgument, "dataset_name " + is + "; " + name + " has: " + known);
+    return fail(ErrorCode::InvalidArgument,
+                std::string(keys.config) + " " + is + "; " + name + " has: " + known);
 }
 
 // Adds the texts of a text or of a list of texts.
@@ -122,19 +124,20 @@ bool matches(const std::string& file, const std::string& pattern) {
 
 }  // namespace
 
-Result<std::vector<fs::path>> hub_split(const std::string& name, const std::string& config,
-                                        const std::string& split) {
+Result<std::vector<fs::path>> split_files(const std::string& name, const std::string& config,
+                                          const std::string& split, const Keys& keys) {
+    const std::string is = std::string(keys.name) + " is \"" + name + "\", which ";
     const auto snapshot = cached_snapshot(name, HubKind::Dataset);
     if (!snapshot)
-        return fail(ErrorCode::NotFound,
-                    "dataset_path is \"" + name + "\", which is not in HuggingFace's cache " +
-                        hub_cache().string() + "; run: hf download --repo-type dataset " + name);
+        return fail(ErrorCode::NotFound, is + "is not in HuggingFace's cache " +
+                                             hub_cache().string() +
+                                             "; run: hf download --repo-type dataset " + name);
     std::vector<std::string> files = files_below(*snapshot);
     ROLL_TRY(const Json configs, configs_of(*snapshot));
     std::string folder = config.empty() ? "" : config + "/";
     std::vector<std::string> patterns;
     if (!configs.is_null()) {
-        ROLL_TRY(const Json chosen, choose(configs, name, config));
+        ROLL_TRY(const Json chosen, choose(configs, name, config, keys));
         const Json directory = chosen.value("data_dir", Json());
         folder = directory.is_string() ? directory.get<std::string>() + "/" : "";
         patterns = patterns_of(chosen.value("data_files", Json()), split);
@@ -148,18 +151,16 @@ Result<std::vector<fs::path>> hub_split(const std::string& name, const std::stri
                                     [&](const std::string& one) { return matches(rest, one); });
     });
     if (files.empty())
-        return fail(ErrorCode::NotFound, "dataset_path is \"" + name +
-                                             "\", which has no .parquet, .jsonl or .json of the "
-                                             "split " +
-                                             split + " in " + *snapshot +
-                                             "; write the split to a file, for example with "
-                                             "the Python package datasets: load_dataset(\"" +
-                                             name + "\", split=\"" + split + "\").to_json(\"" +
-                                             split +
-                                             ".jsonl\"), and name it in dataset_kwargs.data_files");
+        return fail(ErrorCode::NotFound,
+                    is + "has no .parquet, .jsonl or .json of the split " + split + " in " +
+                        *snapshot +
+                        "; write the split to a file, for example with the Python package "
+                        "datasets: load_dataset(\"" +
+                        name + "\", split=\"" + split + "\").to_json(\"" + split +
+                        ".jsonl\"), and " + keys.file);
     std::vector<fs::path> paths;
     for (const std::string& file : files) paths.push_back(fs::path(*snapshot) / file);
     return paths;
 }
 
-}  // namespace roll::train
+}  // namespace roll::hub
