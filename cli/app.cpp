@@ -22,7 +22,6 @@
 #include "cli/parse_problem.hpp"
 #include "cli/show/follow.hpp"
 #include "common/help_format.hpp"
-#include "common/spec/schema/nearest.hpp"
 
 namespace roll::cli {
 namespace {
@@ -143,8 +142,7 @@ class Parser {
         if (std::ranges::find(known, word) != known.end()) {
             error.hint = "rollctl " + word + " --help";
         } else if (!word.empty() && app_.get_subcommands().empty()) {
-            error.message =
-                fmt::format("unknown command `{}`{}", word, spec::did_you_mean(word, known));
+            error = unknown_command(word, known);
         }
         return error;
     }
@@ -313,7 +311,7 @@ class Parser {
     void add_steering() {
         CLI::App* wait = command("wait", "Wait until jobs end and exit with their exit code",
                                  [this] { return run_wait(context_, words_, follow_); });
-        wait->add_option("JOBS", words_, "Ids (7, 3-9 or 1,4), `last` or a name")->required();
+        wait->add_option("JOBS", words_, "Ids (7, 3-9, 1,4 or 12_3), `last` or a name")->required();
         wait->add_flag("-f,--follow", follow_, "Show the progress of each job in turn");
         CLI::App* cancel = command("cancel", "Cancel queued and running jobs",
                                    [this] { return run_cancel(context_, word_, reason_); });
@@ -331,7 +329,7 @@ class Parser {
         add_selector(*requeue, word_)->required();
         CLI::App* update = command("update", "Change queued jobs: priority=5 or max, begin=+2h",
                                    [this] { return run_update(context_, word_, words_); });
-        update->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
+        update->add_option("JOBS", word_, "Ids (7, 3-9, 1,4 or 12_3), `last`, `all` or a name")
             ->required();
         update->add_option("SETTING", words_, "What to change, e.g. priority=5")->required();
         CLI::App* checkpoint = command("checkpoint", "Save a checkpoint of a running job now",

@@ -1,23 +1,36 @@
 #include "cli/parse_problem.hpp"
 
+#include <algorithm>
 #include <regex>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/commands/slurm.hpp"
+#include "cli/slurm/options.hpp"
 #include "cli/slurm/values.hpp"
 #include "common/spec/schema/nearest.hpp"
 
 namespace roll::cli {
 namespace {
 
+// Returns the command that was given, such as `submit`.
+const CLI::App& command_of(const CLI::App& app) {
+    const CLI::App* command = &app;
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    return *command;
+}
+
 // Returns CLI11's message "Could not convert: --priority = high" as a sentence.
-std::string conversion_text(const std::string& message) {
-    const std::size_t name = message.find("--"), value = message.find(" = ");
-    if (name == std::string::npos || value == std::string::npos || value < name) return message;
-    return fmt::format("{} is {}; allowed: a number", message.substr(name, value - name),
-                       message.substr(value + 3));
+std::string conversion_text(const std::string& message, const CLI::App& app) {
+    const std::size_t begin = message.find("--"), value = message.find(" = ");
+    if (begin == std::string::npos || value == std::string::npos || value < begin) return message;
+    const std::string name = message.substr(begin, value - begin);
+    const CLI::Option* const option = command_of(app).get_option_no_throw(name);
+    const bool whole = option != nullptr && option->get_type_name() != "FLOAT";
+    return fmt::format("{} is {}; allowed: a {}number", name, message.substr(value + 3),
+                       whole ? "whole " : "");
 }
 
 // Converts CLI11's messages "--by: day not in {user,week}" and "--tail: Value x not in range 0 to
@@ -42,12 +55,18 @@ std::string validation_text(const std::string& message) {
     return fmt::format("{} is {}; allowed: {}", parts.str(1), parts.str(2), allowed);
 }
 
-// Returns what to add to CLI11's message about an unexpected argument: "; did you mean `--NAME`?"
-// if the last word of `message` resembles an option of the command, and that the command takes one
-// job if a job is its only argument. Returns an empty text otherwise.
+// Returns what to add to CLI11's message about an unexpected argument: what Roll does with an
+// option of sbatch, "; did you mean `--NAME`?" if the last word of `message` resembles an option of
+// the command, and that the command takes one job if a job is its only argument. Returns an empty
+// text otherwise.
 std::string advice(const std::string& message, const CLI::App& app) {
-    const CLI::App* command = &app;
-    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    const CLI::App* const command = &command_of(app);
+    if (command->get_name() == "submit") {
+        const std::size_t dash = std::min(message.rfind(" -"), message.size() - 1);
+        const std::string word = message.substr(dash + 1);
+        const std::string told = sbatch_advice(word.substr(0, word.find(' ')));
+        if (!told.empty()) return "; " + told;
+    }
     std::vector<std::string> known;
     std::string expected;
     for (const CLI::Option* option : command->get_options()) {
@@ -65,10 +84,18 @@ std::string advice(const std::string& message, const CLI::App& app) {
 
 }  // namespace
 
+Error unknown_command(const std::string& word, const std::vector<std::string>& known) {
+    const std::string message = "unknown command `" + word + "`";
+    if (const std::string instead = command_for(word); !instead.empty())
+        return {ErrorCode::InvalidArgument, message + ", a command of Slurm", instead};
+    return {ErrorCode::InvalidArgument, message + spec::did_you_mean(word, known),
+            "rollctl --help"};
+}
+
 std::string problem_text(const CLI::ParseError& error, const CLI::App& app) {
     const std::string message = error.what();
     if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
-        return conversion_text(message);
+        return conversion_text(message, app);
     if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr)
         return validation_text(message);
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)

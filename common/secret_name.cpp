@@ -12,7 +12,7 @@ bool looks_secret(std::string_view name) {
     std::ranges::transform(upper, upper.begin(),
                            [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     if (upper.starts_with("TOKENIZER")) return false;
-    constexpr std::array kWords = {"TOKEN", "KEY", "SECRET", "PASSWORD"};
+    constexpr std::array kWords = {"TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD"};
     return std::ranges::any_of(
         kWords, [&](const char* word) { return upper.find(word) != std::string::npos; });
 }

@@ -31,15 +31,16 @@ constexpr std::array kSlurmHelp = {
     SlurmHelp{"squeue",
               "Usage: squeue [OPTION]...\n\n"
               "Lists queued and running jobs. Options as in Slurm: -u USERS, --me, -j JOBS,\n"
-              "-t STATES, -n NAMES, -l, -h, -o FORMAT (docs/from-slurm.md lists the fields).\n"},
+              "-t STATES, -n NAMES, -l, -h, --start, -o FORMAT (docs/from-slurm.md lists the\n"
+              "fields).\n"},
     SlurmHelp{"sacct",
               "Usage: sacct [OPTION]...\n\n"
               "Lists jobs, also ended ones. Options as in Slurm: -j JOBS, -u USERS, -s STATES,\n"
               "-S TIME, -E TIME, -n, -p, -P, -o FIELDS, --name NAMES.\n"},
     SlurmHelp{"scancel",
               "Usage: scancel [OPTION]... [JOB]...\n\n"
-              "Cancels jobs: 12, or 12_3 for a task of an array. Options as in Slurm: -u USER,\n"
-              "--me, -n NAME, -t STATE, -Q.\n"},
+              "Cancels jobs: 12, or 12_3 or 12_[0-2,7] for tasks of an array. Options as in\n"
+              "Slurm: -u USER, --me, -n NAME, -t STATE, -Q.\n"},
     SlurmHelp{"sinfo",
               "Usage: sinfo [OPTION]...\n\n"
               "Lists nodes. Options as in Slurm: -N, -l, -h, -n NODES, -t STATES, -o FORMAT\n"
@@ -99,6 +100,15 @@ Result<int> run_compat_words(const Context& context, std::vector<std::string> wo
 
 }  // namespace
 
+std::string command_for(std::string_view program) {
+    for (const std::string_view known : {"sbatch", "squeue", "sacct", "scancel", "sinfo"})
+        if (program == known) return fmt::format("rollctl slurm {}", program);
+    if (program == "srun") return "rollctl submit --follow -- PROGRAM ARGUMENT...";
+    if (program == "salloc") return "rollctl shell";
+    if (program == "scontrol") return "docs/from-slurm.md lists the commands of rollctl to use";
+    return "";
+}
+
 Result<int> run_slurm(const Context& context, const std::vector<std::string>& words) {
     if (const std::string help = asked_help(words); !help.empty()) {
         print(help);
@@ -116,9 +126,10 @@ Result<int> run_slurm(const Context& context, const std::vector<std::string>& wo
     const std::string problem = program.empty()
                                     ? "slurm needs the name of a command"
                                     : fmt::format("Roll has no Slurm command `{}`", program);
+    const std::string instead = command_for(program);
     return fail(ErrorCode::InvalidArgument,
                 problem + "; allowed: sbatch, squeue, sacct, scancel, sinfo",
-                "rollctl slurm squeue");
+                instead.empty() ? "rollctl slurm squeue" : instead);
 }
 
 }  // namespace roll::cli

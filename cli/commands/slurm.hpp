@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands/commands.hpp"
@@ -19,5 +20,9 @@ Result<int> run_slurm(const Context& context, const std::vector<std::string>& wo
 // Writes programs with the names of Slurm's commands to a directory. If the directory has a program
 // of Slurm, fails with Refused and writes nothing.
 Result<int> run_compat(const Context& context, const std::string& directory);
+
+// Returns the command of rollctl to use instead of a command of Slurm. Returns an empty text if
+// Slurm has no command `program`.
+std::string command_for(std::string_view program);
 
 }  // namespace roll::cli

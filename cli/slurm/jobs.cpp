@@ -1,12 +1,14 @@
 #include "cli/slurm/jobs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <ctime>
 
 #include <fmt/format.h>
 
 #include "cli/text/render.hpp"
+#include "common/spec/schema/array.hpp"
 
 namespace roll::cli {
 namespace {
@@ -40,10 +42,32 @@ std::string slurm_job_id(const Json& job) {
     return field_text(array, "job") + "_" + field_text(array, "index");
 }
 
+std::vector<std::string> split_ids(std::string_view text) {
+    std::vector<std::string> ids;
+    std::string id;
+    bool in_brackets = false;
+    for (const char c : text) {
+        in_brackets = c == '[' || (in_brackets && c != ']');
+        if (c != ',' || in_brackets)
+            id += c;
+        else if (!id.empty())
+            ids.push_back(std::exchange(id, {}));
+    }
+    if (!id.empty()) ids.push_back(id);
+    return ids;
+}
+
 bool is_meant(const Json& job, const std::string& id) {
     if (id == field_text(job, "id") || id == slurm_job_id(job)) return true;
     const Json array = job.value("array", Json());
-    return array.is_object() && field_text(array, "job") == id;
+    if (!array.is_object()) return false;
+    const std::string first = field_text(array, "job");
+    if (id == first) return true;
+    if (!id.starts_with(first + "_[") || !id.ends_with(']')) return false;
+    const std::size_t begin = first.size() + 2;
+    const auto indices =
+        spec::array_indices(std::string_view(id).substr(begin, id.size() - begin - 1));
+    return indices && std::ranges::find(*indices, array.value("index", -1)) != indices->end();
 }
 
 SlurmState slurm_state(const Json& job) {
@@ -64,6 +88,24 @@ bool has_state(const Json& job, const std::string& name) {
     const SlurmState state = slurm_state(job);
     const std::string wanted = to_upper(name);
     return wanted == "ALL" || wanted == state.name || wanted == state.brief;
+}
+
+Result<void> check_states(const std::string& program, const std::vector<std::string>& names) {
+    // Roll's jobs never have the states from BOOT_FAIL on.
+    static constexpr std::array kStates = {
+        "ALL", "PENDING",   "PD", "RUNNING",     "R",  "COMPLETING",    "CG",  "COMPLETED",
+        "CD",  "CANCELLED", "CA", "TIMEOUT",     "TO", "OUT_OF_MEMORY", "OOM", "FAILED",
+        "F",   "BOOT_FAIL", "BF", "CONFIGURING", "CF", "DEADLINE",      "DL",  "NODE_FAIL",
+        "NF",  "PREEMPTED", "PR", "REQUEUED",    "RQ", "RESIZING",      "RS",  "REVOKED",
+        "RV",  "SUSPENDED", "S",  "STOPPED",     "ST", "SPECIAL_EXIT",  "SE"};
+    for (const std::string& name : names) {
+        if (std::ranges::find(kStates, to_upper(name)) != kStates.end()) continue;
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{}: {} is not a state; allowed: all, PENDING, RUNNING, "
+                                "COMPLETING, COMPLETED, CANCELLED, TIMEOUT, OUT_OF_MEMORY, FAILED",
+                                program, name));
+    }
+    return {};
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/error.hpp"
 #include "common/json.hpp"
 #include "common/time.hpp"
 
@@ -15,8 +16,11 @@ namespace roll::cli {
 // Returns the id of the job in Slurm's form: "12", or "12_3" for a task of an array.
 std::string slurm_job_id(const Json& job);
 
+// Splits a list of ids such as "12,14_[0,2]". Commas in brackets do not separate ids.
+std::vector<std::string> split_ids(std::string_view text);
+
 // Returns whether `id` names the job. `id` comes from a command line: it is the job's own id,
-// "ARRAY" or "ARRAY_INDEX".
+// "ARRAY", "ARRAY_INDEX" or "ARRAY_[INDICES]", such as "12_[0-3,7]".
 bool is_meant(const Json& job, const std::string& id);
 
 struct SlurmState {
@@ -26,6 +30,9 @@ struct SlurmState {
 SlurmState slurm_state(const Json& job);
 // Returns whether `name` is the long or short form of the job's state, or "all". Ignores case.
 bool has_state(const Json& job, const std::string& name);
+// Fails with InvalidArgument if one of the names is no state of Slurm. `program` is the command
+// that the message names.
+Result<void> check_states(const std::string& program, const std::vector<std::string>& names);
 
 // Returns the reason why a queued job waits, in Slurm's terms, such as "Dependency".
 std::string slurm_reason(const Json& job, Time now);

@@ -150,6 +150,20 @@ std::vector<SbatchOption> sbatch_variables(const std::vector<std::string>& envir
     return options;
 }
 
+std::string sbatch_advice(const std::string& word) {
+    if (word.size() < 2 || word[0] != '-') return "";
+    const std::string name =
+        word[1] == '-' ? word.substr(2, word.find('=') - 2) : find_letter(word[1]).value_or("");
+    if (!known_options().contains(name)) return "";
+    const OrderedJson& entry = sbatch_entry(name);
+    for (const char* key : {"no_effect", "refused"})
+        if (entry.contains(key))
+            return fmt::format("--{} is an option of sbatch: {}", name,
+                               entry[key].get<std::string>());
+    return fmt::format("--{} is an option of sbatch, which `rollctl slurm sbatch` takes: {}", name,
+                       entry["reads"].get<std::string>());
+}
+
 std::string option_text(const SbatchOption& option) {
     return "--" + option.name + (option.value.empty() ? "" : "=" + option.value);
 }

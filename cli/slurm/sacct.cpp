@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -38,18 +39,40 @@ struct AcctField {
     std::string (*value)(const Json& job, Time now);
 };
 
-std::string elapsed_text(const Json& job, Time now) {
-    const std::string text = slurm_duration_text(run_time(job, now));
+std::string hours_text(std::chrono::seconds time) {
+    const std::string text = slurm_duration_text(time);
     // sacct always prints hours, as in 00:05:00
     if (std::ranges::count(text, ':') == 2)
         return text.find('-') == std::string::npos && text.size() < 8 ? "0" + text : text;
     return text.size() < 5 ? "00:0" + text : "00:" + text;
 }
 
+std::string elapsed_text(const Json& job, Time now) { return hours_text(run_time(job, now)); }
+
 std::string limit_text(const Json& job) {
     const Json resources = job.value("resources", Json::object());
     const auto limit = resources.value("time_seconds", std::int64_t{0});
     return limit == 0 ? "UNLIMITED" : slurm_duration_text(std::chrono::seconds(limit));
+}
+
+// Returns a measured value of the job's attempts; 0 if the job has not run.
+double used(const Json& job, const char* key) {
+    const Json usage = job.value("usage", Json());
+    return usage.is_object() ? usage.value(key, 0.0) : 0.0;
+}
+
+// Returns a number of bytes in the unit of MaxRSS, or "" for 0.
+std::string kibibytes_text(double bytes) {
+    return bytes == 0 ? "" : fmt::format("{:.0f}K", std::ceil(bytes / 1024));
+}
+std::string mebibytes_text(double bytes) { return fmt::format("{:.2f}M", bytes / (1 << 20)); }
+
+// Returns a time in the form of TotalCPU: "MM:SS.mmm", or "HH:MM:SS" from one hour on.
+std::string cpu_time_text(double cpu_seconds) {
+    const auto whole = static_cast<std::int64_t>(cpu_seconds);
+    if (whole >= 3600) return slurm_duration_text(std::chrono::seconds(whole));
+    const double rest = cpu_seconds - static_cast<double>(whole / 60 * 60);
+    return fmt::format("{:02}:{:06.3f}", whole / 60, std::min(rest, 59.999));
 }
 
 std::string id_text(const Json& job, Time) { return slurm_job_id(job); }
@@ -74,6 +97,26 @@ constexpr std::array kAcctFields = {
     AcctField{"Elapsed", 10, elapsed_text},
     AcctField{"ElapsedRaw", 10,
               [](const Json& job, Time now) { return std::to_string(run_time(job, now).count()); }},
+    AcctField{
+        "CPUTime", 10,
+        [](const Json& job, Time now) { return hours_text(run_time(job, now) * job_cpus(job)); }},
+    AcctField{"CPUTimeRAW", 10,
+              [](const Json& job, Time now) {
+                  return std::to_string((run_time(job, now) * job_cpus(job)).count());
+              }},
+    AcctField{"TotalCPU", 10,
+              [](const Json& job, Time) { return cpu_time_text(used(job, "cpu_seconds")); }},
+    AcctField{"MaxRSS", 10,
+              [](const Json& job, Time) { return kibibytes_text(used(job, "memory_peak")); }},
+    AcctField{"MaxDiskRead", 12,
+              [](const Json& job, Time) { return mebibytes_text(used(job, "disk_read")); }},
+    AcctField{"MaxDiskWrite", 12,
+              [](const Json& job, Time) { return mebibytes_text(used(job, "disk_written")); }},
+    AcctField{"ReqMem", 10,
+              [](const Json& job, Time) {
+                  const Json resources = job.value("resources", Json::object());
+                  return fmt::format("{}M", resources.value("memory", std::int64_t{0}) >> 20);
+              }},
     AcctField{"Timelimit", 10, [](const Json& job, Time) { return limit_text(job); }},
     AcctField{"Submit", 19, [](const Json& j, Time) { return slurm_time_text(j["submitted_at"]); }},
     AcctField{"Start", 19,
@@ -139,7 +182,9 @@ bool acct_wants(const Json& job, const SlurmArguments& arguments) {
         const auto list = arguments.list(name);
         return list.empty() || std::ranges::any_of(list, matches);
     };
-    return any("jobs", [&](const std::string& one) { return is_meant(job, one); }) &&
+    const auto ids = split_ids(arguments.value("jobs"));
+    const auto meant = [&](const std::string& one) { return is_meant(job, one); };
+    return (ids.empty() || std::ranges::any_of(ids, meant)) &&
            any("name", [&](const std::string& one) { return field_text(job, "name") == one; }) &&
            any("state", [&](const std::string& one) { return has_state(job, one); }) &&
            any("user", [&](const std::string& one) { return field_text(job, "user") == one; });
@@ -151,6 +196,7 @@ Result<int> run_sacct(const Context& context, const std::vector<std::string>& wo
     ROLL_TRY(const SlurmArguments arguments, read_slurm_arguments("sacct", words, kSacctFlags));
     ROLL_TRY(const std::vector<AcctField> fields,
              read_fields(arguments.has("format") ? arguments.value("format") : kSacctUsual));
+    ROLL_TRY_VOID(check_states("sacct", arguments.list("state")));
     const Time now = wall_clock_now();
     ROLL_TRY(std::optional<Time> from, read_acct_time(arguments, "starttime", now));
     ROLL_TRY(const std::optional<Time> until, read_acct_time(arguments, "endtime", now));

@@ -7,7 +7,6 @@
 #include "cli/slurm/arguments.hpp"
 #include "cli/slurm/jobs.hpp"
 #include "cli/slurm/programs.hpp"
-#include "cli/slurm/values.hpp"
 #include "cli/text/render.hpp"
 #include "common/protocol/job_operations.hpp"
 
@@ -38,12 +37,13 @@ Result<int> run_scancel(const Context& context, const std::vector<std::string>& 
     if (arguments.rest.empty() && arguments.given.empty())
         return fail(ErrorCode::InvalidArgument,
                     "scancel: no job is named; give ids, or --user, --name or --state");
+    ROLL_TRY_VOID(check_states("scancel", arguments.list("state")));
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const Json reply, daemon.jobs({.all = !arguments.rest.empty()}));
     const Json jobs = reply.value("jobs", Json::array());
     std::vector<std::string> wanted;
     for (const std::string& word : arguments.rest)
-        for (const std::string& id : split_at(word, ',')) wanted.push_back(id);
+        for (const std::string& id : split_ids(word)) wanted.push_back(id);
     int status = 0;
     for (const std::string& id : wanted) {
         const auto meant = [&](const Json& job) { return is_meant(job, id); };

@@ -27,12 +27,14 @@ constexpr std::array kSqueueFlags = {
     SlurmFlag{'n', "name", true},
     SlurmFlag{'o', "format", true},
     SlurmFlag{'l', "long"},
+    SlurmFlag{0, "start"},
     SlurmFlag{'a', "all", false, true},
     SlurmFlag{'r', "array", false, true},
     SlurmFlag{'p', "partition", true, true},
 };
 constexpr const char* kSqueueUsual = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
 constexpr const char* kSqueueLong = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
+constexpr const char* kSqueueStart = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
 
 struct QueueRow {
     const Json& job;
@@ -60,6 +62,11 @@ struct QueueColumn {
 };
 
 std::string or_null(const std::string& text) { return text.empty() ? "(null)" : text; }
+
+// Returns the job's start; of a queued job, the start that rolld expects.
+std::string start_text(const QueueRow& row) {
+    return slurm_time_text(row.job.value(row.pending() ? "starts_at" : "started_at", Json()));
+}
 
 std::string gpus_of(const Json& job) {
     const Json resources = job.value("resources", Json::object());
@@ -123,12 +130,12 @@ const std::map<char, QueueColumn>& queue_columns() {
         {'p', {"PRIORITY", [](const QueueRow& r) { return field_text(r.job, "priority"); }}},
         {'V',
          {"SUBMIT_TIME", [](const QueueRow& r) { return slurm_time_text(r.job["submitted_at"]); }}},
-        {'S',
-         {"START_TIME", [](const QueueRow& r) { return slurm_time_text(r.job["started_at"]); }}},
+        {'S', {"START_TIME", start_text}},
         {'e', {"END_TIME", [](const QueueRow& r) { return slurm_time_text(r.job["ended_at"]); }}},
         {'Z', {"WORK_DIR", [](const QueueRow& r) { return r.key("/workdir"); }}},
         {'k', {"COMMENT", [](const QueueRow& r) { return or_null(r.key("/sbatch/comment")); }}},
         {'o', {"COMMAND", [](const QueueRow& r) { return r.key("/command/0"); }}},
+        {'Y', {"SCHEDNODES", [](const QueueRow&) { return std::string("(null)"); }}},
         {'q', {"QOS", [](const QueueRow&) { return std::string("(null)"); }}},
         {'E',
          {"DEPENDENCY", [](const QueueRow& r) { return or_null(r.key("/sbatch/dependency")); }}},
@@ -157,7 +164,10 @@ bool queue_wants(const Json& job, const SlurmArguments& arguments) {
     };
     const auto state = [&](const std::string& one) { return has_state(job, one); };
     const auto user = [&](const std::string& one) { return field_text(job, "user") == one; };
-    return any("jobs", [&](const std::string& one) { return is_meant(job, one); }) &&
+    const auto ids = split_ids(arguments.value("jobs"));
+    const auto meant = [&](const std::string& one) { return is_meant(job, one); };
+    return (ids.empty() || std::ranges::any_of(ids, meant)) &&
+           (!arguments.has("start") || field_text(job, "state") == "queued") &&
            any("name", [&](const std::string& one) { return field_text(job, "name") == one; }) &&
            any("states", state) && any("state", state) && any("user", user) && any("users", user) &&
            (!arguments.has("me") || user(user_name()));
@@ -171,10 +181,14 @@ Result<int> run_squeue(const Context& context, const std::vector<std::string>& w
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("squeue: {} is not an option", arguments.rest[0]),
                     "rollctl slurm squeue --help");
-    std::string format = arguments.has("long") ? kSqueueLong : kSqueueUsual;
+    std::string format = arguments.has("start")  ? kSqueueStart
+                         : arguments.has("long") ? kSqueueLong
+                                                 : kSqueueUsual;
     if (arguments.has("format")) format = arguments.value("format");
     const std::vector<SlurmColumn> wanted = read_columns(format);
     ROLL_TRY_VOID(check_queue_columns(wanted));
+    for (const char* option : {"states", "state"})
+        ROLL_TRY_VOID(check_states("squeue", arguments.list(option)));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     const bool ended = arguments.has("states") || arguments.has("state");
     ROLL_TRY(const Json reply, daemon.jobs({.all = ended}));

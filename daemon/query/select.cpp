@@ -7,6 +7,7 @@
 #include <fnmatch.h>
 
 #include "common/number.hpp"
+#include "common/spec/schema/array.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {
@@ -67,6 +68,35 @@ Result<void> add_matches(const core::State& state, const std::string& word, cons
     return {};
 }
 
+// Adds tasks of an array, which `word` names as Slurm does ("12_3", "12_[0-2,5]") or as `rollctl
+// jobs` prints them ("12[0-2,5]"). Returns false if `word` names no array, because it may be the
+// name of a job. Fails with NotFound if the array has none of the tasks.
+Result<bool> add_tasks(const core::State& state, std::string_view word, std::set<JobId>& ids,
+                       std::size_t& looks) {
+    const std::size_t end = word.find_first_not_of("0123456789");
+    if (end == 0 || end == std::string_view::npos) return false;
+    const auto number = parse_number<std::uint64_t>(word.substr(0, end));
+    const auto array = number ? state.index.arrays.find(JobId{*number}) : state.index.arrays.end();
+    if (array == state.index.arrays.end()) return false;
+    std::string_view tasks = word.substr(end);
+    const bool bar = tasks.front() == '_';
+    if (bar) tasks.remove_prefix(1);
+    const bool brackets = tasks.size() > 2 && tasks.front() == '[' && tasks.back() == ']';
+    if (brackets) tasks = tasks.substr(1, tasks.size() - 2);
+    const auto wanted = spec::array_indices(tasks);
+    if ((!bar && !brackets) || !wanted) return false;
+    bool any = false;
+    auto at = state.jobs.lower_bound(array->first);
+    for (; at != state.jobs.end() && at->second.array == array->first; ++at, ++looks) {
+        if (!std::ranges::binary_search(*wanted, at->second.spec.array->index)) continue;
+        ids.insert(at->first);
+        any = true;
+    }
+    if (any) return true;
+    return fail(ErrorCode::NotFound, fmt::format("array {} has no task {}", *number, tasks),
+                fmt::format("rollctl jobs -a {}", *number));
+}
+
 Result<void> add(const core::State& state, const std::string& word, const std::string& user,
                  std::set<JobId>& ids, std::size_t& looks) {
     if (word == "last") return add_last(state, ids, looks);
@@ -78,7 +108,19 @@ Result<void> add(const core::State& state, const std::string& word, const std::s
         const auto last = parse_number<std::uint64_t>(std::string_view(word).substr(dash + 1));
         if (first && last) return add_range(state, *first, *last, ids, looks);
     }
-    return add_matches(state, word, user, ids, looks);
+    ROLL_TRY(const bool tasks, add_tasks(state, word, ids, looks));
+    return tasks ? Result<void>() : add_matches(state, word, user, ids, looks);
+}
+
+// Returns the position of the comma that ends the word at `begin`. A comma in brackets, as in
+// 12_[0,2], belongs to the word.
+std::size_t end_of_word(const std::string& selector, std::size_t begin) {
+    bool in_brackets = false;
+    for (std::size_t at = begin; at < selector.size(); ++at) {
+        in_brackets = selector[at] == '[' || (in_brackets && selector[at] != ']');
+        if (selector[at] == ',' && !in_brackets) return at;
+    }
+    return selector.size();
 }
 
 }  // namespace
@@ -89,12 +131,12 @@ Result<std::vector<JobId>> select(const core::State& state, const std::string& s
     std::size_t looks = 0;
     std::size_t begin = 0;
     while (begin <= selector.size()) {
-        const std::size_t comma = std::min(selector.find(',', begin), selector.size());
+        const std::size_t comma = end_of_word(selector, begin);
         const std::string word = selector.substr(begin, comma - begin);
         if (word.empty()) {
-            return fail(
-                ErrorCode::InvalidArgument, "\"" + selector + "\" selects nothing",
-                "use ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name with wildcards (* and ?)");
+            return fail(ErrorCode::InvalidArgument, "\"" + selector + "\" selects nothing",
+                        "use ids (7, 3-9, 1,4 or 12_3), `last`, `all`, `@me` or a name with "
+                        "wildcards (* and ?)");
         }
         if (looks > kLooksMax) {
             return fail(

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
 #include <sstream>
 
@@ -51,14 +52,26 @@ class Rollctl : public ::testing::Test {
 };
 
 TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {
-    EXPECT_NE(run("submit --priority high -- true").output.find("--priority is high; allowed: a n"),
+    EXPECT_NE(run("submit --priority high -- true").output.find("--priority is high; allowed: a w"),
               std::string::npos);
     const std::string unknown = run("submit --slot 2 -- true").output;
     EXPECT_NE(unknown.find("--slot; did you mean `--slots`?"), std::string::npos) << unknown;
     EXPECT_NE(run("up --slots 0").output.find("--slots is 0; allowed: a number above 0\n"),
               std::string::npos);
+    EXPECT_NE(run("submit --gpus x -- true").output.find("--gpus is x; allowed: a number\n"),
+              std::string::npos);
     EXPECT_NE(run("slurm").output.find("slurm needs the name of a command; allowed: sbatch"),
               std::string::npos);
+}
+
+TEST_F(Rollctl, SaysWhatToUseInsteadOfWhatSlurmHas) {
+    for (const auto& [arguments, says] : std::map<std::string, std::string>{
+             {"submit -N2 -- true", "expected: -N2; --nodes is an option of sbatch, which"},
+             {"squeue -u me",
+              "command `squeue`, a command of Slurm\n  next: rollctl slurm squeue\n"},
+             {"srun hostname", "next: rollctl submit --follow -- PROGRAM ARGUMENT...\n"},
+             {"slurm salloc", "no Slurm command `salloc`; allowed: sbatch, squeue, sacct, sca"}})
+        EXPECT_NE(run(arguments).output.find(says), std::string::npos) << run(arguments).output;
 }
 
 // The layout of a job is chosen before all its problems are listed.

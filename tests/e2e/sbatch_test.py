@@ -126,13 +126,20 @@ class Sbatch(TwoWorkers):
         self.assertEqual(run('squeue', '-h', '-j', '3', '-o', '%.5i|%T|%l|%r|%C|%8j|')[0],
                          '    3|PENDING|5:00|JobHeldUser|1|wrap    |\n')
         self.assertEqual(run('squeue', '-hj', '1_2', '-o', '%k %F %K')[0], 'hi 1 2\n')
+        self.assertEqual(run('squeue', '--start')[0].splitlines()[1].split(),
+                         ['3', 'roll', 'wrap', user, 'PD', 'N/A', '1', '(null)', '(JobHeldUser)'])
         self.assertIn('squeue: the field %z has no meaning in Roll', run('squeue', '-o', '%z', check=2)[1])
         self.assertIn("squeue: Roll's squeue has no option --json", run('squeue', '--json', check=2)[1])
-        self.assertEqual(run('scancel', '1_2')[0], '')
+        self.assertEqual(run('scancel', '1_[2-5]')[0], '')
+        self.assertEqual(self.ctl('show', '1_2', '--parsable').stdout, '2\n')
         self.assertEqual(run('scancel', '99', check=1)[1], 'scancel: error: there is no job 99\n')
         run('scancel', '-n', 'arr')
         run('scancel', '-t', 'PENDING')
         wait_until(lambda: run('squeue', '-h')[0] == '', 'the queue to be empty')
+        usage = run('sacct', '-n', '-P', '-j', '1_[1,9]', '-o', 'jobid,MaxRSS,TotalCPU,ReqMem,CPUTimeRAW')[0]
+        self.assertRegex(usage, r'^1_1\|[1-9]\d+K\|00:0\d\.\d{3}\|0M\|\d+\n$')
+        self.assertIn('scancel: PENDNG is not a state; allowed: all, PENDING', run(
+            'scancel', '-t', 'PENDNG', check=2)[1])
         rows = run('sacct', '-n', '-P', '-o', 'JobID,JobName,State,ExitCode')[0].splitlines()
         self.assertEqual(rows[2:], ['3|wrap|CANCELLED|0:0', '4|wrap|FAILED|4:0'])
         self.assertEqual(run('sacct', '-j', '4')[0].splitlines(), [

@@ -5,10 +5,10 @@
 namespace roll::cli {
 namespace {
 
-const std::vector<std::string> kHere = {"PATH=/bin",      "CONDA_PREFIX=/c", "COLOUR=red",
-                                        "HF_TOKEN=t",     "api_key=k",       "DB_PASSWORD=p",
-                                        "SLURM_JOB_ID=7", "ROLL_JOB=3",      "MASTER_PORT=1",
-                                        "CONDA_TOKEN=x",  "ODD=\xff",        "EMPTY="};
+const std::vector<std::string> kHere = {
+    "PATH=/bin",     "CONDA_PREFIX=/c", "COLOUR=red",     "HF_TOKEN=t", "api_key=k",
+    "DB_PASSWORD=p", "MYSQL_PASSWD=p",  "SLURM_JOB_ID=7", "ROLL_JOB=3", "MASTER_PORT=1",
+    "CONDA_TOKEN=x", "ODD=\xff",        "EMPTY="};
 
 Json command(const Json& more = Json::object()) {
     Json document = {{"kind", "command"}};
@@ -29,7 +29,7 @@ TEST(CaptureEnvironment, TheUsualVariablesAreCopiedOnce) {
 TEST(CaptureEnvironment, AllLeavesOutSecretsAndWhatDescribesThisProcess) {
     Json document = command({{"export_env", "all"}, {"secrets", {"HF_TOKEN"}}});
     EXPECT_EQ(capture_environment(document, kHere, "ann"),
-              (std::vector<std::string>{"CONDA_TOKEN", "DB_PASSWORD", "api_key"}));
+              (std::vector<std::string>{"CONDA_TOKEN", "DB_PASSWORD", "MYSQL_PASSWD", "api_key"}));
     EXPECT_EQ(document["env"],
               (Json{{"PATH", "/bin"}, {"CONDA_PREFIX", "/c"}, {"COLOUR", "red"}, {"EMPTY", ""}}));
 }

@@ -325,6 +325,35 @@ TEST(SbatchRules, MemoryIsThatOfANode) {
                "16G"}));
 }
 
+TEST(SbatchOptions, OnAnotherCommandAreExplained) {
+    EXPECT_EQ(sbatch_advice("--wrap=true"),
+              "--wrap is an option of sbatch, which `rollctl slurm sbatch` takes: a script of "
+              "/bin/sh with this command");
+    EXPECT_TRUE(sbatch_advice("-pgpu").starts_with(
+        "--partition is an option of sbatch: Roll chooses the allocation queue"));
+    EXPECT_TRUE(sbatch_advice("--uid").starts_with("--uid is an option of sbatch: jobs run as"));
+    for (const char* word : {"--memo", "-", "", "mem", "-Z", "--"})
+        EXPECT_EQ(sbatch_advice(word), "") << word;
+}
+
+TEST(SlurmIds, NameTasksOfAnArray) {
+    EXPECT_EQ(split_ids("12,14_[0,2-3],,15_1"), (Texts{"12", "14_[0,2-3]", "15_1"}));
+    const Json task = {{"id", 15}, {"array", {{"job", 12}, {"index", 7}}}};
+    for (const char* id : {"15", "12", "12_7", "12_[0-3,7]", "12_[7]", "12_[1-9:3]"})
+        EXPECT_TRUE(is_meant(task, id)) << id;
+    for (const char* id : {"7", "12_", "12_[0-3]", "12_[", "12_[]", "12_[x]", "1_[7]", "2_[7]", ""})
+        EXPECT_FALSE(is_meant(task, id)) << id;
+    EXPECT_FALSE(is_meant({{"id", 12}, {"array", nullptr}}, "12_[0]"));
+}
+
+TEST(SlurmStates, ThatSlurmDoesNotHaveAreRefused) {
+    EXPECT_TRUE(check_states("squeue", {"pending", "R", "all", "NODE_FAIL"}));
+    const auto refused = check_states("squeue", {"PD", "PENDNG"});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message.substr(0, 50),
+              "squeue: PENDNG is not a state; allowed: all, PENDI");
+}
+
 TEST(SlurmReason, IsADependencyOnlyIfTheJobWaitsForAnotherJob) {
     const auto reason = [](const char* waiting) {
         return slurm_reason({{"state", "queued"}, {"waiting", waiting}}, Time{});

@@ -68,6 +68,23 @@ TEST_F(Queue, SelectorsNameJobs) {
     EXPECT_EQ(selected("@me", "bob"), "");
 }
 
+TEST_F(Queue, SelectorsNameTasksOfAnArray) {
+    spec::JobSpec array = named("sweep");
+    array.array = spec::Array{.indices = "0-2,7"};
+    array.output = "/runs/{index}-{id}";
+    array.document = "{}";
+    ASSERT_EQ(desk.submit(array), JobId{10}) << "jobs 7 to 10";
+    desk.submit(named("7_9x"));
+    const std::vector<std::pair<std::string, std::string>> table = {
+        {"7_0", "7"},      {"7_7", "10"},           {"7_[0-1]", "7 8"},  {"7_[0,7]", "7 10"},
+        {"7[1-2]", "8 9"}, {"7_[2,7],1", "1 9 10"}, {"7", "7"},          {"7_3", "not_found"},
+        {"7_9x", "11"},    {"8_0", "not_found"},    {"70", "not_found"}, {"7_[1-", "not_found"}};
+    for (const auto& [selector, ids] : table) EXPECT_EQ(selected(selector), ids) << selector;
+    const auto missing = select(desk.state, "7_[3-5]", "ann");
+    ASSERT_FALSE(missing);
+    EXPECT_EQ(missing.error().message, "array 7 has no task 3-5");
+}
+
 // Jobs of one group share a text. A held job, a job with other resources and a job with a
 // dependency have texts of their own.
 TEST_F(Queue, APageSaysOfEachJobWhyItWaits) {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include "worker/agent/host/pilot.hpp"
 
 namespace roll::agent {
@@ -100,6 +103,14 @@ std::set<std::string> stale(const LaunchSite& site, const std::vector<std::strin
     return names;
 }
 
+// Returns the name of the user that runs the jobs. Service managers and containers may leave USER
+// out.
+std::string user_of(const LaunchSite& site) {
+    const std::string user = value_of(site.environment, "USER");
+    const passwd* const entry = user.empty() ? ::getpwuid(::geteuid()) : nullptr;
+    return entry == nullptr ? user : entry->pw_name;
+}
+
 }  // namespace
 
 // Returns the SLURM_* variables of the job. Numbers of tasks come from `batch`, the options of the
@@ -112,7 +123,7 @@ static Environment job_environment(const protocol::StartOrder& order,
         result[name] = std::to_string(order.attempt.job.value);
     result["SLURM_JOB_NAME"] = name_of(document);
     result["SLURM_JOB_PARTITION"] = "roll";
-    result["SLURM_JOB_USER"] = value_of(site.environment, "USER");
+    result["SLURM_JOB_USER"] = user_of(site);
     if (value_of(site.environment, "SLURM_CLUSTER_NAME").empty())
         result["SLURM_CLUSTER_NAME"] = "roll";
     const auto attempt = order.attempt.token.attempt;

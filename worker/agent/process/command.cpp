@@ -141,22 +141,31 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
         "exit \"$status\"";
     const bool has_modules = !document.modules.empty();
     if (document.setup.empty() && document.cleanup.empty() && !has_modules) return document.command;
+    const std::string before = document.setup.empty() ? "modules"
+                               : has_modules          ? "modules or setup"
+                                                      : "setup";
     // The start files of a login shell replace PATH, so set PATH to its earlier value ($1). If
     // these files have loaded modules, reload the modules: they add their directories to PATH.
     std::string text = has_modules ? "PATH=$1\n"
                                      "[ \"$LOADEDMODULES\" = \"$2\" ] || module reload\n"
                                      "shift 2\n"
                                    : "";
-    if (!document.cleanup.empty())
-        text += "roll_cleanup() {\n" + document.cleanup +
-                "\n:\n}\ntrap roll_cleanup EXIT\ntrap : TERM\n";
+    // `cleanup` runs in a subshell, so an `exit` in it does not change the job's exit code. The
+    // subshell must survive SIGTERM, too, and see the program's status in $?.
+    const bool cleans = !document.cleanup.empty();
+    const std::string cleanup =
+        cleans ? "(trap : TERM\n(exit \"$roll_status\")\n" + document.cleanup + "\n) || :\n" : "";
+    text +=
+        "roll_end() {\nroll_status=$?\n"
+        "[ -n \"$roll_ready\" ] || echo \"roll: " +
+        before + " ended with exit status $roll_status, so the command did not start\" >&2\n" +
+        cleanup + "}\nroll_ready=\ntrap roll_end EXIT\n";
+    if (cleans) text += "trap : TERM\n";
     text += "set -e\n";
     if (has_modules) text += "module load";
     for (const std::string& module : document.modules) text += " '" + module + "'";
-    text += "\n" + document.setup + "\nset +e\n";
-    text += document.cleanup.empty() ? "exec \"$@\""
-            : forwards_sigterm       ? kForward
-                                     : "\"$@\"\nexit $?";
+    text += "\n" + document.setup + "\nset +e\nroll_ready=1\n";
+    text += !cleans ? "trap - EXIT\nexec \"$@\"" : forwards_sigterm ? kForward : "\"$@\"\nexit $?";
     // `module` is a function that the start files of a login shell define.
     std::vector<std::string> words = {"/bin/sh", "-c"};
     if (has_modules)

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include <gtest/gtest.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include "worker/agent/process/launch.hpp"
 
@@ -50,6 +52,9 @@ TEST(SlurmVariables, OfATaskAreThoseOfSrunIfTheSiteWantsThem) {
           "SLURM_CPUS_ON_NODE=2", "SLURM_JOB_NAME=x", "SLURM_RESTART_COUNT=1",
           "ROLL_PILOT_SLURM_JOB_ID=4711"})
         EXPECT_TRUE(has_once(plan->programs.at(1), variable)) << variable;
+    // The environment of this worker has no USER.
+    const std::string user = std::string("SLURM_JOB_USER=") + ::getpwuid(::geteuid())->pw_name;
+    EXPECT_TRUE(has_once(plan->programs.at(1), user)) << user;
     EXPECT_TRUE(has_once(plan->programs.at(0), "SLURM_PROCID=2"));
     EXPECT_TRUE(has_once(plan->programs.at(0), "RANK=2"));
 }
