@@ -127,6 +127,7 @@ std::optional<TaskScore> score_task(const Task& task, const tokenizer::TextToken
     const std::size_t at_once = kMicrobatchesAtOnce * static_cast<std::size_t>(pass.replicas);
     for (std::size_t begin = 0; begin < groups.size(); begin += at_once) {
         if (pass.ends()) return std::nullopt;
+        if (pass.progress) pass.progress(std::ssize(found), std::ssize(rows));
         compute(std::span(groups).subspan(begin, std::min(at_once, groups.size() - begin)), pass,
                 found);
     }

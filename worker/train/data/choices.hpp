@@ -33,6 +33,9 @@ struct AnswerPass {
     // Called before each of the parts of a task. If it returns true, which it must do on all
     // replicas, the task is not scored.
     std::function<bool()> ends = [] { return false; };
+    // Called before each of the parts of a task with the number of choices that are measured, and
+    // of all choices; may be empty
+    std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 
 struct TaskScore {

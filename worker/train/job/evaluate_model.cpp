@@ -1,11 +1,13 @@
 #include "worker/train/job/evaluate_model.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
 
 #include <ATen/ATen.h>
+#include <unistd.h>
 
 #include "worker/train/data/batches.hpp"
 #include "worker/train/data/choices.hpp"
@@ -36,6 +38,38 @@ ModelSetup setup_of(const std::string& directory) {
                           directory + " has no tokenizer.json; copy the model's tokenizer into it");
     return setup;
 }
+
+// Tells on stderr how much of a task or text is measured: on a terminal by one line that is written
+// again and again, elsewhere by a line from time to time.
+class Progress {
+  public:
+    Progress(std::string name, const char* unit) : name_(std::move(name)), unit_(unit) {}
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+    ~Progress() {
+        if (on_terminal_ && shown_) std::fputs("\r\x1b[K", stderr);
+    }
+
+    void tell(std::int64_t done, std::int64_t all) {
+        const auto now = std::chrono::steady_clock::now();
+        if (now < next_) return;
+        next_ = now + (on_terminal_ ? kOnTerminal : kElsewhere);
+        shown_ = true;
+        std::fprintf(stderr, "%s%s: %lld of %lld %s%s", on_terminal_ ? "\r" : "", name_.c_str(),
+                     static_cast<long long>(done), static_cast<long long>(all), unit_,
+                     on_terminal_ ? "\x1b[K" : "\n");
+    }
+
+  private:
+    static constexpr std::chrono::milliseconds kOnTerminal{200}, kElsewhere{10'000};
+
+    std::string name_;
+    const char* unit_;
+    bool on_terminal_ = ::isatty(STDERR_FILENO) == 1;
+    bool shown_ = false;
+    std::chrono::steady_clock::time_point next_ =
+        std::chrono::steady_clock::now() + (on_terminal_ ? kOnTerminal * 0 : kElsewhere);
+};
 
 // A model of one chunk, with its tokenizer.
 struct Loaded {
@@ -69,8 +103,10 @@ OrderedJson measure_text(const std::string& path, const EvaluationOptions& optio
     const data::Corpus corpus = need(data::Corpus::held_out(std::move(files)));
     const std::vector<data::Window> windows = data::valid_windows(corpus, row_rules(spec));
     double loss = 0;
-    std::int64_t tokens = 0;
+    std::int64_t tokens = 0, done = 0;
+    Progress progress(path, "windows");
     for (const data::Window& window : windows) {
+        progress.tell(done++, std::ssize(windows));
         const BatchRules batch{.vocab = model.setup.config.vocab};
         for (const Microbatch& one : valid_batches({&window, 1}, spec, batch, 0)) {
             const c10::InferenceMode no_autograd;
@@ -111,8 +147,11 @@ OrderedJson evaluate_model(const EvaluationOptions& options) {
         return all;
     };
     std::vector<TaskScore> scores;
-    for (const Task& task : tasks)
+    for (const Task& task : tasks) {
+        Progress progress(task.name, "choices");
+        pass.progress = [&](std::int64_t done, std::int64_t all) { progress.tell(done, all); };
         scores.push_back(*score_task(task, *model.setup.tokenizer, pass));
+    }
     OrderedJson json = {{"schema", "roll.eval/1"},
                         {"model", options.directory},
                         {"tasks", scores_json(scores, options.log_probs)}};
