@@ -28,7 +28,7 @@ std::string conversion_text(const std::string& message, const CLI::App& app) {
     if (begin == std::string::npos || value == std::string::npos || value < begin) return message;
     const std::string name = message.substr(begin, value - begin);
     const CLI::Option* const option = command_of(app).get_option_no_throw(name);
-    const bool whole = option != nullptr && option->get_type_name() != "FLOAT";
+    const bool whole = option != nullptr && !option->get_type_name().starts_with("FLOAT");
     return fmt::format("{} is {}; allowed: a {}number", name, message.substr(value + 3),
                        whole ? "whole " : "");
 }

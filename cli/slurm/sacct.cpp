@@ -70,7 +70,7 @@ std::string mebibytes_text(double bytes) { return fmt::format("{:.2f}M", bytes /
 // Returns a time in the form of TotalCPU: "MM:SS.mmm", or "HH:MM:SS" from one hour on.
 std::string cpu_time_text(double cpu_seconds) {
     const auto whole = static_cast<std::int64_t>(cpu_seconds);
-    if (whole >= 3600) return slurm_duration_text(std::chrono::seconds(whole));
+    if (whole >= 3600) return hours_text(std::chrono::seconds(whole));
     const double rest = cpu_seconds - static_cast<double>(whole / 60 * 60);
     return fmt::format("{:02}:{:06.3f}", whole / 60, std::min(rest, 59.999));
 }

@@ -42,11 +42,13 @@ struct Part {
 Result<void> refuse(const char* verb, const std::string& endpoint) {
     const int number = zmq_errno();
     const bool usage = number == EINVAL || number == EPROTONOSUPPORT || number == ENOCOMPATPROTO ||
-                       number == ENODEV || number == ENAMETOOLONG;
-    return fail(
-        usage ? ErrorCode::InvalidArgument : ErrorCode::Refused,
-        std::string("cannot ") + verb + " " + endpoint + ": " + zmq_strerror(number),
-        usage ? "an endpoint looks like ipc:///run/roll/rolld.sock or tcp://host:7070" : "");
+                       number == ENAMETOOLONG;
+    std::string hint;
+    if (usage) hint = "an endpoint looks like ipc:///run/roll/rolld.sock or tcp://host:7070";
+    // The interface or the name may appear later, for example after the boot.
+    if (number == ENODEV) hint = "this machine has no interface or address with this name";
+    return fail(usage ? ErrorCode::InvalidArgument : ErrorCode::Refused,
+                std::string("cannot ") + verb + " " + endpoint + ": " + zmq_strerror(number), hint);
 }
 
 }  // namespace

@@ -70,10 +70,12 @@ libraries of LibTorch that roll-rank needs on a machine without GPUs.")
   set(CPACK_DEBIAN_TRAINER_PACKAGE_DEPENDS "roll (= ${PROJECT_VERSION})")
   # libtorch_cpu.so needs them on every machine, and Debian has no package of them. Where CUDA is installed here,
   # `cmake --install` uses CUDA's, but the machine that installs the package may have none.
+  # A LibTorch without CUDA needs neither.
+  find_program(ROLL_LDCONFIG ldconfig PATHS /usr/sbin /sbin REQUIRED)
+  execute_process(COMMAND "${ROLL_LDCONFIG}" -p OUTPUT_VARIABLE known)
   foreach(library libcudart.so.13 libcupti.so.13)
-    if(NOT EXISTS "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/${library}")
-      execute_process(COMMAND ldconfig -p OUTPUT_VARIABLE known)
-      string(REGEX MATCH "${library} [^\n]*=> ([^\n]+)" found "${known}")
+    if(NOT EXISTS "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/${library}"
+       AND "${known}" MATCHES "${library} [^\n]*=> ([^\n]+)")
       file(REAL_PATH "${CMAKE_MATCH_1}" real)
       install(FILES "${real}" DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll RENAME ${library} COMPONENT trainer
               EXCLUDE_FROM_ALL)

@@ -10,7 +10,7 @@ from harness import BIN, RollTest
 class House(RollTest):
     def rolld(self, *args, status=0):
         """Returns what a rolld that ends by itself prints."""
-        done = subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, *args], env=self.env, timeout=20,
+        done = subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, *args], env=self.env, timeout=60,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, status, f'{args}: {done.stdout}{done.stderr}')
         return done.stdout + done.stderr

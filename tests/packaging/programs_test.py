@@ -18,6 +18,8 @@ PROGRAMS = {
     'other processors': ('qemu-x86_64',),
     'terminals': ('tmux',),
     'MPI': ('mpirun',),
+    'services': ('systemctl', 'systemd-sysusers', 'ip', 'setpriv', 'unshare', 'nsenter'),
+    'packages': ('cpack', 'dpkg-deb', 'dpkg-shlibdeps', 'curl', 'pgrep'),
     'compilers and checkers': ('clang++-16', 'clang-format', 'valgrind'),
 }
 
