@@ -110,7 +110,9 @@ Result<Messages> from_messages(const Value& record, const Names& names, Arena& a
 Result<Messages> from_parts(const Value& record, const Names& names, Arena& arena) {
     Messages messages;
     ROLL_TRY_VOID(add_messages(record, names.prompt, arena, messages));
+    const std::size_t before = messages.size();
     ROLL_TRY_VOID(add_messages(record, names.completion, arena, messages));
+    if (messages.size() == before) return bad("has an empty list \"" + names.completion + "\"");
     return messages;
 }
 

@@ -50,8 +50,9 @@ void mark(Statement& statement, const Variables& variables) {
     for (Expression& one : statement.exprs) mark(one, variables);
     Variables inside = variables;
     if (statement.does == Does::For) inside.loop = -1;  // the `loop` of this statement
-    for (std::vector<Statement>* const body : {&statement.body, &statement.other})
-        for (Statement& one : *body) mark(one, inside);
+    for (Statement& one : statement.body) mark(one, inside);
+    // If this statement loops over nothing, `loop` still is that of the loop around it.
+    for (Statement& one : statement.other) mark(one, variables);
 }
 
 // Returns whether a statement may set one of the variables, end the loop early, or mark the learned

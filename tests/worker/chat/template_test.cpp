@@ -135,7 +135,8 @@ TEST(Stops, AreMissingIfATextDependsOnLaterMessages) {
           "{{ add_generation_prompt }}{% endfor %}", "{{ strftime_now('%d') }}{% endfor %}",
           "{% set messages = [] %}{% endfor %}", "{% endfor %}{{ messages[-1].role }}",
           "{% endfor %}{% set x = 1 %}", "{% endfor %}{{ raise_exception('x') }}",
-          "{{ loop.nextitem }}{% endfor %}"})
+          "{{ loop.nextitem }}{% endfor %}",
+          "{% for x in [] %}{% else %}{{ loop.last }}{% endfor %}{% endfor %}"})
         EXPECT_EQ(wrong_stops(begin + part), -1) << part;
     EXPECT_EQ(wrong_stops("{% set later = messages[1:] %}{% for m in messages %}{{ later }}"
                           "{% endfor %}"),

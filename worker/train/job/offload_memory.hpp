@@ -19,7 +19,7 @@ StateMemory offload_memory(const spec::TrainSpec& spec, const protocol::Launch& 
                            const Backend& backend);
 
 // Makes the chunks of `step` keep saved activations outside the device's memory, if the job
-// offloads them. Reserves the space that the job's plan names.
+// offloads them. In a file, reserves the space that the job's plan names, and an eighth more.
 void offload_activations(const spec::TrainSpec& spec, const JobPipeline& pipeline,
                          const protocol::Launch& launch, int rank, const Backend& backend,
                          TrainStep& step);

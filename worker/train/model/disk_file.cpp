@@ -55,7 +55,12 @@ DiskFile::DiskFile(fs::path folder, const Offloaded& offloaded)
     : folder_(std::move(folder)),
       offloaded_(offloaded),
       descriptor_(open_unnamed(folder_)) {
-    if (descriptor_ < 0) refuse(0, errno);
+    if (descriptor_ >= 0) return;
+    const int error = errno;
+    refuse_offload(offloaded_, "cannot make a file in " + folder_.string() + ": " +
+                                   std::strerror(error) +
+                                   "; set TMPDIR of roll-worker to a folder to which it can "
+                                   "write, or set the key to none");
 }
 
 DiskFile::~DiskFile() { ::close(descriptor_); }

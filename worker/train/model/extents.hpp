@@ -10,7 +10,7 @@ namespace roll::train {
 
 class Extents {
   public:
-    // Adds the free range [begin, begin + size), next to which it may lie or not.
+    // Adds the free range [begin, begin + size), and joins it with the free ranges beside it.
     void give(std::int64_t begin, std::int64_t size) {
         const auto next = free_.lower_bound(begin);
         if (next != free_.end() && begin + size == next->first) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -30,7 +32,7 @@ class HostStore final : public SavedStore, public std::enable_shared_from_this<H
     // computation uses the copy.
     at::Tensor copy_back(const at::Tensor& host_N, std::optional<c10::Event>& done);
     void wait_for(const at::Tensor& bytes_N, c10::Event& done) const;
-    void free(at::Tensor host_N);
+    void free(at::Tensor block_N, std::int64_t bytes);
 
   private:
     c10::Stream computation() const { return guard_.getStream(options_.device()); }
@@ -45,15 +47,17 @@ class HostStore final : public SavedStore, public std::enable_shared_from_this<H
 
 class InHost final : public KeptBytes {
   public:
-    InHost(std::shared_ptr<HostStore> store, at::Tensor host_N)
+    // The copy is the first `bytes` bytes of block_N.
+    InHost(std::shared_ptr<HostStore> store, at::Tensor block_N, std::int64_t bytes)
         : store_(std::move(store)),
-          host_N_(std::move(host_N)) {}
-    ~InHost() override { store_->free(std::move(host_N_)); }
+          block_N_(std::move(block_N)),
+          bytes_(bytes) {}
+    ~InHost() override { store_->free(std::move(block_N_), bytes_); }
     InHost(const InHost&) = delete;
     InHost& operator=(const InHost&) = delete;
 
     void fetch() override {
-        if (!back_N_.defined()) back_N_ = store_->copy_back(host_N_, done_);
+        if (!back_N_.defined()) back_N_ = store_->copy_back(block_N_.narrow(0, 0, bytes_), done_);
     }
 
     at::Tensor take() override {
@@ -64,22 +68,34 @@ class InHost final : public KeptBytes {
 
   private:
     std::shared_ptr<HostStore> store_;
-    at::Tensor host_N_, back_N_;
+    at::Tensor block_N_, back_N_;
+    std::int64_t bytes_;
     std::optional<c10::Event> done_;
 };
 
+// Rounds up to one of eight sizes between two powers of two. Values whose sizes change from step to
+// step, such as those of documents, then find memory of earlier values.
+std::int64_t rounded(std::int64_t bytes) {
+    const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(bytes)));
+    const std::int64_t part = std::max<std::int64_t>(power / 8, 1);
+    return (bytes + part - 1) / part * part;
+}
+
 at::Tensor HostStore::place_for(std::int64_t bytes) {
-    const auto found = free_.find(bytes);
-    if (found == free_.end()) return host_memory_(bytes, options_);
+    const std::int64_t size = rounded(bytes);
+    const auto found = free_.find(size);
+    if (found == free_.end()) return host_memory_(size, options_);
     return free_.extract(found).mapped();
 }
 
 std::unique_ptr<KeptBytes> HostStore::keep(const at::Tensor& bytes_N) {
-    at::Tensor host_N = place_for(bytes_N.numel());
-    count(bytes_N.numel());
+    const std::int64_t bytes = bytes_N.numel();
+    at::Tensor block_N = place_for(bytes);
+    const at::Tensor host_N = block_N.narrow(0, 0, bytes);
+    count(bytes);
     if (!stream_) {
         host_N.copy_(bytes_N);
-        return std::make_unique<InHost>(shared_from_this(), std::move(host_N));
+        return std::make_unique<InHost>(shared_from_this(), std::move(block_N), bytes);
     }
     c10::Event computed(options_.device().type());
     computed.record(computation());
@@ -89,7 +105,7 @@ std::unique_ptr<KeptBytes> HostStore::keep(const at::Tensor& bytes_N) {
         host_N.copy_(bytes_N, /*non_blocking=*/true);
     }
     bytes_N.record_stream(*stream_);  // the allocator waits for the copy before it reuses them
-    return std::make_unique<InHost>(shared_from_this(), std::move(host_N));
+    return std::make_unique<InHost>(shared_from_this(), std::move(block_N), bytes);
 }
 
 at::Tensor HostStore::copy_back(const at::Tensor& host_N, std::optional<c10::Event>& done) {
@@ -109,10 +125,10 @@ void HostStore::wait_for(const at::Tensor& bytes_N, c10::Event& done) const {
     bytes_N.record_stream(computation());  // the memory belongs to the stream of the copies
 }
 
-void HostStore::free(at::Tensor host_N) {
-    const std::int64_t bytes = host_N.numel();
+void HostStore::free(at::Tensor block_N, std::int64_t bytes) {
     count(-bytes);
-    free_.emplace(bytes, std::move(host_N));
+    const std::int64_t size = block_N.numel();
+    free_.emplace(size, std::move(block_N));
 }
 
 }  // namespace

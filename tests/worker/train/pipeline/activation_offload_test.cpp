@@ -105,6 +105,26 @@ TEST(ActivationOffload, ValuesThatShareMemoryAreKeptOnceAndShareItAgain) {
     EXPECT_TRUE(at::equal(other, at::ones({3})));
 }
 
+TEST(ActivationOffload, HostMemoryIsUsedAgainForASimilarSize) {
+    int made = 0;
+    const auto zeros = [&](std::int64_t size, const at::TensorOptions& options) {
+        ++made;
+        return at::zeros({size}, options);
+    };
+    const std::shared_ptr<SavedStore> store = host_store(at::kCPU, zeros, /*least=*/1);
+    for (const int size : {1000, 1001, 1024}) {
+        at::Tensor value = at::arange(size, at::kDouble);
+        const at::Tensor expected = value.clone();
+        const std::vector<at::Tensor*> values{&value};
+        ParkedValues parked;
+        parked.park(*store, values);
+        parked.restore(values);
+        EXPECT_TRUE(at::equal(value, expected)) << size;
+    }
+    EXPECT_EQ(made, 1);
+    EXPECT_EQ(store->most(), 1024 * 8);
+}
+
 TEST(ActivationOffload, FreedRangesAreJoinedAndUsedAgain) {
     Extents free;
     EXPECT_EQ(free.take(1), std::nullopt);

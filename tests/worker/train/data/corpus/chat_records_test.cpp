@@ -84,6 +84,9 @@ TEST_F(ChatRecords, ACompletionOfMessagesIsLearnedWhole) {
     EXPECT_NE(learned(R"({"prompt": [], "completion": [{"role": "user", "content": "e"}]})")
                   .find("none with the role assistant"),
               std::string::npos);
+    EXPECT_NE(learned(R"({"prompt": [{"role": "assistant", "content": "b"}], "completion": []})")
+                  .find("has an empty list \"completion\""),
+              std::string::npos);
 }
 
 TEST_F(ChatRecords, TrainOnChoosesWhatIsLearned) {
