@@ -152,7 +152,8 @@ class Parser {
         sub->add_option("--key", submit_.key,
                         "Idempotency key: a second request with the key queues no second job");
         sub->add_flag("--wait", submit_.wait, "Wait for the job and exit with its exit code");
-        sub->add_flag("--follow", submit_.follow, "Like --wait, and show the job's progress");
+        sub->add_flag("--follow", submit_.follow,
+                      "Like --wait, and show the job's progress, or the output of a command");
         sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
         sub->add_flag("--no-git", submit_.no_git, "Do not record the Git commit and diff");
         sub->add_flag("--strict", submit_.strict,

@@ -1,8 +1,10 @@
 #include "cli/commands/logs.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <map>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -204,8 +206,12 @@ class Follower {
     std::optional<Error> missing_{};
 };
 
-Result<int> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
-                       const LogsOptions& options, const Wanted& wanted) {
+// Prints the new lines of the job's logs until the job has ended. Calls `look` with each reply to
+// `show`, after the lines of this time. Returns the error of the missing log if the job has ended
+// without a log; else nullopt.
+Result<std::optional<Error>> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
+                                        const LogsOptions& options, const Wanted& wanted,
+                                        const std::function<void(const Json&)>& look) {
     const InterruptNote note({id});
     LogOutput out(context);
     JobFiles files(daemon, options.remote);
@@ -214,9 +220,8 @@ Result<int> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
     for (;;) {
         ROLL_TRY(const Json job, watch.look(kLogPoll));
         ROLL_TRY_VOID(follower.print_new_lines(job, !context.json));
-        if (!is_over(job)) continue;
-        if (const auto missing = follower.missing()) return tl::unexpected(*missing);
-        return 0;
+        look(job);
+        if (is_over(job)) return follower.missing();
     }
 }
 
@@ -337,12 +342,30 @@ void add_logs_options(CLI::App& command, LogsOptions& options) {
                      "Read through rolld, not from this machine's disks");
 }
 
+Result<int> follow_output(const Context& context, Daemon& daemon, std::uint64_t id) {
+    std::string last;
+    int status = 0;
+    const auto look = [&](const Json& job) {
+        // Print each state only once: the reason why a job waits may change with each look.
+        const std::string state = field_text(job, "state") + field_text(job, "attempt");
+        if (std::exchange(last, state) != state) say(job_line(job, 0, false));
+        status = exit_status(job);
+    };
+    // A job that never ran has no log. Its state and its exit status tell this.
+    ROLL_TRY_VOID(follow_one(context, daemon, id, {}, {}, look));
+    return status;
+}
+
 Result<int> run_logs(const Context& context, const LogsOptions& options) {
     ROLL_TRY(const Wanted wanted, wanted_of(options));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::vector<std::uint64_t> ids, jobs_of(daemon, options.selector));
-    if (options.follow && ids.size() == 1)
-        return follow_one(context, daemon, ids[0], options, wanted);
+    if (options.follow && ids.size() == 1) {
+        ROLL_TRY(const std::optional<Error> missing,
+                 follow_one(context, daemon, ids[0], options, wanted, [](const Json&) {}));
+        if (missing) return tl::unexpected(*missing);
+        return 0;
+    }
     if (options.follow) return follow_many(context, daemon, ids, options, wanted);
     JobFiles files(daemon, options.remote);
     Json all = Json::array();

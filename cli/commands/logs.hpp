@@ -1,4 +1,4 @@
-// Options of `rollctl logs`.
+// Prints the logs of jobs: `rollctl logs`, and `rollctl submit --follow` of a command.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ class App;
 
 namespace roll::cli {
 
+class Daemon;
+
 struct LogsOptions {
     std::string selector;
     bool follow = false;
@@ -25,5 +27,9 @@ struct LogsOptions {
 };
 void add_logs_options(CLI::App& command, LogsOptions& options);
 Result<int> run_logs(const Context& context, const LogsOptions& options);
+
+// Follows the log of a command job's rank 0 as `rollctl logs -f` does, and prints the states of the
+// job on stderr. Returns the job's exit status when the job has ended.
+Result<int> follow_output(const Context& context, Daemon& daemon, std::uint64_t id);
 
 }  // namespace roll::cli

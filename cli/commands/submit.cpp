@@ -6,6 +6,7 @@
 
 #include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/logs.hpp"
 #include "cli/commands/slurm.hpp"
 #include "cli/job/environment.hpp"
 #include "cli/job/git.hpp"
@@ -58,8 +59,17 @@ void warn_of_never(const Json& reply) {
         field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
 }
 
+// Returns whether --follow prints the output of the submitted jobs: they are one command.
+bool follows_output(const Context& context, const SubmitOptions& options, const Json& reply,
+                    const std::vector<spec::JobSpec>& specs) {
+    return options.follow && !context.json && !context.parsable && specs.size() == 1 &&
+           specs[0].kind == spec::JobKind::Command && reply.value("jobs", std::uint64_t{1}) == 1;
+}
+
+// Prints the job that was queued. If `prints_output`, prints it on stderr, because stdout gets the
+// output of the job.
 void print_queued(const Context& context, const SubmitOptions& options, const Json& reply,
-                  const spec::JobSpec& spec) {
+                  const spec::JobSpec& spec, bool prints_output) {
     const auto id = reply.value("id", std::uint64_t{0});
     if (options.as_sbatch) {
         if (context.parsable)
@@ -81,10 +91,12 @@ void print_queued(const Context& context, const SubmitOptions& options, const Js
     const auto jobs = reply.value("jobs", std::uint64_t{1});
     const std::string which =
         jobs == 1 ? fmt::format("job {}", id) : fmt::format("jobs {}-{}", id, id + jobs - 1);
-    print(fmt::format("{} {}{}\n", which, reply.value("name", spec.name),
-                      reply.value("repeated", false) ? " (already queued with this key)"
-                      : jobs == 1                    ? " is queued"
-                                                     : " are queued"));
+    const std::string line =
+        fmt::format("{} {}{}", which, reply.value("name", spec.name),
+                    reply.value("repeated", false) ? " (already queued with this key)"
+                    : jobs == 1                    ? " is queued"
+                                                   : " are queued");
+    prints_output ? say(line) : print(line + "\n");
     if (!context.terminal) return;
     say(fmt::format("  output  {}", reply.value("output", spec.output)));
     say(fmt::format("  follow  rollctl logs {} -f", id));
@@ -130,6 +142,7 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     std::vector<std::uint64_t> ids;
     Json replies = Json::array();
     std::optional<Error> trouble;  // first error of a submission
+    bool prints_output = false;
     const std::vector<Result<Json>> answers = send(daemon, specs, key, options.strict);
     for (std::size_t i = 0; i < specs.size(); ++i) {
         if (!answers[i]) {
@@ -140,7 +153,8 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
         const auto id = reply.value("id", std::uint64_t{0});
         for (std::uint64_t task = 0; task < reply.value("jobs", std::uint64_t{1}); ++task)
             ids.push_back(id + task);
-        if (!context.json) print_queued(context, options, reply, specs[i]);
+        prints_output = follows_output(context, options, reply, specs);
+        if (!context.json) print_queued(context, options, reply, specs[i], prints_output);
         if (!context.json) warn_of_never(reply);
         replies.push_back(reply);
     }
@@ -149,7 +163,9 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     int status = trouble ? exit_code(trouble->code) : 0;
     Json ended = Json::array();
     if (options.wait || options.follow) {
-        const auto watched = watch_jobs(context, daemon, ids, options.follow, ended);
+        const auto watched = prints_output
+                                 ? follow_output(context, daemon, ids[0])
+                                 : watch_jobs(context, daemon, ids, options.follow, ended);
         if (!watched && !context.json) print_error(context, watched.error());
         if (!watched && !trouble) trouble = watched.error();
         status = trouble ? kOwnTrouble : *watched;

@@ -132,6 +132,7 @@ class Environment(RollTest):
         self.assertEqual((self.log(job), self.show(job)['exit_code']), (said + 'clean\n', 1))
         job = self.submit_file(command=['echo', 'never'], setup='exit 7')
         self.assertEqual((self.log(job), self.show(job)['exit_code']), (said.replace('1', '7'), 7))
+        self.assertEqual(self.show(job)['reason'], 'setup ended with exit status 7')
         for code in (0, 4):
             job = self.submit_file(command=['sh', '-c', f'exit {code}'], cleanup='echo clean $?\nfalse\nexit 3')
             self.assertEqual((self.log(job), self.show(job)['exit_code']), (f'clean {code}\n', code))
@@ -153,6 +154,7 @@ class Environment(RollTest):
         self.assertEqual(self.log(job), 'site/1:compiler/9.1\n/opt/cc/bin:/opt/site/bin:/mine:/usr/bin:/bin\n')
         job = self.submit_file(command=['echo', 'never'], modules=['compiler/9.1', 'compiler/10'], **modules)
         self.assertEqual((self.show(job)['state'], self.show(job)['exit_code']), ('failed', 1))
+        self.assertEqual(self.show(job)['reason'], 'modules or setup ended with exit status 1')
         self.assertIn('roll: modules or setup ended with exit status 1, so the command did not', self.log(job))
         self.assertRegex(self.log(job), r"^ERROR: Unable to locate a modulefile for 'compiler/10'\n")
 

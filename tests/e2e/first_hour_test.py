@@ -109,6 +109,23 @@ class FirstHour(RollTest):
         for words in (('jobs', '-a'), ('show', evil), ('events', evil)):
             self.assertNotIn('\x1b', self.ctl(*words).stdout)
 
+    def test_one_command_that_is_followed_prints_its_output(self):
+        self.up()
+        program = ('--', 'sh', '-c', 'echo one; echo two >&2; printf three; exit 3')
+        done = self.ctl('submit', '--follow', *program, check=False)
+        self.assertEqual((done.stdout, done.returncode), ('one\ntwo\nthree', 3), done.stderr)
+        self.assertRegex(done.stderr, r'job 1 sh is queued\n(job 1 sh  .*\n)*job 1 sh  failed  .*exit status 3\n$')
+        script = self.write('batch.sh', '#!/bin/sh\n#SBATCH --job-name=four\necho $SLURM_JOB_NAME $1\n')
+        self.assertEqual(self.ctl('submit', '--follow', script, 'five').stdout, 'four five\n')
+        never = self.ctl('submit', '--follow', '--after', 'failed:2', '--', 'true', check=False)
+        self.assertEqual((never.stdout, never.returncode), ('', 125), never.stderr)
+        parsable = self.ctl('submit', '--follow', '--parsable', *program, check=False)
+        self.assertRegex(parsable.stdout, r'^\d+\n')
+        self.assertNotIn('two', parsable.stdout)
+        several = self.ctl('submit', '--follow', '--array', '1-2', *program, check=False).stdout
+        self.assertRegex(several, r'^jobs \d+-\d+ sh are queued\n')
+        self.assertNotIn('two', several)
+
     def test_a_second_rolld_leaves_the_log_of_the_first_alone(self):
         self.up()
         second = subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state], env=self.env, timeout=60,

@@ -55,7 +55,7 @@ class Resources(RollTest):
         self.assertRegex(self.ctl('explain', job).stdout, r'the largest connected node offers \d+ CPUs?')
         done = self.ctl('submit', '--memory', 'much', '--', 'true', check=False)
         self.assertEqual(done.returncode, 2)
-        self.assertIn('resources.memory is "much"; allowed: a size such as 512MiB or 5GB', done.stderr)
+        self.assertIn('resources.memory is "much"; allowed: a size such as 512MiB, 4G or 5GB', done.stderr)
 
     def test_what_an_attempt_used_is_kept_over_a_restart(self):
         self.up()

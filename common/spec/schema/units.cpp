@@ -19,13 +19,17 @@ struct Unit {
 };
 constexpr std::array<Unit, 5> kTimes{
     {{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"w", 7 * 86400}}};
-constexpr std::array<Unit, 11> kSizes{{{"", 1},
+constexpr std::array<Unit, 15> kSizes{{{"", 1},
                                        {"B", 1},
                                        {"kB", 1e3},
                                        {"KB", 1e3},
                                        {"MB", 1e6},
                                        {"GB", 1e9},
                                        {"TB", 1e12},
+                                       {"K", 1024},
+                                       {"M", 1048576},
+                                       {"G", 1073741824},
+                                       {"T", 1099511627776},
                                        {"KiB", 1024},
                                        {"MiB", 1048576},
                                        {"GiB", 1073741824},
@@ -124,7 +128,7 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     if (!bytes || !rest.empty() || *bytes > 9e18) {
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("\"{}\" is not a size; allowed: 512MiB, 5GB, a number of bytes", text));
+            fmt::format("\"{}\" is not a size; allowed: 512MiB, 4G, 5GB, a number of bytes", text));
     }
     return static_cast<std::uint64_t>(*bytes);
 }

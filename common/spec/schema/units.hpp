@@ -20,7 +20,8 @@ Result<std::chrono::seconds> parse_duration(std::string_view text);
 // "2026-11-22" is midnight UTC.
 Result<Time> parse_instant(std::string_view text);
 
-// Parses a number of bytes: "512MiB" (powers of 1024), "5GB" (powers of 1000), "100".
+// Parses a number of bytes: "512MiB" or, as Slurm writes it, "512M" (powers of 1024), "5GB" (powers
+// of 1000), "100".
 Result<std::uint64_t> parse_size(std::string_view text);
 
 // Returns a number of bytes with one decimal at most, as "3.9 GiB", "512 MiB" or "0".

@@ -79,8 +79,9 @@ TEST(JobResources, MemoryIsASizeAndCpusAreANumber) {
     const JobSpec plain = parse("{}").spec;
     EXPECT_EQ(plain.resources.memory, 0);
     EXPECT_EQ(to_json(plain).find("memory"), std::string::npos) << "older ledgers have none";
-    EXPECT_EQ(problem(R"({"memory": "lots"})"),
-              "resources.memory is \"lots\"; allowed: a size such as 512MiB or 5GB, or 0");
+    EXPECT_EQ(
+        problem(R"({"memory": "lots"})"),
+        "resources.memory is \"lots\"; allowed: a size such as 512MiB, 4G or 5GB, at least 1MiB");
     EXPECT_EQ(problem(R"({"memory": "4"})"), "resources.memory is \"4\"; allowed: at least 1MiB");
     EXPECT_EQ(problem(R"({"cpus": 0})"), "resources.cpus is 0; allowed: an integer, 1 to 4096");
 }

@@ -30,7 +30,9 @@ TEST(Size, ReadsDecimalAndBinaryUnits) {
     EXPECT_EQ(*parse_size("5GB"), 5000000000u);
     EXPECT_EQ(*parse_size("100"), 100u);
     EXPECT_EQ(*parse_size("1.5 kB"), 1500u);
-    for (const char* text : {"", "GB", "5G", "5GBs", "-1B", "99999999TiB"}) {
+    EXPECT_EQ(*parse_size("4G"), 4ull << 30) << "as in Slurm";
+    EXPECT_EQ(*parse_size("1.5K"), 1536u);
+    for (const char* text : {"", "GB", "G", "5Gi", "5GBs", "-1B", "99999999T"}) {
         EXPECT_FALSE(parse_size(text)) << text;
     }
 }

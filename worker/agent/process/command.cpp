@@ -155,10 +155,16 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
     const bool cleans = !document.cleanup.empty();
     const std::string cleanup =
         cleans ? "(trap : TERM\n(exit \"$roll_status\")\n" + document.cleanup + "\n) || :\n" : "";
+    // If the command does not start, the shell sends the reason to roll-worker, as a program does
+    // (protocol::Failed). In some containers, the descriptor does not exist.
     text +=
         "roll_end() {\nroll_status=$?\n"
-        "[ -n \"$roll_ready\" ] || echo \"roll: " +
-        before + " ended with exit status $roll_status, so the command did not start\" >&2\n" +
+        "[ -n \"$roll_ready\" ] || {\nroll_why=\"" +
+        before +
+        " ended with exit status $roll_status\"\n"
+        "echo \"roll: $roll_why, so the command did not start\" >&2\n"
+        R"((echo "{\"t\":\"failed\",\"message\":\"$roll_why\"}" >&3) 2>/dev/null || :)"
+        "\n}\n" +
         cleanup + "}\nroll_ready=\ntrap roll_end EXIT\n";
     if (cleans) text += "trap : TERM\n";
     text += "set -e\n";
