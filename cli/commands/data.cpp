@@ -36,8 +36,8 @@ const char* objective_of(std::string_view text, bool list) {
 Result<std::vector<std::string>> files_of_hub(const std::string& name) {
     std::error_code ignored;
     if (fs::exists(name, ignored)) return std::vector<std::string>();
-    std::vector<std::string> files = hub_files(name);
-    const std::string fetch = download_of(name, ".", HubKind::Dataset);
+    ROLL_TRY(std::vector<std::string> files, hub_files(name));
+    const std::string fetch = download_of(without_configuration(name), ".", HubKind::Dataset);
     static const std::set<std::string> kFiles{".yaml",  ".yml", ".toml",   ".json",
                                               ".jsonl", ".txt", ".parquet"};
     const bool names_file =

@@ -41,7 +41,8 @@ std::vector<std::string> read_hub_set(const Config& config, const std::string& k
     if (found)
         files.assign(found->begin(), found->end());
     else if (plain && found.error().code == ErrorCode::NotFound)
-        files = hub_files(set.name);  // one file, or files without the name of a split
+        // one file, or files without the name of a split
+        files = hub_files(set.name).value_or(std::vector<std::string>());
     // A data set may have the same rows in two forms
     const auto is_table = [](const std::string& file) { return file.ends_with(".parquet"); };
     if (!std::ranges::all_of(files, is_table)) std::erase_if(files, is_table);
@@ -66,7 +67,8 @@ void read_named(const Config& config, std::vector<std::string>& train) {
     const bool is_local = fs::exists(config.absolute(*named), ignored);
     const std::string problem = unreadable(*named);
     const bool may_be_name = !download_of(*named, config.directory, HubKind::Dataset).empty();
-    if (!is_local && may_be_name && (!problem.empty() || !hub_files(*named).empty())) {
+    const bool is_cached = !hub_files(*named).value_or(std::vector<std::string>()).empty();
+    if (!is_local && may_be_name && (!problem.empty() || is_cached)) {
         for (std::string& file :
              read_hub_set(config, "dataset_name", set,
                           {"dataset_name", "dataset_config", "name it as dataset_name"}))

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/hub/dataset.hpp"
 #include "common/hub_cache.hpp"
 #include "common/spec/schema/problem.hpp"
 
@@ -54,18 +55,46 @@ std::vector<std::string> data_files(const fs::path& directory) {
     return found;
 }
 
+// Returns the training files of one configuration of a data set.
+Result<std::vector<std::string>> files_of_configuration(const std::string& set,
+                                                        const std::string& configuration,
+                                                        const std::vector<std::string>& known) {
+    const auto found = hub::split_files(
+        set, configuration, "train",
+        {.name = "the data set", .config = "its configuration", .file = "name this file instead"});
+    if (!found && found.error().code == ErrorCode::InvalidArgument && !known.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("the data set {0} has the configurations {1}; write {0} with one "
+                                "of them, such as {0}:{2}",
+                                set, fmt::join(known, ", "), known.front()));
+    if (!found) return tl::unexpected(found.error());
+    std::vector<std::string> files(found->begin(), found->end());
+    // A data set may have the same rows in two forms.
+    const auto is_table = [](const std::string& file) { return file.ends_with(".parquet"); };
+    if (!std::ranges::all_of(files, is_table)) std::erase_if(files, is_table);
+    return files;
+}
+
 // Returns the cached files of a data set of the Hub; an empty list if the cache does not have them.
-// If `text` is OWNER/NAME/FILE, returns this file. If `text` is OWNER/NAME, returns the training
-// files of the data set, but only if `whole` is true, as for data.train.
-std::vector<std::string> cached_files(const std::string& text, bool whole) {
-    if (hub_name_parts(text) < 2) return {};
-    const std::size_t end = text.find('/', text.find('/') + 1);
-    const auto snapshot = cached_snapshot(text.substr(0, end), HubKind::Dataset);
-    if (!snapshot) return {};
-    if (end == std::string::npos) return whole ? data_files(*snapshot) : std::vector<std::string>();
-    const std::string file = *snapshot + text.substr(end);
-    if (!exists("/", file)) return {};
-    return {file};
+// If `text` is OWNER/NAME/FILE, returns this file. If `text` is OWNER/NAME or
+// OWNER/NAME:CONFIGURATION, returns the training files, but only if `whole` is true, as for
+// data.train.
+Result<std::vector<std::string>> cached_files(const std::string& text, bool whole) {
+    const std::string name = without_configuration(text);
+    if (hub_name_parts(name) < 2) return std::vector<std::string>();
+    const std::size_t end = name.find('/', name.find('/') + 1);
+    const std::string set = name.substr(0, end);
+    const auto snapshot = cached_snapshot(set, HubKind::Dataset);
+    const bool is_file = end != std::string::npos;
+    if (!snapshot || (!is_file && !whole)) return std::vector<std::string>();
+    if (!is_file) {
+        const std::vector<std::string> known = hub::configurations(set);
+        if (name == text && known.size() < 2) return data_files(*snapshot);
+        const std::string chosen = name == text ? "" : text.substr(name.size() + 1);
+        return files_of_configuration(set, chosen, known);
+    }
+    const std::string file = *snapshot + name.substr(end);
+    return exists("/", file) ? std::vector{file} : std::vector<std::string>();
 }
 
 void use_model(Json& value, const char* key, const std::string& base,
@@ -83,16 +112,19 @@ void use_model(Json& value, const char* key, const std::string& base,
 
 // Replaces each name of a Hub data set in `value` by the paths of the cached files. `value` is a
 // text, a list of texts or an object whose members are such values. Adds a note for each file.
-void use_data(Json& value, bool whole, const std::string& base, std::vector<std::string>& notes) {
+Result<void> use_data(Json& value, bool whole, const std::string& base,
+                      std::vector<std::string>& notes) {
     if (value.is_object())
-        for (Json& one : value) use_data(one, whole, base, notes);
-    if (!value.is_string() && !value.is_array()) return;
+        for (Json& one : value) ROLL_TRY_VOID(use_data(one, whole, base, notes));
+    if (!value.is_string() && !value.is_array()) return {};
     Json files = Json::array();
     bool replaced = false;
     for (const Json& one : value.is_array() ? value : Json::array({value})) {
         const auto name = one.is_string() ? one.get<std::string>() : std::string();
-        const std::vector<std::string> found =
-            exists(base, name) ? std::vector<std::string>() : cached_files(name, whole);
+        std::vector<std::string> found;
+        if (!exists(base, name)) {
+            ROLL_TRY(found, cached_files(name, whole));
+        }
         for (const std::string& file : found) {
             notes.push_back(
                 fmt::format("data: Roll reads the file {} of the data set {}", file, name));
@@ -102,11 +134,19 @@ void use_data(Json& value, bool whole, const std::string& base, std::vector<std:
         replaced = replaced || !found.empty();
     }
     if (replaced) value = std::move(files);
+    return {};
 }
 
 }  // namespace
 
-std::vector<std::string> hub_files(const std::string& name) { return cached_files(name, true); }
+Result<std::vector<std::string>> hub_files(const std::string& name) {
+    return cached_files(name, true);
+}
+
+std::string without_configuration(const std::string& name) {
+    const std::string set = name.substr(0, name.find(':'));
+    return hub_name_parts(set) == 2 ? set : name;
+}
 
 std::string download_of(const std::string& name, const std::string& base, HubKind kind) {
     // If the first folder of the name exists here, the name is more likely a path than a name of
@@ -118,15 +158,17 @@ std::string download_of(const std::string& name, const std::string& base, HubKin
     return fmt::format("hf download {}{}", data ? "--repo-type dataset " : "", name.substr(0, end));
 }
 
-void use_hub_cache(Json& document, const std::string& base, std::vector<std::string>& notes) {
-    if (!document.is_object()) return;
+Result<void> use_hub_cache(Json& document, const std::string& base,
+                           std::vector<std::string>& notes) {
+    if (!document.is_object()) return {};
     for (const char* const key : kModelKeys)
         if (const Pointer at(key); document.contains(at)) use_model(document[at], key, base, notes);
     for (const char* const key : kDataKeys)
         if (const Pointer at(key); document.contains(at))
-            use_data(document[at], key == kDataKeys[0], base, notes);
+            ROLL_TRY_VOID(use_data(document[at], key == kDataKeys[0], base, notes));
     if (const auto then = document.find("then"); then != document.end() && then->is_array())
-        for (Json& job : *then) use_hub_cache(job, base, notes);
+        for (Json& job : *then) ROLL_TRY_VOID(use_hub_cache(job, base, notes));
+    return {};
 }
 
 void add_download(spec::Problem& problem, const Json& document, const std::string& base) {
@@ -137,7 +179,7 @@ void add_download(spec::Problem& problem, const Json& document, const std::strin
     std::erase(path, ']');
     const Pointer at(path);
     if (!document.contains(at) || !document[at].is_string()) return;
-    const auto name = document[at].get<std::string>();
+    const std::string name = without_configuration(document[at].get<std::string>());
     const bool data = problem.path.find("data.") != std::string::npos;
     const std::string command = download_of(name, base, data ? HubKind::Dataset : HubKind::Model);
     if (command.empty()) return;

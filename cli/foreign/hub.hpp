@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/error.hpp"
 #include "common/hub_cache.hpp"
 #include "common/json.hpp"
 #include "common/spec/schema/problem.hpp"
@@ -12,12 +13,18 @@ namespace roll::cli {
 
 // Replaces the Hub's names in a job document, and in the jobs of its `then`, by the directories and
 // files that the cache has. Leaves paths that exist as they are; relative paths are relative to
-// `base`. Adds a note for each replaced name.
-void use_hub_cache(Json& document, const std::string& base, std::vector<std::string>& notes);
+// `base`. Adds a note for each replaced name. Fails as hub_files() does.
+Result<void> use_hub_cache(Json& document, const std::string& base,
+                           std::vector<std::string>& notes);
 
 // Returns the files of a data set of the Hub that a job with this name in data.train reads. `name`
-// is OWNER/NAME or OWNER/NAME/FILE. Returns an empty list if the cache does not have them.
-std::vector<std::string> hub_files(const std::string& name);
+// is OWNER/NAME, OWNER/NAME:CONFIGURATION or OWNER/NAME/FILE. Returns an empty list if the cache
+// does not have them. Fails if the data set has several configurations and `name` chooses none of
+// them, or if the configuration has no training files.
+Result<std::vector<std::string>> hub_files(const std::string& name);
+
+// Returns OWNER/NAME of the text OWNER/NAME:CONFIGURATION. Returns any other text as it is.
+std::string without_configuration(const std::string& name);
 
 // Returns the command that downloads the model or data set; empty if `name` cannot be a name of the
 // Hub, or if it is more likely a path relative to `base`.

@@ -206,7 +206,7 @@ Result<void> apply_options(const JobOptions& options, Source& source) {
     const bool asked = !source.stored || source.lines.contains("data.attention");
     if (std::string note = attention_note(source.document); asked && !note.empty())
         source.notes.push_back(std::move(note));
-    use_hub_cache(source.document, source.base, source.notes);
+    ROLL_TRY_VOID(use_hub_cache(source.document, source.base, source.notes));
     return use_adapter_settings(source.document, source.base, source.notes);
 }
 

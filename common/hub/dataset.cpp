@@ -124,6 +124,15 @@ bool matches(const std::string& file, const std::string& pattern) {
 
 }  // namespace
 
+std::vector<std::string> configurations(const std::string& name) {
+    std::vector<std::string> names;
+    const auto snapshot = cached_snapshot(name, HubKind::Dataset);
+    const Result<Json> configs = snapshot ? configs_of(*snapshot) : Result<Json>();
+    if (configs)
+        for (const Json& one : *configs) names.push_back(one["config_name"].get<std::string>());
+    return names;
+}
+
 Result<std::vector<fs::path>> split_files(const std::string& name, const std::string& config,
                                           const std::string& split, const Keys& keys) {
     const std::string is = std::string(keys.name) + " is \"" + name + "\", which ";

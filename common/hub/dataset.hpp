@@ -19,6 +19,10 @@ struct Keys {
     const char* file = "name it in dataset_kwargs.data_files";
 };
 
+// Returns the names of the configurations on the data set's card; an empty list if the card has
+// none or the cache lacks the data set.
+std::vector<std::string> configurations(const std::string& name);
+
 // Returns the .parquet, .jsonl or .json files of a split, sorted by path. `config` is the name of a
 // configuration; empty: the default one. Fails with NotFound if the cache lacks the data set, or
 // the data set has no such files; fails with InvalidArgument if the configuration is missing or

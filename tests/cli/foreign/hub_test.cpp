@@ -76,7 +76,7 @@ TEST_F(Hub, NamesInAJobBecomeDirectoriesAndFiles) {
         "data": {"train": ["Ann/talk", "own.jsonl"], "valid": {"x": "Ann/talk/test.jsonl"}},
         "then": [{"model": {"from": "Ann/small"}}, {"model": {"from": "{previous.result}"}}]})");
     std::vector<std::string> notes;
-    use_hub_cache(document, top_, notes);
+    ASSERT_TRUE(use_hub_cache(document, top_, notes));
     const std::string small = in_hub("models--Ann--small/snapshots/c2");
     const std::string talk = in_hub("datasets--Ann--talk/snapshots/c6/");
     EXPECT_EQ(document["model"]["from"], small);
@@ -89,6 +89,40 @@ TEST_F(Hub, NamesInAJobBecomeDirectoriesAndFiles) {
     EXPECT_EQ(document["then"][1]["model"]["from"], "{previous.result}");
     ASSERT_EQ(notes.size(), 6U);
     EXPECT_EQ(notes[0], "model.from: Ann/small is " + small);
+}
+
+TEST_F(Hub, OneOfSeveralConfigurationsIsChosenByName) {
+    const std::string folder = "hub/datasets--Ann--math/snapshots/c7/";
+    const std::string card =
+        "---\nconfigs:\n- config_name: main\n  data_dir: main\n- config_name: more\n  data_dir: "
+        "more\n";
+    write(folder + "README.md", card + "---\n");
+    for (const char* file : {"main/train.jsonl", "main/test.jsonl", "more/train.jsonl"})
+        write(folder + file, "");
+    const auto told = [&](const std::string& name) {
+        Json document;
+        document["data"]["train"] = Json::array({name});
+        std::vector<std::string> notes;
+        const auto used = use_hub_cache(document, top_, notes);
+        return used ? document["data"]["train"].dump() : used.error().message;
+    };
+    const std::string names =
+        "the data set Ann/math has the configurations main, more; write Ann/math with one of them, "
+        "such as Ann/math:main";
+    EXPECT_EQ(told("Ann/math"), names);
+    EXPECT_EQ(told("Ann/math:none"), names);
+    EXPECT_EQ(told("Ann/math:more"), Json({(top_ / folder / "more/train.jsonl").string()}).dump());
+    EXPECT_EQ(told("Ann/none:more"), R"(["Ann/none:more"])");
+    write(folder + "README.md", card + "  default: true\n---\n");
+    EXPECT_EQ(told("Ann/math"), told("Ann/math:more")) << "the default one";
+    const auto chosen = hub_files("Ann/math:main");
+    ASSERT_TRUE(chosen);
+    EXPECT_EQ(*chosen, std::vector{(top_ / folder / "main/train.jsonl").string()});
+    fs::remove(top_ / folder / "main/train.jsonl");
+    const auto none = hub_files("Ann/math:main");
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().message.find("the data set is \"Ann/math\", which has no "), 0U)
+        << none.error().message;
 }
 
 TEST_F(Hub, TrlsDataSetIsReadFromTheCache) {
@@ -164,6 +198,9 @@ TEST_F(Hub, WhatIsNotThereIsToldWithTheCommandThatFetchesIt) {
         << both;
     EXPECT_NE(both.find("run: hf download --repo-type dataset Ann/words"), std::string::npos)
         << both;
+    const std::string one = told("Ann/none", "Ann/words:more");
+    EXPECT_NE(one.find("run: hf download --repo-type dataset Ann/words"), std::string::npos) << one;
+    EXPECT_EQ(one.find("dataset Ann/words:more"), std::string::npos) << one;
     const std::string path = told("models/none", "own.jsonl");
     EXPECT_NE(path.find("models/none, which does not exist"), std::string::npos) << path;
     EXPECT_EQ(path.find("hf download"), std::string::npos) << path;
