@@ -12,6 +12,8 @@
 #include "cli/submit/memory_file.hpp"
 #include "common/files.hpp"
 #include "common/json_records.hpp"
+#include "common/spec/schema/instead.hpp"
+#include "common/spec/schema/schema.hpp"
 
 namespace roll::cli {
 namespace {
@@ -70,6 +72,15 @@ Result<bool> is_data(const fs::path& file) {
     return record && record->is_object() && !record->contains("kind");
 }
 
+// Fails if data.train does not accept such a file and the job's schema has advice for it.
+Result<void> check_kind(const std::string& file) {
+    const OrderedJson& rule =
+        spec::job_schema().at(OrderedJson::json_pointer("/properties/data/properties/train/items"));
+    const auto instead = spec::instead_of(rule, file);
+    if (!instead) return {};
+    return fail(ErrorCode::InvalidArgument, fmt::format("the file is {}, {}", file, *instead));
+}
+
 // Returns the document of a job that tokenizes the files. The first file determines the objective.
 Result<Json> document_of(const std::vector<std::string>& files, const PreviewOptions& options) {
     const fs::path file = files.front();
@@ -109,6 +120,7 @@ void add_preview_options(CLI::App& command, PreviewOptions& options) {
 Result<int> run_preview(const Context& context, const PreviewOptions& options) {
     ROLL_TRY(std::vector<std::string> files, files_of_hub(options.file));
     if (files.empty()) {
+        ROLL_TRY_VOID(check_kind(options.file));
         ROLL_TRY(const bool data, is_data(options.file));
         if (data) files = {fs::absolute(options.file).string()};
     }

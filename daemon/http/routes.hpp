@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,8 +80,9 @@ template <class V> void fields(V& v, StreamArgs& a) {
     v.needs("watch", a.watch, "up to 8 GET requests below /api/v1/, separated by spaces");
 }
 template <class V> void fields(V& v, LogArgs& a) {
-    v("rank", a.rank, "number of the rank");
-    v("attempt", a.attempt, "number of the attempt; default: the newest", {.minimum = 1});
+    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    v("rank", a.rank, "number of the rank", {.maximum = kMost});
+    v("attempt", a.attempt, "number of the attempt; default: the newest", {.minimum = 1, .maximum = kMost});
     v("from", a.from, "first byte; default: the end of the log");
 }
 template <class V> void fields(V& v, MetricsArgs& a) {

@@ -58,6 +58,8 @@ TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {
     EXPECT_NE(unknown.find("--slot; did you mean `--slots`?"), std::string::npos) << unknown;
     EXPECT_NE(run("up --slots 0").output.find("--slots is 0; allowed: a number above 0\n"),
               std::string::npos);
+    EXPECT_NE(run("data preview x.csv").output.find("x.csv, which Roll does not read; convert it"),
+              std::string::npos);
     EXPECT_NE(run("submit --gpus x -- true").output.find("--gpus is x; allowed: a number\n"),
               std::string::npos);
     EXPECT_NE(run("slurm").output.find("slurm needs the name of a command; allowed: sbatch"),

@@ -226,7 +226,8 @@ TEST_F(SiteTest, EachRouteOfTheTableIsServedAndDescribed) {
 
 TEST_F(SiteTest, AValueThatIsNotAllowedIsRefusedInASentence) {
     const std::string rows = "a whole number from 1 to 10000",
-                      natural = "a whole number of at least 0";
+                      natural = "a whole number of at least 0",
+                      ranks = "a whole number from 0 to 4294967295";
     for (const auto& [target, says] : std::vector<std::pair<std::string, std::string>>{
              {"jobs?limit=-1", "limit is -1; allowed: " + rows},
              {"jobs?limit=0", "limit is 0; allowed: " + rows},
@@ -239,8 +240,9 @@ TEST_F(SiteTest, AValueThatIsNotAllowedIsRefusedInASentence) {
              {"jobs?all=2", "all is 2; allowed: 1, true, 0 or false"},
              {"jobs?fields=id,zzz", "fields has zzz; allowed: id, name, kind, "},
              {"jobs/3/metrics?points=-5", "points is -5; allowed: a whole number from 2 to 2000"},
-             {"jobs/3/log?attempt=0", "attempt is 0; allowed: a whole number of at least 1"},
-             {"jobs/3/log?rank=-1", "rank is -1; allowed: " + natural},
+             {"jobs/3/log?attempt=0", "attempt is 0; allowed: a whole number from 1 to 4294967295"},
+             {"jobs/3/log?rank=-1", "rank is -1; allowed: " + ranks},
+             {"jobs/3/log?rank=9999999999", "rank is 9999999999; allowed: " + ranks},
              {"show", "the request has no id, which is required"}}) {
         const Reply reply = get("/api/v1/" + target);
         EXPECT_EQ(reply.status, 400) << target;
