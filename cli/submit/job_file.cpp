@@ -239,8 +239,13 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
         if (is_refused)
             job.problems.insert(job.problems.begin(), source.foreign->problems.begin(),
                                 source.foreign->problems.end());
-        for (spec::Problem& problem : models.problems(source.document, source.base, job.ok()))
-            job.problems.push_back(std::move(problem));
+        for (spec::Problem& problem : models.problems(source.document, source.base, job.ok())) {
+            // check_job() finds most wrong targets of LoRA, too.
+            const bool repeats = problem.path.starts_with("train.lora.") &&
+                                 std::ranges::find(job.problems, problem.path,
+                                                   &spec::Problem::path) != job.problems.end();
+            if (!repeats) job.problems.push_back(std::move(problem));
+        }
         if (job.ok())
             for (spec::Problem& problem : schedule_problems(job.spec.document.text()))
                 job.problems.push_back(std::move(problem));

@@ -114,7 +114,10 @@ class LoraJob(RollTest):
                            ({'from': '/nowhere'}, 'train.lora.from is /nowhere, which does not exist')):
             done = self.ctl('submit', self.train_job('bad', model={'from': self.base}, train__lora=lora), check=False)
             self.assertNotEqual(done.returncode, 0)
-            self.assertIn(text, ' '.join((done.stdout + done.stderr).split()))
+            said = ' '.join((done.stdout + done.stderr).split())
+            self.assertIn(text, said)
+            if 'wq' in text:
+                self.assertEqual(said.count('train.lora.targets has'), 1, said)
         done = self.ctl('submit', self.train_job('bad', train__lora={}), check=False)
         self.assertIn('train.lora needs a trained model; set model.from', done.stdout + done.stderr)
         done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'merge': True}), check=False)

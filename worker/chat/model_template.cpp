@@ -74,6 +74,18 @@ Result<Source> source_in(const Json& config, const fs::path& path) {
     return source;
 }
 
+// Returns what to do if the template has failed because the content of a message is a list; an
+// empty text if no content is a list.
+std::string advice_on_lists(std::span<const Value> messages) {
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        const Value* const content = messages[i].dict->find("content");
+        if (content != nullptr && content->is(Kind::List))
+            return "; the content of message " + std::to_string(i + 1) +
+                   " is a list: if the template reads only strings, write the content as a string";
+    }
+    return "";
+}
+
 Result<Template> parse(const std::string& text, const std::string& path) {
     auto parsed = Template::parse(text);
     if (!parsed) return fail(parsed.error().code, path + ", " + parsed.error().message);
@@ -124,7 +136,9 @@ Result<Rendered> render(const ModelTemplate& model, const Conversation& conversa
     variables.push_back({"add_generation_prompt", boolean(add_generation_prompt)});
     auto rendered = template_for(model, conversation)
                         .render(variables, arena, options.now, options.limits, stops);
-    if (!rendered) return fail(rendered.error().code, model.path + ", " + rendered.error().message);
+    if (!rendered)
+        return fail(rendered.error().code,
+                    model.path + ", " + rendered.error().message + advice_on_lists(messages));
     return rendered;
 }
 

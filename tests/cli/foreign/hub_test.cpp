@@ -115,9 +115,9 @@ TEST_F(Hub, OneOfSeveralConfigurationsIsChosenByName) {
     EXPECT_EQ(told("Ann/none:more"), R"(["Ann/none:more"])");
     write(folder + "README.md", card + "  default: true\n---\n");
     EXPECT_EQ(told("Ann/math"), told("Ann/math:more")) << "the default one";
-    const auto main = hub_files("Ann/math:main");
-    ASSERT_TRUE(main);
-    EXPECT_EQ(*main, std::vector{(top_ / folder / "main/train.jsonl").string()});
+    const auto chosen = hub_files("Ann/math:main");
+    ASSERT_TRUE(chosen);
+    EXPECT_EQ(*chosen, std::vector{(top_ / folder / "main/train.jsonl").string()});
     fs::remove(top_ / folder / "main/train.jsonl");
     const auto none = hub_files("Ann/math:main");
     ASSERT_FALSE(none);

@@ -297,6 +297,14 @@ TEST_F(Turns, ThatCannotBeToldApartAreRefused) {
               "use a template with {% generation %}");
 }
 
+TEST_F(Turns, ATemplateForStringsRefusesListsInASentence) {
+    const std::string listed = R"({"messages": [{"role": "assistant", "content": "a"},
+        {"role": "user", "content": [{"type": "text", "text": "b"}]}]})";
+    EXPECT_EQ(learned("{% for m in messages %}{{ m.role + m.content }}{% endfor %}", listed),
+              "t.jinja, line 1: cannot compute a string + a list; the content of message 2 is a "
+              "list: if the template reads only strings, write the content as a string");
+}
+
 TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {
     EXPECT_EQ(learned(plain_, R"({"messages": [{"role": "user", "content": "a"}]})"),
               "has 1 messages, none with the role assistant, so there is nothing to learn");
