@@ -166,7 +166,7 @@ TEST(SlurmValues, Signals) {
 }
 
 // Returns the job file that a command line of sbatch becomes.
-SbatchReading translate(const Texts& words) {
+SbatchReading translated(const Texts& words) {
     std::vector<SourceWord> all;
     for (const std::string& word : words) all.push_back({word, ""});
     const auto read = read_sbatch_words(all);
@@ -177,7 +177,7 @@ SbatchReading translate(const Texts& words) {
 
 TEST(SbatchRules, DecideNodesSlotsAndGpus) {
     const auto sizes = [](const Texts& words) {
-        Json resources = translate(words).document["resources"];
+        Json resources = translated(words).document["resources"];
         return std::tuple(resources.value("nodes", 0), resources.value("slots_per_node", 0),
                           resources.value("gpus_per_node", 0));
     };
@@ -192,13 +192,13 @@ TEST(SbatchRules, DecideNodesSlotsAndGpus) {
     EXPECT_EQ(sizes({"--gpus-per-node=h100:2", "-n3", "--mincpus=7"}), std::tuple(1, 7, 2));
     EXPECT_EQ(sizes({"-n4", "-N2", "--gpus-per-task=2"}), std::tuple(2, 2, 4));
     EXPECT_EQ(sizes({"--gpus=4", "--ntasks-per-gpu=2"}), std::tuple(1, 8, 4));
-    EXPECT_EQ(translate({"-N4", "--switches=1@10"}).document["resources"]["segment"], 4);
+    EXPECT_EQ(translated({"-N4", "--switches=1@10"}).document["resources"]["segment"], 4);
 }
 
 TEST(SbatchRules, SetTheOtherKeys) {
-    const Json job = translate({"-J", "a b/c", "-t", "2-1", "-d", "afterok:1:2,afterany:3,4",
-                                "--no-requeue", "-o", "x", "--export=ALL,A=b=c,NOT_SET_HERE",
-                                "--signal=B:USR1@60", "-H", "--nice=7", "--comment=hi"})
+    const Json job = translated({"-J", "a b/c", "-t", "2-1", "-d", "afterok:1:2,afterany:3,4",
+                                 "--no-requeue", "-o", "x", "--export=ALL,A=b=c,NOT_SET_HERE",
+                                 "--signal=B:USR1@60", "-H", "--nice=7", "--comment=hi"})
                          .document;
     EXPECT_EQ(job["name"], "a-b-c");
     EXPECT_EQ(job["sbatch"]["name"], "a b/c");
@@ -213,15 +213,15 @@ TEST(SbatchRules, SetTheOtherKeys) {
     EXPECT_EQ(job["priority"], -7);
     EXPECT_EQ(job["hold"], true);
     EXPECT_EQ(job["sbatch"]["comment"], "hi");
-    EXPECT_EQ(translate({"-a", "1-3%2"}).document["stdout"], "slurm-%A_%a.out");
-    EXPECT_EQ(translate({"--export=NONE"}).document["export_env"], "none");
-    EXPECT_EQ(translate({"--no-requeue", "--requeue"}).document.contains("retry"), false);
-    EXPECT_EQ(translate({"--priority=0"}).document["priority"], 0);
+    EXPECT_EQ(translated({"-a", "1-3%2"}).document["stdout"], "slurm-%A_%a.out");
+    EXPECT_EQ(translated({"--export=NONE"}).document["export_env"], "none");
+    EXPECT_EQ(translated({"--no-requeue", "--requeue"}).document.contains("retry"), false);
+    EXPECT_EQ(translated({"--priority=0"}).document["priority"], 0);
 }
 
 TEST(SbatchRules, OptionsOfPyxisSetTheContainer) {
     const auto image = [](const std::string& value) {
-        const SbatchReading read = translate({"--container-image=" + value});
+        const SbatchReading read = translated({"--container-image=" + value});
         return read.problems.empty() ? read.document["container"].dump() : read.problems[0];
     };
     EXPECT_EQ(image("nvcr.io#nvidia/pytorch:24.01-py3"),
@@ -237,12 +237,12 @@ TEST(SbatchRules, OptionsOfPyxisSetTheContainer) {
 
     const Texts more = {"--container-image=/a.sqsh", "--container-mounts=/d,/d:/e:rw,/d:/f:ro",
                         "--container-workdir=/w"};
-    const Json job = translate(more).document;
+    const Json job = translated(more).document;
     EXPECT_EQ(job["container"]["binds"], Json::parse(R"(["/d:/d", "/d:/e", "/d:/f:ro"])"));
     EXPECT_EQ(job["container"]["workdir"], "/w");
     EXPECT_EQ(job["export_env"], "none");
     const auto problem = [&](const std::string& word) {
-        const auto problems = translate({"--container-image=/a.sqsh", word}).problems;
+        const auto problems = translated({"--container-image=/a.sqsh", word}).problems;
         return problems.empty() ? "" : problems[0];
     };
     for (const char* mounts : {"tmpfs:/t", "/d:/e:ro+rprivate", "/d:e", "/a:/b:ro:x", ""})
@@ -258,16 +258,16 @@ TEST(SbatchRules, OptionsOfPyxisSetTheContainer) {
               std::string::npos);
     const Texts spread = {"--container-image=/a.sqsh", "--gpus=8", "--ntasks-per-gpu=1",
                           "--ntasks-per-node=4"};
-    const auto problems = translate(spread).problems;
+    const auto problems = translated(spread).problems;
     ASSERT_FALSE(problems.empty());
     EXPECT_NE(problems.back().find("--gpus=8: cannot be used with"), std::string::npos);
-    EXPECT_EQ(translate({"--container-mounts=/d"}).read,
+    EXPECT_EQ(translated({"--container-mounts=/d"}).read,
               Texts{"  no effect: --container-mounts=/d: --container-image is missing"});
 }
 
 TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
     const auto problem = [](const Texts& words) {
-        const auto problems = translate(words).problems;
+        const auto problems = translated(words).problems;
         return problems.empty() ? "" : problems[0];
     };
     EXPECT_EQ(problem({"-n0"}), "--ntasks is \"0\"; allowed: a whole number of at least 1");
@@ -304,7 +304,7 @@ TEST(SlurmValues, MemoryIsInMebibytes) {
 
 TEST(SbatchRules, MemoryIsThatOfANode) {
     const auto memory = [](const Texts& words) {
-        return translate(words).document["resources"].value("memory", "");
+        return translated(words).document["resources"].value("memory", "");
     };
     EXPECT_EQ(memory({}), "");
     EXPECT_EQ(memory({"--mem=2G"}), "2048MiB");
@@ -313,14 +313,14 @@ TEST(SbatchRules, MemoryIsThatOfANode) {
     EXPECT_EQ(memory({"-n4", "-c2", "--mem-per-cpu=100"}), "800MiB");
     EXPECT_EQ(memory({"--gres=gpu:2", "--mem-per-gpu=10G"}), "20480MiB");
     const auto given = [](const Texts& words) {
-        return translate(words).document.value("sbatch", Json::object());
+        return translated(words).document.value("sbatch", Json::object());
     };
     EXPECT_EQ(given({"--mem=2G"})["mem_per_node"], 2048);
     EXPECT_EQ(given({"-n4", "--mem-per-cpu=100"})["mem_per_cpu"], 100);
     EXPECT_EQ(given({"--gres=gpu:2", "--mem-per-gpu=1G"})["mem_per_gpu"], 1024);
     EXPECT_FALSE(given({"--mem=0"}).contains("mem_per_node"));
     EXPECT_EQ(
-        translate({"--mem=much"}).problems,
+        translated({"--mem=much"}).problems,
         (Texts{"--mem is \"much\"; allowed: a whole number with a suffix K, M, G or T, such as "
                "16G"}));
 }
