@@ -88,12 +88,17 @@ class GpuJobs(RollTest):
         self.wait_done(tuned['export_job'])
         self.assertTrue(os.path.exists(os.path.join(tuned['output'], 'export', 'hf', 'adapter_config.json')))
 
-    def test_packed_weights_are_refused_on_gpus(self):
-        path = self.train_job('packed', resources={'nodes': 1, 'gpus_per_node': 1}, parallel={'dp': 1},
-                              model={'from': self.work}, train__lora={'r': 4, 'base': 'nf4'})
-        refused = self.ctl('submit', path, check=False)
-        self.assertEqual(refused.returncode, 2)
-        self.assertIn('train.lora.base is nf4, but packed weights on GPUs are not supported yet', refused.stderr)
+    def test_packed_weights_and_8_bit_states_train_on_gpus_as_on_cpus(self):
+        base = self.wait_done(self.job('base', 0, {'dp': 1}))
+        self.wait_done(base['export_job'])
+        changes = {'model': {'from': os.path.join(base['output'], 'export', 'hf')},
+                   'train__lora': {'r': 4, 'alpha': 8, 'base': 'nf4', 'double_quantization': True},
+                   'train__optimizer__kind': 'adamw_8bit'}
+        on_gpus = self.job('packed', 4, {'tp': 2, 'dp': 2, 'zero': 3}, **changes)
+        alone = self.job('alone', 0, {'dp': 1}, **changes)
+        self.wait_done(on_gpus)
+        self.wait_done(alone)
+        self.assert_close(on_gpus, alone, 1e-10)
 
 
 if __name__ == '__main__':

@@ -167,12 +167,6 @@ std::vector<Problem> lora_problems(const Json& document) {
         problems.push_back(
             {"model.freeze",
              "cannot be used with train.lora, which freezes the model's own weights; remove it"});
-    const std::string base = lora.value("base", "full");
-    if (base != "full" && number_or(object_of(document, "resources"), "gpus_per_node", 0) > 0)
-        problems.push_back({"train.lora.base",
-                            fmt::format("is {}, but packed weights on GPUs are not supported yet; "
-                                        "allowed with gpus_per_node: full",
-                                        base)});
     return problems;
 }
 

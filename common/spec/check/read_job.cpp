@@ -94,6 +94,11 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (spec.resources.gpus_per_node > 0 &&
         (is_above("tp", 1) || is_above("pp", 1) || is_above("zero", 0) || lora.is_object()))
         needs.emplace_back(kGpuLayouts);
+    const Json& optimizer = member(member(train, "optimizer"), "kind");
+    if (spec.resources.gpus_per_node > 0 &&
+        (differs(member(lora, "base"), "full") || optimizer == "adamw_8bit" ||
+         optimizer == "adamw_bf16"))
+        needs.emplace_back(kGpuPacked);
     return needs;
 }
 

@@ -151,10 +151,6 @@ std::optional<ParallelSpec> pipeline_of(const Json& document) {
     return parallel;
 }
 
-bool is_on_gpus(const Json& document) {
-    return real(document, "/resources/gpus_per_node").value_or(0) > 0;
-}
-
 void check_tensor(const Json& document, std::vector<Problem>& problems) {
     const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
     if (tp > kLargestAxis) return;
@@ -166,15 +162,6 @@ void check_tensor(const Json& document, std::vector<Problem>& problems) {
         .tp = static_cast<int>(tp),
         .sequence = document.contains(sequence) && document[sequence] == true};
     append(problems, tensor_problems(parallel, sizes));
-}
-
-void check_narrow_states(const Json& document, std::vector<Problem>& problems) {
-    for (const auto& [kind, states] : {std::pair{"adamw_8bit", "8-bit"}, {"adamw_bf16", "bf16"}})
-        if (key_at(document, "/train/optimizer/kind") == kind && is_on_gpus(document))
-            problems.push_back({"train.optimizer.kind",
-                                fmt::format("is {}, but {} states on GPUs are not supported yet; "
-                                            "allowed: any other kind",
-                                            kind, states)});
 }
 
 // Checks the keys that only some kinds of recomputation use.
@@ -460,7 +447,6 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_run_length(document, problems);
     check_train_on(document, problems);
     check_rates(document, problems);
-    check_narrow_states(document, problems);
     check_early_stop(document, problems);
     check_best_metric(document, problems);
     check_average(document, problems);

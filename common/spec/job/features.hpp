@@ -29,11 +29,13 @@ constexpr const char* kActivationOffload = "activation_offload";
 constexpr const char* kStages = "stages";
 // for jobs with GPUs that have parallel.tp, pp or zero, or train.lora
 constexpr const char* kGpuLayouts = "gpu_layouts";
+// for jobs with GPUs that have packed weights (train.lora.base), or an optimizer with narrow states
+constexpr const char* kGpuPacked = "gpu_packed";
 
 inline std::vector<std::string> features() {
     return {kGangs,  kScripts,   kLogNames,          kSlotsPerRank, kBatch,    kContainer, kFiles,
             kShell,  kTorchDist, kLongRows,          kLoraLayers,   kLoraFrom, kSpikes,    kExports,
-            kStages, kOffload,   kActivationOffload, kGpuLayouts};
+            kStages, kOffload,   kActivationOffload, kGpuLayouts,   kGpuPacked};
 }
 
 }  // namespace roll::spec

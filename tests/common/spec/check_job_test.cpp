@@ -213,12 +213,12 @@ TEST_F(CheckJob, RefusesByNameWhatIsNotBuiltYet) {
               "parallel.tp is 2, which does not divide model.intermediate_size 121; allowed with "
               "this model: 1\n");
     Json on_gpus = train_file();
-    on_gpus["resources"].erase("slots_per_node");
-    on_gpus["resources"]["gpus_per_node"] = 2;
+    on_gpus["resources"] = {{"nodes", 1}, {"gpus_per_node", 2}};
     on_gpus["parallel"]["zero"] = 1;
     EXPECT_EQ(parse(on_gpus).spec.needs, std::vector<std::string>{"gpu_layouts"});
     on_gpus["parallel"]["zero"] = 0;
-    EXPECT_TRUE(parse(on_gpus).spec.needs.empty());
+    on_gpus["train"]["optimizer"]["kind"] = "adamw_8bit";
+    EXPECT_EQ(parse(on_gpus).spec.needs, std::vector<std::string>{"gpu_packed"});
     EXPECT_EQ(problems({{"name", "m"},
                         {"kind", "convert"},
                         {"convert", {{"source", base}, {"target", "out"}, {"to", "nemo"}}}}),

@@ -92,18 +92,6 @@ TEST(LoraSpec, RefusesWhatCannotBeTrained) {
     EXPECT_TRUE(lora_problems(sizes).empty());
 }
 
-TEST(Lora, OnGpusTheBaseIsNotPacked) {
-    Json json = {{"model", {{"from", "m"}}},
-                 {"train", {{"lora", {{"r", 4}}}}},
-                 {"resources", {{"gpus_per_node", 1}}}};
-    EXPECT_TRUE(lora_problems(json).empty());
-    json["train"]["lora"]["base"] = "nf4";
-    ASSERT_EQ(lora_problems(json).size(), 1U);
-    EXPECT_EQ(lora_problems(json).front().message,
-              "is nf4, but packed weights on GPUs are not supported yet; allowed with "
-              "gpus_per_node: full");
-}
-
 // The names of the modules of a model with three layers.
 std::vector<std::string> module_names() {
     std::vector<std::string> names = {"model.embed_tokens", "model.norm", "lm_head",

@@ -206,7 +206,7 @@ void allocate_packed(Parameters& p) {
     };
     for (std::size_t i = 0; i < p.specs.size(); ++i) bytes += size_of(i);
     if (bytes == 0) return;
-    p.flat_packed = lazy_zeros(bytes, at::kByte);
+    p.flat_packed = lazy_zeros(bytes, p.flat_weight.options().dtype(at::kByte));
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         if (!p.specs[i].form.is_packed()) continue;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "common/spec/train/packed_form.hpp"
 #include "worker/train/ops/values.hpp"
 
 namespace roll::ops::gpu {
@@ -34,6 +35,9 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 // loss of each row to loss_R (double).
 void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R,
                    const at::Tensor& scale_R, const at::Tensor& loss_R);
+
+// Unpacks as ops::unpacked() does, with the same results.
+at::Tensor unpacked(const spec::PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type);
 
 struct AdamW {
     double lr, beta1, beta2, weight_decay, eps;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 
 namespace roll::ops {
@@ -16,7 +17,6 @@ using spec::kPackedScales;
 using spec::LoraBase;
 using spec::PackedForm;
 
-// The table NF4 of bitsandbytes: quantiles of the normal distribution, scaled to [-1, 1].
 constexpr std::array<float, 16> kNf4{-1.0F,
                                      -0.6961928009986877F,
                                      -0.5250730514526367F,
@@ -34,11 +34,6 @@ constexpr std::array<float, 16> kNf4{-1.0F,
                                      0.7229568362236023F,
                                      1.0F};
 
-// 1 / 127, rounded as bitsandbytes does
-constexpr float kOf127 = 7.874015718698502e-3F;
-
-// Returns the dynamic map of bitsandbytes (arXiv 1511.04561): signed numbers with a decimal
-// exponent and a fraction. The fraction has more bits for large numbers. Ascending.
 std::array<float, 256> dynamic_map() {
     std::vector<float> map{0, 1};
     for (int i = 0; i < 7; ++i) {
@@ -237,6 +232,10 @@ void unpack_row(const PackedForm& form, const std::byte* row, float* scale_B, S*
 
 }  // namespace
 
+std::span<const float> nf4_values() { return kNf4; }
+
+std::span<const float> scale_values() { return scale_map(); }
+
 at::Tensor packed(const PackedForm& form, const at::Tensor& whole_OI, const FusedRows& fused) {
     const at::Tensor w_OI = whole_OI.to(at::kFloat).contiguous();
     const std::int64_t rows = w_OI.size(0), inputs = w_OI.size(1), size = form.row_bytes();
@@ -268,6 +267,7 @@ at::Tensor packed(const PackedForm& form, const at::Tensor& whole_OI, const Fuse
 }
 
 at::Tensor unpacked(const PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type) {
+    if (!bytes_OR.is_cpu()) return gpu::unpacked(form, bytes_OR, type);
     at::Tensor w_OI = at::empty({bytes_OR.size(0), form.columns}, type);
     const auto* bytes = static_cast<const std::byte*>(bytes_OR.const_data_ptr());
     for_float_types(w_OI, [&]<class S>(S) {

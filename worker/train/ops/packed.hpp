@@ -1,8 +1,10 @@
 // Packs a weight [O, I] into few bits and unpacks it, with the values of bitsandbytes. The form is
-// described in common/spec/train/packed_form.hpp. Only for CPUs.
+// described in common/spec/train/packed_form.hpp. Weights are packed on the CPU and unpacked on the
+// device of the packed rows.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +12,16 @@
 #include "common/spec/train/packed_form.hpp"
 
 namespace roll::ops {
+
+// Returns the table NF4 of bitsandbytes: quantiles of the normal distribution, scaled to [-1, 1].
+std::span<const float> nf4_values();
+
+// Returns the dynamic map of bitsandbytes (arXiv 1511.04561): signed numbers with a decimal
+// exponent and a fraction. The fraction has more bits for large numbers. Ascending.
+std::span<const float> scale_values();
+
+// 1 / 127, rounded as bitsandbytes does
+inline constexpr float kOf127 = 7.874015718698502e-3F;
 
 // The matrices of which the rows of a fused weight consist. The rows form `groups` groups of equal
 // length. Each group has runs[k] consecutive rows of matrix k. Rows of a matrix are in order.

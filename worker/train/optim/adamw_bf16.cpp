@@ -1,6 +1,7 @@
 #include <bit>
 #include <cmath>
 
+#include "worker/train/optim/part_blocks.hpp"
 #include "worker/train/optim/update.hpp"
 #include "worker/train/optim/whole_sums.hpp"
 
@@ -44,10 +45,65 @@ Factors<W> factors_of(const Update& update) {
             static_cast<std::uint32_t>(update.steps) * 0xC2B2AE3DU};
 }
 
+// random_bits() for tensors of int64. `element` is not negative. A factor is the signed number with
+// the same 32 bits, so that no product overflows.
+at::Tensor random_bits_on_gpu(std::uint32_t key, const at::Tensor& element) {
+    constexpr std::int64_t kMask = 0xFFFFFFFF;
+    const auto times = [](const at::Tensor& x, std::uint32_t factor) {
+        return (x * static_cast<std::int32_t>(factor));
+    };
+    const auto mixed = [](const at::Tensor& x, std::int64_t shift) {
+        return x.bitwise_xor(x.bitwise_right_shift(shift));
+    };
+    at::Tensor x = times(element.bitwise_and(kMask), 0x9E3779B1U)
+                       .add_(static_cast<std::int64_t>(key))
+                       .add_(times(element.bitwise_right_shift(32), 0x85EBCA77U))
+                       .bitwise_and_(kMask);
+    x = times(mixed(x, 16), 0x85EBCA6BU).bitwise_and_(kMask);
+    x = times(mixed(x, 13), 0xC2B2AE35U).bitwise_and_(kMask);
+    return mixed(x, 16);
+}
+
+// rounded() for tensors. Returns bfloat16.
+at::Tensor rounded_on_gpu(const at::Tensor& number, const at::Tensor& bits) {
+    const at::Tensor high = number.to(at::kFloat)
+                                .contiguous()
+                                .view(at::kInt)
+                                .to(at::kLong)
+                                .add_(bits)
+                                .bitwise_right_shift_(16);
+    // The signed number with the same 16 bits
+    return high.bitwise_and_(0xFFFF)
+        .bitwise_xor_(0x8000)
+        .sub_(0x8000)
+        .to(at::kShort)
+        .view(at::kBFloat16);
+}
+
+void adamw_bf16_on_gpu(const Update& update) {
+    const Parameters& p = update.parameters;
+    const ParameterSpec& spec = p.specs[update.index];
+    const Factors<double> f = factors_of<double>(update);
+    for (const layout::Part& block : part_blocks(parts_in(spec, p.own[update.index]), spec)) {
+        const at::Tensor g = view_of(block, p.own_grad[update.index]);
+        const at::Tensor average = view_of(block, update.state[0]),
+                         square = view_of(block, update.state[1]);
+        const at::Tensor m = average.to(g.scalar_type()).mul_(f.beta1).add_(g, 1 - f.beta1);
+        const at::Tensor v = square.to(g.scalar_type()).mul_(f.beta2).addcmul_(g, g, 1 - f.beta2);
+        view_of(block, p.main[update.index])
+            .mul_(f.keep)
+            .sub_((m * f.step).div_((v.sqrt() / f.root).add_(f.eps)));
+        const at::Tensor bits = random_bits_on_gpu(f.key, indices_of(block, spec, g.device()));
+        average.copy_(rounded_on_gpu(m, bits.bitwise_and(0xFFFF)));
+        square.copy_(rounded_on_gpu(v, bits.bitwise_right_shift(16)));
+    }
+}
+
 }  // namespace
 
 void adamw_bf16(const Update& update) {
     const Parameters& p = update.parameters;
+    if (!p.flat_weight.is_cpu()) return adamw_bf16_on_gpu(update);
     const std::size_t index = update.index;
     const ParameterSpec& spec = p.specs[index];
     auto* const average = reinterpret_cast<std::uint16_t*>(update.state[0].data_ptr());

@@ -127,12 +127,9 @@ void move_coded(const Coded<simd::Wide<S>>& coded, const std::vector<layout::Par
     using W = simd::Wide<S>;
     const Update& update = coded.update;
     const Parameters& p = update.parameters;
-    const spec::OptimizerSpec& o = update.options;
-    const auto steps = static_cast<double>(update.steps);
-    const double root = std::sqrt(1 - std::pow(o.beta2, steps));
-    const W step = static_cast<W>(update.lr * root / (1 - std::pow(o.beta1, steps)));
-    const W eps = static_cast<W>(root * o.eps);
-    const W keep = static_cast<W>(1 - update.lr * update.weight_decay);
+    const EightBitFactors factors = eight_bit_factors(update);
+    const auto step = static_cast<W>(factors.step), eps = static_cast<W>(factors.eps),
+               keep = static_cast<W>(factors.keep);
     S* const weight = updated(p, update.index).template data_ptr<S>();
     std::int16_t* const rest =
         p.rest.empty() ? nullptr : p.rest[update.index].template data_ptr<std::int16_t>();
@@ -176,8 +173,17 @@ std::array<float, 256> code_table(bool is_signed) {
     return table;
 }
 
+EightBitFactors eight_bit_factors(const Update& update) {
+    const spec::OptimizerSpec& o = update.options;
+    const auto steps = static_cast<double>(update.steps);
+    const double root = std::sqrt(1 - std::pow(o.beta2, steps));
+    return {update.lr * root / (1 - std::pow(o.beta1, steps)), root * o.eps,
+            1 - update.lr * update.weight_decay};
+}
+
 void adamw_8bit(std::span<const Update> updates, const WholeSums& sums) {
     if (updates.empty()) return;
+    if (!updates[0].state[2].is_cpu()) return adamw_8bit_on_gpu(updates, sums);
     std::int64_t size = 0;
     for (const Update& update : updates) size += 2 * update.state[2].numel();
     const at::Tensor most = at::zeros({size}, updates[0].state[2].options());

@@ -39,7 +39,7 @@ void adamw(const Update& update);
 // Makes AdamW updates on a GPU. All updates must have the same lr and weight_decay.
 void adamw_on_gpu(std::span<const Update> updates);
 
-// Updates like adamw(), with the states in bfloat16, on a CPU. The update computes with the moments
+// Updates like adamw(), with the states in bfloat16. The update computes with the moments
 // before they are rounded. Rounding is stochastic, because most changes of the second moment are
 // smaller than half a step of bfloat16. The random bits are a hash of the number of the update and
 // of the element's index in the whole parameter, so they do not depend on the layout.

@@ -15,6 +15,7 @@
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
+#include "worker/train/ops/packed.hpp"
 #include "worker/train/ops/rms_norm.hpp"
 #include "worker/train/ops/rope.hpp"
 #include "worker/train/ops/swiglu.hpp"
@@ -96,6 +97,25 @@ TEST(GpuOperators, CrossEntropyIsTheCpus) {
     gpu::cross_entropy(logits, targets, at::full({logits.size(0)}, 0.7, at::kDouble), loss_R);
     EXPECT_NEAR(loss_R.sum().item<double>() * 0.7, loss.item<double>(), 1e-10);
     expect_close(logits.mm(w), saved.dx_MC, "dx");
+}
+
+TEST(GpuOperators, UnpackedWeightsAreTheCpus) {
+    constexpr std::int64_t kRows = 70, kInputs = 64 * 300 + 7;
+    using spec::LoraBase;
+    for (const spec::PackedForm& form :
+         {spec::PackedForm{LoraBase::Int8, false, 0, kInputs},
+          spec::PackedForm{LoraBase::Nf4, false, 0, kInputs},
+          spec::PackedForm{LoraBase::Nf4, true, 0, kInputs},
+          spec::PackedForm{LoraBase::Int8, false, 1000, 333},
+          spec::PackedForm{LoraBase::Nf4, false, 1001, 6401},
+          spec::PackedForm{LoraBase::Nf4, true, 64 * 255 + 13, 64 * 3}}) {
+        const at::Tensor weight = random({kRows, kInputs});
+        weight.narrow(0, 3, 1).zero_();
+        const at::Tensor bytes = packed(form, weight, {1, {30, 40}});
+        for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
+            EXPECT_TRUE(gpu::unpacked(form, bytes, type).equal(unpacked(form, bytes, type)))
+                << name_of(form.base) << ' ' << form.packs_scales << ' ' << form.columns;
+    }
 }
 
 TEST(GpuOperators, AdamwIsTheCpus) {
