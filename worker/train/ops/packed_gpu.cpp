@@ -13,8 +13,8 @@ using spec::PackedForm;
 
 constexpr std::int64_t kUnpacked = 1 << 22;  // number of weights that are unpacked at a time
 
-at::Tensor table_of(std::span<const float> values, at::Device device) {
-    return at::tensor(at::ArrayRef<float>(values.data(), values.size())).to(device);
+at::Tensor table_of(std::span<const float> values) {
+    return at::tensor(at::ArrayRef<float>(values.data(), values.size()));
 }
 
 // Returns `count` numbers of `type` that begin at byte `begin` of each row.
@@ -33,11 +33,10 @@ at::Tensor selected(const at::Tensor& table, const at::Tensor& codes_MB) {
 struct Unpacker {
     Unpacker(const PackedForm& packed_form, at::Device device) : form(packed_form) {
         if (form.base == LoraBase::Int8) return;
-        const at::Tensor values = table_of(nf4_values(), device);
+        const at::Tensor values = table_of(nf4_values());
         // Row b has the two weights of byte b.
-        pairs =
-            at::stack({values.repeat_interleave(values.size(0)), values.repeat(values.size(0))}, 1);
-        if (form.packs_scales) scales = table_of(scale_values(), device);
+        pairs = at::stack({values.repeat_interleave(16), values.repeat(16)}, 1).to(device);
+        if (form.packs_scales) scales = table_of(scale_values()).to(device);
     }
 
     // Returns the scales of the blocks of each row.
