@@ -261,7 +261,7 @@ class Parser {
     void add_resume() {
         CLI::App* resume = command("resume", "Submit a job that continues JOB's newest checkpoint",
                                    [this] { return run_resume(context_, word_, submit_); });
-        resume->add_option("JOB", word_, "Id (7), `last` or a name")->required();
+        resume->add_option("JOB", word_, "Id or name of the job, or `last`")->required();
         add_submit_options(resume);
     }
 
@@ -279,17 +279,17 @@ class Parser {
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
         CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
                                  [this] { return run_show(context_, word_, diff_); });
-        show->add_option("JOB", word_, "Id (7), `last` or a name")->required();
+        show->add_option("JOB", word_, "Id or name of the job, or `last`")->required();
         show->add_flag("--diff", diff_, "Print the `git diff` saved at the submission");
         CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
-        explain->add_option("JOB", word_, "Id (7), `last` or a name")->required();
+        explain->add_option("JOB", word_, "Id or name of the job, or `last`")->required();
         add_logs_options(*command("logs", "Print the logs of jobs",
                                   [this] { return run_logs(context_, logs_); }),
                          logs_);
         CLI::App* events = command("events", "List events of one job or of all jobs",
                                    [this] { return run_events(context_, events_); });
-        events->add_option("JOB", events_.selector, "Id (7), `last` or a name [all jobs]");
+        events->add_option("JOB", events_.selector, "Id or name of the job, or `last` [all jobs]");
         events->add_flag("-f,--follow", events_.follow, "Keep printing new events");
         events->add_flag("--jsonl", events_.lines, "Print one JSON value per line");
         CLI::App* metrics = command("metrics", "Print a training job's loss, learning rate, speed",

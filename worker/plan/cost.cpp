@@ -172,10 +172,11 @@ struct StepValues {
     std::vector<PartValues> parts = {};
 };
 
-// Returns the moment of a step at which the rank needs the most memory. The replicas' last
-// micro-batch passes the chunks from the last to the first. Meanwhile, the rank has the activations
-// of the lower chunks and the pending sums of the higher chunks. If each micro-batch is summed over
-// the replicas (ZeRO-2), sums of the previous micro-batch are pending in all chunks.
+// Returns the moment of a step at which the rank needs the most memory. Backward of the step's last
+// micro-batch goes from the last chunk to the first. While it is in a chunk, the rank has the
+// activations of the lower chunks, and the gradients of the higher chunks are being summed over the
+// replicas. With ZeRO-2, the gradients of each micro-batch are summed: then sums of the previous
+// micro-batch are unfinished in all chunks.
 Moment step_moment(const Held& held, const StepValues& values, const StagePart& part, bool tied,
                    bool several, std::int64_t main) {
     Moment most{values.activations + values.workspace, 0};
@@ -198,8 +199,8 @@ Moment step_moment(const Held& held, const StepValues& values, const StagePart& 
     return std::ranges::max({most, update}, {}, &Moment::total);
 }
 
-// Returns the activations and temporary values of the part, whose model has the sizes `m` of one
-// rank. `staged`: the rank stores gradients only for its own elements.
+// Returns the sizes of the activations and temporary values of the part. `m`: the model, with the
+// sizes that one rank has. `staged`: the rank stores gradients only for its own elements.
 StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                        const StagePart& part, const Held& held, bool staged) {
     const std::int64_t element = element_bytes(spec.precision), main = main_bytes(spec.precision);

@@ -68,7 +68,8 @@ struct LoraPatterns {
     std::vector<std::string> targets = {}, exclude = {};
     bool targets_match = false, exclude_matches = false;
     std::vector<std::int64_t> layers = {};  // numbers of the layers; empty: all layers
-    // Name parts before the number of a layer, such as "layers"; empty: any name.
+    // Words of which one must stand before a layer's number in the module's name, such as "layers"
+    // in "model.layers.0"; empty: any word may stand there.
     std::vector<std::string> layers_pattern = {};
     // Ranks and alphas of single modules. Each pair has a regular expression and a value. The
     // value applies to modules for which the full name, or its end after a dot, matches the regular

@@ -106,7 +106,7 @@ Result<StreamedFile> torch_stream(const std::string& path,
     StreamedFile file{.path = path, .has_crc = true};
     std::vector<formats::ZipMember>& members = image->layout.members();
     members.front().crc = formats::crc32_of(0, tensor::as_bytes(image->pickle));
-    // the members are the pickle, the tensors, and two marks
+    // The members are the pickle, the tensors and the two entries of TorchImage::marks.
     const std::size_t tensors = members.size() - 3;
     for (std::size_t i = 0; i < tensors; ++i) file.sizes.push_back(members[i + 1].size);
     for (std::size_t i = 0; i < 2; ++i)
