@@ -79,7 +79,8 @@ void add_nll(const Config& config, const char* key, double always) {
     config.set("objective.nll_weight", always + weight);
     config.foreign.remarks.push_back(
         "Roll averages the log-likelihood of the chosen answers over all their tokens in a step; "
-        "the program that this configuration is for first averages over the tokens of each answer");
+        "the trainer of this configuration averages over the tokens of each answer, and then over "
+        "the answers");
 }
 
 // Reads the stage dpo of LLaMA-Factory.

@@ -51,7 +51,8 @@ class HashedFile {
           share_(share),
           hash_(std::make_unique<Hash64>()) {}
 
-    // Writes those of the next bytes that are in [begin, end) of the file.
+    // `bytes` follow the bytes of the earlier calls. Writes the part of `bytes` that is in [begin,
+    // end) of the file.
     Result<void> write(std::span<const std::byte> bytes, std::int64_t begin, std::int64_t end) {
         const std::int64_t first = std::max(begin, place_);
         const std::int64_t last = std::min(end, place_ + std::ssize(bytes));
