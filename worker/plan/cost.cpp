@@ -299,8 +299,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
     std::int64_t below = std::clamp<std::int64_t>(untrained.lowest, 0, m.layers) *
                          (products_of(m, 1) - lora_factors(m, 1));
     if (untrained.lowest > m.layers) below += head;
-    // `causal` and `full`: number of attention scores in forward and, counted twice, in backward,
-    // summed over all tokens and layers
+    // `causal` and `full`: number of attention scores, summed over all tokens and layers. A layer
+    // with backward counts three times: once for forward and twice for backward.
     double tokens = 0, causal = 0, full = 0;
     for (const std::int64_t length : lengths) {
         const double whole = static_cast<double>(length);
