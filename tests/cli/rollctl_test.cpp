@@ -68,7 +68,7 @@ TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {
 
 TEST_F(Rollctl, SaysWhatToUseInsteadOfWhatSlurmHas) {
     for (const auto& [arguments, says] : std::map<std::string, std::string>{
-             {"submit -N2 -- true", "expected: -N2; --nodes is an option of sbatch, which"},
+             {"submit -N2 -- true", "expected: -N2; --nodes is an option of sbatch; use"},
              {"squeue -u me",
               "command `squeue`, a command of Slurm\n  next: rollctl slurm squeue\n"},
              {"srun hostname", "next: rollctl submit --follow -- PROGRAM ARGUMENT...\n"},

@@ -284,7 +284,7 @@ TEST_F(Turns, TheFirstMessageMayBeTheAssistants) {
                       "{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}",
                       first),
               "cannot find where the turn of message 1 begins and ends in the text of t.jinja: the "
-              "text of this turn does not begin with the prompt that the template writes; use a "
+              "text of this turn does not begin with the template's generation prompt; use a "
               "template with {% generation %}");
 }
 
