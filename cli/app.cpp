@@ -178,7 +178,8 @@ class Parser {
             "--memory", up_.memory,
             "Memory that the worker offers, e.g. 60GiB; default: the memory of the machine");
         up->add_option("--cpus", up_.cpus, "CPUs that the worker offers [all]");
-        up->add_option("--endpoint", up_.endpoint, "rolld's address, e.g. tcp://0.0.0.0:7070");
+        up->add_option("--endpoint", up_.endpoint,
+                       "Where rolld listens, e.g. tcp://0.0.0.0:7070 [this machine only]");
         up->add_option("--shared", up_.shared, "Directory that all Slurm nodes mount, for pilots");
         up->add_option("--slurm-poll", up_.slurm_poll, "Seconds between two squeue calls [20]");
         up->add_flag("--no-worker", up_.no_worker, "Start only rolld; workers come from Slurm");
@@ -195,7 +196,7 @@ class Parser {
                 [this] { return run_version(context_); });
         CLI::App* completion = command("completion", "Print a completion script: bash, zsh or fish",
                                        [this] { return run_completion(word_, commands()); });
-        completion->add_option("SHELL", word_)->required();
+        completion->add_option("SHELL", word_, "bash, zsh or fish")->required();
     }
 
     // Adds a command that has subcommands, such as `secret`. `add` adds the subcommands.
@@ -250,7 +251,7 @@ class Parser {
     }
 
     void add_resubmit() {
-        CLI::App* resubmit = command("resubmit", "Resubmit finished jobs", [this] {
+        CLI::App* resubmit = command("resubmit", "Submit finished jobs again", [this] {
             return run_resubmit(context_, word_, failed_, submit_);
         });
         add_selector(*resubmit, word_)->required();
@@ -261,7 +262,7 @@ class Parser {
     void add_resume() {
         CLI::App* resume = command("resume", "Submit a job that continues JOB's newest checkpoint",
                                    [this] { return run_resume(context_, word_, submit_); });
-        resume->add_option("JOB", word_, "Id (7), `last` or a name")->required();
+        resume->add_option("JOB", word_, "Id or name of the job, or `last`")->required();
         add_submit_options(resume);
     }
 
@@ -279,17 +280,17 @@ class Parser {
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
         CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
                                  [this] { return run_show(context_, word_, diff_); });
-        show->add_option("JOB", word_, "Id (7), `last` or a name")->required();
+        show->add_option("JOB", word_, "Id or name of the job, or `last`")->required();
         show->add_flag("--diff", diff_, "Print the `git diff` saved at the submission");
         CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
-        explain->add_option("JOB", word_, "Id (7), `last` or a name")->required();
+        explain->add_option("JOB", word_, "Id or name of the job, or `last`")->required();
         add_logs_options(*command("logs", "Print the logs of jobs",
                                   [this] { return run_logs(context_, logs_); }),
                          logs_);
         CLI::App* events = command("events", "List events of one job or of all jobs",
                                    [this] { return run_events(context_, events_); });
-        events->add_option("JOB", events_.selector, "Id (7), `last` or a name [all jobs]");
+        events->add_option("JOB", events_.selector, "Id or name of the job, or `last` [all jobs]");
         events->add_flag("-f,--follow", events_.follow, "Keep printing new events");
         events->add_flag("--jsonl", events_.lines, "Print one JSON value per line");
         CLI::App* metrics = command("metrics", "Print a training job's loss, learning rate, speed",
@@ -340,14 +341,14 @@ class Parser {
         add_tell_options(*checkpoint, *tell, tell_);
         add_format(command("nodes", "List nodes", [this] { return run_nodes(context_, word_); }),
                    word_, "ROLL_NODES_FORMAT");
-        CLI::App* drain = command("drain", "Stop scheduling new jobs on a node",
-                                  [this] { return run_drain(context_, word_, true, reason_); });
+        CLI::App* drain = command("drain", "Stop scheduling new jobs on a node", [this] {
+            return run_drain(context_, word_, all_, true, reason_);
+        });
         CLI::App* undrain = command("undrain", "Schedule jobs on a node again; clear its faults",
-                                    [this] { return run_drain(context_, word_, false); });
+                                    [this] { return run_drain(context_, word_, all_, false); });
         for (CLI::App* one : {drain, undrain}) {
             CLI::Option* node = one->add_option("NODE", word_, "Name of the node");
             one->add_flag("--all", all_, "All nodes, also ones that join later")->excludes(node);
-            one->require_option(1, 0);
         }
         drain->add_option("-m,--message", reason_, "Reason, which is shown with every waiting job")
             ->needs("--all");
@@ -368,7 +369,7 @@ class Parser {
         for (const AllocVerb& verb : alloc_verbs())
             sub(verb.name, verb.what,
                 [this, name = verb.name] { return run_alloc_steer(context_, name, word_); })
-                ->add_option(verb.argument, word_)
+                ->add_option(verb.argument, word_, verb.argument_help())
                 ->required();
     }
 
@@ -382,7 +383,8 @@ class Parser {
         CLI::App* prove = command("prove", "Compare a job's parallel layout with a run on one rank",
                                   [this] { return run_prove(context_, word_, submit_.job); });
         add_job_options(*prove, submit_.job);
-        for (CLI::App* sub : {plan, prove}) sub->add_option("FILE", word_)->required();
+        for (CLI::App* sub : {plan, prove})
+            sub->add_option("FILE", word_, "Job file of a training job")->required();
         command_of(app_.add_subcommand("data", "Look at training data"), "preview",
                    "Show the first documents as tokens, and mark the tokens that count in the loss",
                    [this] { return run_preview(context_, preview_); });

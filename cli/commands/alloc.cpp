@@ -205,6 +205,11 @@ Result<int> run_alloc_list(const Context& context, const std::string& shown) {
     return 0;
 }
 
+const char* AllocVerb::argument_help() const {
+    return std::string_view(argument) == "QUEUE" ? "Name of the queue"
+                                                 : "Number of the allocation in `alloc list`";
+}
+
 std::span<const AllocVerb> alloc_verbs() {
     static constexpr std::array kVerbs = {
         AllocVerb{"pause", "QUEUE", "Stop requesting allocations for a queue"},

@@ -44,6 +44,8 @@ struct AllocVerb {
     const char* name;
     const char* argument;  // "QUEUE" or "ALLOCATION"
     const char* what;      // help text
+    // Returns the help text of the argument.
+    const char* argument_help() const;
 };
 std::span<const AllocVerb> alloc_verbs();
 // Applies the verb to the queue `name`, or to the allocation with this number.

@@ -110,8 +110,8 @@ Result<int> run_nodes(const Context& context, const std::string& format);
 // Prints the fields and named formats that the option -o accepts (`-o help`).
 Result<int> print_format_help(const Fields& fields);
 // Drains a node, or ends its draining if `draining` is false. An empty `node` means all nodes,
-// including nodes that join later.
-Result<int> run_drain(const Context& context, const std::string& node, bool draining,
+// including nodes that join later, if `all` is true, and else is an error.
+Result<int> run_drain(const Context& context, const std::string& node, bool all, bool draining,
                       const std::string& message = {});
 struct PlanFiles {
     // Paths of the files to write: an SVG drawing and a Chrome trace of the pipeline schedule;

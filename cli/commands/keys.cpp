@@ -158,7 +158,7 @@ void add_keys_commands(CLI::App& keys, const AddCommand& command, const Context&
             [&context] { return run_keys_list(context); });
     CLI::App* add = command(keys, "add", "Create and authorize a key for the user (or worker) NAME",
                             [=, &context] { return run_keys_add(context, *options); });
-    add->add_option("NAME", options->name)->required();
+    add->add_option("NAME", options->name, "Name of the user or worker")->required();
     add->add_option("--out", options->out,
                     "Directory to create; the key's holder uses this directory as --dir or "
                     "ROLL_DIR")

@@ -75,7 +75,7 @@ std::string phases_text(const std::vector<Json>& rows) {
 }  // namespace
 
 void add_metrics_options(CLI::App& command, MetricsOptions& options) {
-    command.add_option("JOB", options.selector, "Id (7), `last` or a name")->required();
+    command.add_option("JOB", options.selector, "Id or name of the job, or `last`")->required();
     command.add_flag("-f,--follow", options.follow, "Keep printing until the job ends");
     command.add_flag("--plot", options.plot, "Plot a curve in the terminal");
     command.add_option("--key", options.key,

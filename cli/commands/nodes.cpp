@@ -25,8 +25,11 @@ Result<int> run_nodes(const Context& context, const std::string& shown) {
     return 0;
 }
 
-Result<int> run_drain(const Context& context, const std::string& node, bool draining,
+Result<int> run_drain(const Context& context, const std::string& node, bool all, bool draining,
                       const std::string& message) {
+    if (node.empty() && !all)
+        return fail(ErrorCode::InvalidArgument,
+                    "no node is named; give the name of a node, or --all", "rollctl nodes");
     protocol::DrainArgs drain{.node = node};
     if (!message.empty()) drain.message = message;
     ROLL_TRY(const Json reply, draining ? change(context, drain)

@@ -147,9 +147,10 @@ Result<int> run_interactive(const Context& context, Daemon& daemon, const ShellO
 }  // namespace
 
 void add_shell_options(CLI::App& command, ShellOptions& options) {
-    command.add_option("JOB", options.selector,
-                       "Id (7), `last` or a name. Without JOB, starts a new interactive job, which "
-                       "takes the options of `submit`");
+    command.add_option(
+        "JOB", options.selector,
+        "Id or name of the job, or `last`. Without JOB, starts a new interactive job, which "
+        "takes the options of `submit`");
     CLI::Option* rank =
         command.add_option("--rank", options.rank, "Rank whose node and environment are used [0]");
     command.add_option("--node", options.node, "Node of the job: name, or number from 0")

@@ -177,7 +177,7 @@ Result<int> show_best(const Context& context, const std::string& selector) {
 void add_sweep_commands(CLI::App& sweep, const AddCommand& command, const Context& context) {
     const auto selector = std::make_shared<std::string>();
     const auto csv = std::make_shared<bool>(false);
-    const char* const what = "Id of a trial (7), `last` or a name";
+    const char* const what = "Id or name of a trial, or `last`";
     CLI::App* show = command(sweep, "show", "List the trials with parameters and metrics",
                              [=, &context] { return show_trials(context, *selector, *csv); });
     show->add_option("JOB", *selector, what)->required();

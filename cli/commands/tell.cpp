@@ -98,7 +98,7 @@ Result<Json> await_answer(Daemon& daemon, std::uint64_t id, const Json& request,
 
 void add_tell_options(CLI::App& checkpoint, CLI::App& tell, TellOptions& options) {
     for (CLI::App* const one : {&checkpoint, &tell}) {
-        one->add_option("JOB", options.job, "Id (7), `last` or a name")->required();
+        one->add_option("JOB", options.job, "Id or name of the job, or `last`")->required();
         one->add_option("--timeout", options.timeout, "How long to wait for the answer [10m]");
     }
     tell.add_option("REQUEST", options.words,

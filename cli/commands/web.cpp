@@ -11,7 +11,7 @@ void add_web_options(CLI::App& command, WebOptions& options) {
     command.add_option(
         "--listen", options.listen,
         "Address and port to listen on; overrides http.listen in rolld.yaml [127.0.0.1:8410]");
-    command.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
+    command.add_flag("--read-only", options.read_only, "Refuse all changes");
 }
 
 Result<int> run_web(const Context& context, const WebOptions& options) {

@@ -31,8 +31,8 @@ std::string listed_optimizers() {
     return list;
 }
 
-// Megatron offloads the activations of some layers, and never of all; 0 layers are its default.
-// Roll offloads those of all layers, which changes memory and not results.
+// Megatron offloads the activations of at most all layers but one, and by default of no layer. Roll
+// offloads the activations of all layers, which changes the memory and not the results.
 void read_activation_offload(const Config& config) {
     const bool some =
         config.flag("cpu_offloading") &&

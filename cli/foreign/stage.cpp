@@ -79,7 +79,8 @@ void add_nll(const Config& config, const char* key, double always) {
     config.set("objective.nll_weight", always + weight);
     config.foreign.remarks.push_back(
         "Roll averages the log-likelihood of the chosen answers over all their tokens in a step; "
-        "the program that this configuration is for first averages over the tokens of each answer");
+        "the trainer of this configuration averages over the tokens of each answer, and then over "
+        "the answers");
 }
 
 // Reads the stage dpo of LLaMA-Factory.
@@ -118,8 +119,8 @@ void read_scored(const Config& config) {
     set_kind(config, "reward");
     config.foreign.remarks.push_back(
         "with stage rm, Roll trains a model for sequence classification with one label, as TRL "
-        "does; the program that this configuration is for instead adds a value head with a bias to "
-        "the language model");
+        "does; the trainer of this configuration would train a language model with an additional "
+        "value head, which has a bias");
 }
 
 // Reads the options of the loss per token. The HuggingFace Trainer has these options in all stages.

@@ -160,7 +160,7 @@ std::string sbatch_advice(const std::string& word) {
         if (entry.contains(key))
             return fmt::format("--{} is an option of sbatch: {}", name,
                                entry[key].get<std::string>());
-    return fmt::format("--{} is an option of sbatch, which `rollctl slurm sbatch` takes: {}", name,
+    return fmt::format("--{} is an option of sbatch; use it with `rollctl slurm sbatch`: {}", name,
                        entry["reads"].get<std::string>());
 }
 

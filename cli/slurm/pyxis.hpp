@@ -16,9 +16,9 @@ Result<Json> pyxis_image(const std::string& value);
 // is wrong, the error message says which values are allowed.
 Result<Json> pyxis_mounts(const std::string& value);
 
-// Makes a plain command of a batch script that runs in a container, where the programs of the node,
-// such as srun, do not exist. Replaces the key `sbatch` by those of Slurm's variables that describe
-// the job.
+// Turns the job of a batch script that runs in a container into a plain command, because srun does
+// not exist in the container. Replaces the key `sbatch` by environment variables of Slurm that
+// describe the job, such as SLURM_JOB_NAME.
 void leave_srun(Json& document);
 
 }  // namespace roll::cli

@@ -409,7 +409,7 @@ void Translation::read_container() {
             fmt::format("{}{}: cannot be used with --container-image, because {}", option.place,
                         option_text(option), why));
     };
-    // The first of these options that is given has set the number of nodes.
+    // The number of nodes comes from the first given option of --nodes, --ntasks and --gpus.
     const SbatchOption* sizes = find("nodes");
     for (const char* name : {"ntasks", "gpus"})
         if (sizes == nullptr) sizes = find(name);

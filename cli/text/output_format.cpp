@@ -27,7 +27,7 @@ tl::unexpected<Error> no_such_field(const std::string& text, const std::string& 
                                     const Fields& fields) {
     return fail(
         ErrorCode::InvalidArgument,
-        fmt::format("-o {}: {} has no {}{}", text, fields.row, field,
+        fmt::format("-o {}: {} has no field {}{}", text, fields.row, field,
                     spec::did_you_mean(base_of(field), fields.known)),
         fmt::format("separate the fields by commas, or put each field in braces; fields: {}",
                     fmt::join(fields.known, ", ")));

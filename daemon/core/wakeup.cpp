@@ -38,8 +38,7 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     std::optional<Time> wakeup;
     const Index& index = state.index;
     if (!index.sleeping.empty()) earliest(wakeup, index.sleeping.begin()->first, now);
-    // Skip past deadlines. Their jobs have ended, or have an attempt that is already
-    // stopping.
+    // Ignore deadlines that have passed: their jobs have ended, or their attempts are stopping.
     const auto deadline = index.deadlines.lower_bound({now, JobId{}});
     if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
     // Wake when a waiting job has waited for `starve_after`, or may preempt other jobs.

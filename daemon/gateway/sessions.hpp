@@ -96,8 +96,8 @@ class Sessions {
     // Returns true if a worker has lately confirmed an answer of rolld. If no worker has, rolld
     // must not publish a tick, because it may be cut off from all workers (rule 7).
     bool has_company(Instant now);
-    // Records that a worker which rolld refuses confirms answers of rolld. has_company() uses this,
-    // so that ticks go on, and rolld can count the silence of the node's earlier worker.
+    // Records that a refused worker has confirmed an answer of rolld. has_company() then returns
+    // true, so ticks go on, and rolld can count the silence of the node's earlier worker.
     void hear_refused(const protocol::Heartbeat& heartbeat, Instant now) {
         if (heartbeat.heard_recently) refused_heard_at_ = now;
     }

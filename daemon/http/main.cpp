@@ -171,7 +171,7 @@ int run(int argc, char** argv) {
     app.add_option("--listen", options.listen,
                    "Address and port to listen on; overrides http.listen; port 0: any free port "
                    "[127.0.0.1:8410]");
-    app.add_flag("--read-only", options.read_only, "Refuse to cancel, hold or release jobs");
+    app.add_flag("--read-only", options.read_only, "Refuse all changes");
     CLI11_PARSE(app, argc, argv);
     spdlog::set_default_logger(spdlog::stderr_logger_mt("roll-web"));
     const io::ServiceManager manager = io::ServiceManager::from_environment();

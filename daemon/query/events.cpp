@@ -47,8 +47,8 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
             body);
     }
     if (kind == "attempt_ended") {
-        return with_reason(fmt::format("{} ended {} with {}", attempt, text_of(body, "outcome"),
-                                       text_of(body, "exit_code")),
+        return with_reason(fmt::format("{} ended: {} (exit code {})", attempt,
+                                       text_of(body, "outcome"), text_of(body, "exit_code")),
                            body);
     }
     if (kind == "checkpoint_asked")
@@ -120,7 +120,8 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "job_begin_changed") return "begin time changed" + by_whom(body);
     if (kind == "job_ended")
         return with_reason(
-            fmt::format("{} with {}", text_of(body, "phase"), text_of(body, "exit_code")), body);
+            fmt::format("{} (exit code {})", text_of(body, "phase"), text_of(body, "exit_code")),
+            body);
     if (kind == "checkpoint_pruned")
         return "checkpoint of step " + text_of(body, "step") + " deleted by retention";
     if (kind == "worker_joined") return "worker joined: " + text_of(body, "node");

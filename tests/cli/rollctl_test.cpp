@@ -68,7 +68,7 @@ TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {
 
 TEST_F(Rollctl, SaysWhatToUseInsteadOfWhatSlurmHas) {
     for (const auto& [arguments, says] : std::map<std::string, std::string>{
-             {"submit -N2 -- true", "expected: -N2; --nodes is an option of sbatch, which"},
+             {"submit -N2 -- true", "expected: -N2; --nodes is an option of sbatch; use"},
              {"squeue -u me",
               "command `squeue`, a command of Slurm\n  next: rollctl slurm squeue\n"},
              {"srun hostname", "next: rollctl submit --follow -- PROGRAM ARGUMENT...\n"},
@@ -157,6 +157,8 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
     EXPECT_NE(bad.output.find("nodes is 0"), std::string::npos);
     EXPECT_EQ(run("alloc add q --time 5m --min-utilization 1.5").status, 2);
     EXPECT_EQ(run("update 1 colour=3").status, 2);
+    EXPECT_NE(run("drain").output.find("no node is named; give the name of a node, or --all"),
+              std::string::npos);
     EXPECT_EQ(run("submit").status, 2);
 }
 

@@ -165,7 +165,8 @@ class TurnFinder {
                                     std::size_t content_end) const {
         std::vector<Value> messages(messages_.begin(),
                                     messages_.begin() + static_cast<std::ptrdiff_t>(index));
-        // The text without any message may lack what begins a conversation
+        // A template may write nothing for an empty conversation. Use one message to get the text
+        // that begins each conversation.
         if (index == 0) messages.push_back(message("user", "a"));
         auto before = part(messages, /*prompt=*/false);
         messages.emplace_back();
@@ -247,7 +248,7 @@ class TurnFinder {
         if (!prompt || !before) return refused(0, (prompt ? before : prompt).error().message);
         if (!prompt->starts_with(*before)) remove_end(*before);
         if (!prompt->starts_with(*before))
-            return refused(0, "the text does not begin with the prompt that the template writes");
+            return refused(0, "the text does not begin with the template's generation prompt");
         const std::string header = prompt->substr(before->size());
         ROLL_TRY(const std::size_t own, first_own_text());
         if (own == whole_.size())
@@ -258,7 +259,7 @@ class TurnFinder {
         for (std::size_t size = header.size(); size > 0; --size)
             if (until.ends_with(header.substr(0, size))) return own;
         return refused(
-            0, "the text of this turn does not begin with the prompt that the template writes");
+            0, "the text of this turn does not begin with the template's generation prompt");
     }
 
     // Returns the position of the first text of the conversation that depends on the first message.

@@ -15,7 +15,7 @@ Expression sealed(Expression expression) {
     for (const Expression& arg : expression.args)
         expression.height = std::max(expression.height, arg.height + 1);
     if (expression.height > kHeightMax)
-        refuse("an expression has over 200 levels", expression.line);
+        refuse("an expression is nested more than 200 levels deep", expression.line);
     return expression;
 }
 
@@ -46,7 +46,7 @@ class Deeper {
   public:
     explicit Deeper(ExpressionParser& parser) : parser_(parser) {
         if (++parser_.depth_ > kParseDepthMax)
-            refuse("an expression is nested over 100 levels", parser_.token().line);
+            refuse("an expression is nested more than 100 levels deep", parser_.token().line);
     }
     Deeper(const Deeper&) = delete;
     Deeper& operator=(const Deeper&) = delete;

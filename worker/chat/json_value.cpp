@@ -18,7 +18,7 @@ constexpr int kReprDepthMax = 200;
 constexpr std::size_t kWrittenMax = std::size_t{16} << 20U;
 
 void check_written(const std::string& text, int depth) {
-    if (depth > kReprDepthMax) refuse("a value is nested over 200 levels");
+    if (depth > kReprDepthMax) refuse("a value is nested more than 200 levels deep");
     if (text.size() > kWrittenMax) refuse("a value makes more than 16 MiB of text");
 }
 
@@ -76,7 +76,7 @@ class Builder {
         bool is_dict = false;
     };
     bool open(bool is_dict) {
-        if (open_.size() == kJsonDepthMax) problem_ = "is nested over 100 levels";
+        if (open_.size() == kJsonDepthMax) problem_ = "is nested more than 100 levels deep";
         open_.push_back({{}, {}, is_dict});
         return problem_.empty();
     }

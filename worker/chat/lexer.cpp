@@ -134,7 +134,8 @@ class Lexer {
             if (!text.empty()) add(TokenKind::Data, std::string(text));
             tag = strip(tag.substr(6), Side::Left);
             skip(rest_.size() - tag.size());
-            if (!take_end("%}", /*trims_line=*/true)) refuse("endraw has no end %}", line_);
+            if (!take_end("%}", /*trims_line=*/true))
+                refuse("a tag {% endraw has no end %}", line_);
             return true;
         }
         refuse("raw has no endraw", line);

@@ -22,7 +22,7 @@ class Parser : public ExpressionParser {
     // Parses statements until the next token is the name of one of the tags in `ends`. `line` is
     // the line of the enclosing tag, for error messages.
     std::vector<Statement> statements(std::initializer_list<std::string_view> ends, int line) {
-        if (++nesting_ > kNestingMax) refuse("statements are nested over 50 levels", line);
+        if (++nesting_ > kNestingMax) refuse("statements nest more than 50 levels deep", line);
         std::vector<Statement> found;
         while (token().kind != TokenKind::End) {
             const Token begin = next();

@@ -16,7 +16,7 @@ constexpr std::int64_t kRangeMax = 100'000;  // the same limit as in jinja2
 }  // namespace
 
 Renderer::Deeper::Deeper(Renderer& renderer) : renderer_(renderer) {
-    if (++renderer_.depth_ > kRunDepthMax) refuse("macros call each other over too many levels");
+    if (++renderer_.depth_ > kRunDepthMax) refuse("macros call each other too many levels deep");
 }
 
 Renderer::Renderer(const Syntax& syntax, Arena& memory, const Limits& limits, std::time_t now)

@@ -152,9 +152,10 @@ std::int64_t written_weights(const spec::ModelConfig& model, const spec::TrainSp
     return part.first ? copies * (parameter_count(model) - part.frozen_of_model) : 0;
 }
 
-// Returns the bytes of the copies of `logits` logits that the loss makes if the vocabulary is
-// split, or with label smoothing or z-loss: in float32 (bf16 only), their exponentials, and these
-// in float64. With fp64, only the exponentials.
+// Returns the bytes of the copies that the loss makes of `logits` logits if the vocabulary is
+// split, or with label smoothing or z-loss. These are the logits in float32 (with 16-bit weights
+// only), their exponentials in float32, and the exponentials in float64. With fp64, there are only
+// the exponentials.
 std::int64_t loss_copies(const spec::TrainSpec& spec, std::int64_t logits) {
     if (spec.parallel.tp == 1 && spec.loss.label_smoothing == 0 && spec.loss.z_loss == 0) return 0;
     const std::int64_t element = element_bytes(spec.precision);
@@ -172,10 +173,11 @@ struct StepValues {
     std::vector<PartValues> parts = {};
 };
 
-// Returns the moment of a step at which the rank needs the most memory. The replicas' last
-// micro-batch passes the chunks from the last to the first. Meanwhile, the rank has the activations
-// of the lower chunks and the pending sums of the higher chunks. If each micro-batch is summed over
-// the replicas (ZeRO-2), sums of the previous micro-batch are pending in all chunks.
+// Returns the moment of a step at which the rank needs the most memory. Backward of the step's last
+// micro-batch goes from the last chunk to the first. While it is in a chunk, the rank has the
+// activations of the lower chunks, and the gradients of the higher chunks are being summed over the
+// replicas. With ZeRO-2, the gradients of each micro-batch are summed: then sums of the previous
+// micro-batch are unfinished in all chunks.
 Moment step_moment(const Held& held, const StepValues& values, const StagePart& part, bool tied,
                    bool several, std::int64_t main) {
     Moment most{values.activations + values.workspace, 0};
@@ -198,8 +200,8 @@ Moment step_moment(const Held& held, const StepValues& values, const StagePart& 
     return std::ranges::max({most, update}, {}, &Moment::total);
 }
 
-// Returns the activations and temporary values of the part, whose model has the sizes `m` of one
-// rank. `staged`: the rank stores gradients only for its own elements.
+// Returns the sizes of the activations and temporary values of the part. `m`: the model, with the
+// sizes that one rank has. `staged`: the rank stores gradients only for its own elements.
 StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                        const StagePart& part, const Held& held, bool staged) {
     const std::int64_t element = element_bytes(spec.precision), main = main_bytes(spec.precision);
@@ -297,8 +299,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
     std::int64_t below = std::clamp<std::int64_t>(untrained.lowest, 0, m.layers) *
                          (products_of(m, 1) - lora_factors(m, 1));
     if (untrained.lowest > m.layers) below += head;
-    // `causal` and `full`: number of attention scores in forward and, counted twice, in backward,
-    // summed over all tokens and layers
+    // `causal` and `full`: number of attention scores, summed over all tokens and layers. A layer
+    // with backward counts three times: once for forward and twice for backward.
     double tokens = 0, causal = 0, full = 0;
     for (const std::int64_t length : lengths) {
         const double whole = static_cast<double>(length);

@@ -16,7 +16,7 @@ struct HttpConfig {
     std::string certificate{}, key{};       // PEM files; empty: no TLS
     bool insecure = false;                  // serve other machines without TLS
     bool read_only = false;                 // refuse all changes
-    int requests_per_second = 1000;         // maximum of a token, or of an address without one
+    int requests_per_second = 1000;         // maximum for each token or, without one, address
 };
 
 struct ListenAddress {

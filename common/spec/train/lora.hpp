@@ -68,7 +68,7 @@ struct LoraPatterns {
     std::vector<std::string> targets = {}, exclude = {};
     bool targets_match = false, exclude_matches = false;
     std::vector<std::int64_t> layers = {};  // numbers of the layers; empty: all layers
-    // Name parts before the number of a layer, such as "layers"; empty: any name.
+    // Words that may stand before a layer's number, such as "layers" in "layers.0"; empty: any.
     std::vector<std::string> layers_pattern = {};
     // Ranks and alphas of single modules. Each pair has a regular expression and a value. The
     // value applies to modules for which the full name, or its end after a dot, matches the regular

@@ -175,8 +175,9 @@ Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     ROLL_TRY(parallel.memory_limit, read_size(reader, "memory_limit"));
     const auto known = recompute_named(recompute);
     if (!known)
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("parallel.recompute {} is not supported", recompute));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("this version of Roll does not know parallel.recompute {}", recompute));
     parallel.recompute = *known;
     parallel.recompute_method =
         method == "block" ? RecomputeMethod::Block : RecomputeMethod::Uniform;
@@ -238,8 +239,9 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     }
     const auto known = schedule_named(schedule);
     if (!known)
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("parallel.schedule {} is not supported", schedule));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("this version of Roll does not know parallel.schedule {}", schedule));
     parallel.schedule = *known;
     return parallel;
 }

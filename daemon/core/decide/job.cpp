@@ -11,10 +11,10 @@ namespace {
 // The parts of the message of a refusal that depend on the request; cannot_take() builds the
 // message.
 struct Refusal {
-    const char* trains;    // completes "only train and resume jobs"
-    const char* runs;      // completes "only running jobs"
-    const char* ended;     // completes "has ended"
-    const char* stopping;  // completes "is already stopping"
+    const char* trains;    // follows "only train and resume jobs"
+    const char* runs;      // follows "only running jobs"
+    const char* ended;     // follows "has ended"
+    const char* stopping;  // follows "is already stopping"
 };
 constexpr Refusal kOfSave{"write checkpoints", "save checkpoints",
                           "; rollctl show lists its checkpoints",

@@ -65,7 +65,8 @@ class Ends {
         }
     }
     // Ends the jobs that wait for a condition on an array. The first job of the array that ends
-    // without success makes the condition impossible, so each condition is handled only once.
+    // without success makes the condition impossible. Later calls for the same condition do
+    // nothing.
     void add_waiting(const spec::After& after) {
         if (!fallen_.insert({after.condition, after.job}).second) return;
         const AllOf* all = all_of(state_.index, after);

@@ -8,8 +8,8 @@
 namespace roll::core {
 namespace {
 
-// Allocations stay in use for jobs that become due within this time, which exceeds every back-off
-// of a job.
+// An idle allocation is kept for a job that may start within this time. A job's back-off is always
+// shorter, so a job that is tried again finds its allocation.
 constexpr auto kSoon = std::chrono::minutes(5);
 
 // Returns the allocations in which some attempt holds resources.

@@ -327,7 +327,7 @@ TEST(SbatchRules, MemoryIsThatOfANode) {
 
 TEST(SbatchOptions, OnAnotherCommandAreExplained) {
     EXPECT_EQ(sbatch_advice("--wrap=true"),
-              "--wrap is an option of sbatch, which `rollctl slurm sbatch` takes: a script of "
+              "--wrap is an option of sbatch; use it with `rollctl slurm sbatch`: a script of "
               "/bin/sh with this command");
     EXPECT_TRUE(sbatch_advice("-pgpu").starts_with(
         "--partition is an option of sbatch: Roll chooses the allocation queue"));

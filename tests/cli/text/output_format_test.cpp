@@ -54,10 +54,12 @@ TEST(OutputFormat, RefusesWhatARowDoesNotHaveInOneSentence) {
     const auto unknown = parse_format("id,stat", job_fields(), "");
     ASSERT_FALSE(unknown);
     EXPECT_EQ(unknown.error().code, ErrorCode::InvalidArgument);
-    EXPECT_EQ(unknown.error().message, "-o id,stat: a job has no stat; did you mean `state`?");
+    EXPECT_EQ(unknown.error().message,
+              "-o id,stat: a job has no field stat; did you mean `state`?");
     EXPECT_TRUE(unknown.error().hint.starts_with(
         "separate the fields by commas, or put each field in braces; fields: id"));
-    EXPECT_EQ(shown("{id} {stat}"), "-o {id} {stat}: a job has no stat; did you mean `state`?");
+    EXPECT_EQ(shown("{id} {stat}"),
+              "-o {id} {stat}: a job has no field stat; did you mean `state`?");
     EXPECT_EQ(shown("{id"), "-o {id: unmatched brace");
     EXPECT_EQ(shown("{id} }"), "-o {id} }: unmatched brace");
     EXPECT_EQ(shown("{id:wide}"), "-o {id:wide}: {id:wide} is not a valid field");
@@ -74,8 +76,8 @@ TEST(OutputFormat, NamesAreInAFileOfTheUsers) {
     EXPECT_EQ(shown("short", file), "7 running\n12 failed\n");
     EXPECT_EQ(shown("wide", file), shown("id,name"));
     EXPECT_EQ(shown("id", file), "id\n7\n12\n") << "a field first";
-    EXPECT_EQ(shown("odd", file), "-o {x}: a job has no x");
-    EXPECT_EQ(shown("none", file), "-o none: a job has no none");
+    EXPECT_EQ(shown("odd", file), "-o {x}: a job has no field x");
+    EXPECT_EQ(shown("none", file), "-o none: a job has no field none");
     EXPECT_NE(format_help(job_fields(), file)->find("\nshort: {id} {state}\n"), std::string::npos);
     EXPECT_EQ(parse_format("short", node_fields(), file).error().message,
               file + ": nodes is not a mapping from names to formats");

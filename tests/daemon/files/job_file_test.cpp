@@ -51,7 +51,7 @@ TEST_F(JobFile, ALinkInTheOutputIsRefusedWhereverItLeads) {
         EXPECT_EQ(
             read(),
             "refused: " + log().string() +
-                " is a symbolic link that the job file does not name, so rolld does not follow it");
+                " is a symbolic link; rolld follows only the links that are named in the job file");
     }
     fs::remove(log());
     write(top / "rank-0.log", "SECRET");

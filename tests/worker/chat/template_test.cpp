@@ -47,7 +47,7 @@ TEST(Template, AnEndlessTemplateIsRefused) {
     EXPECT_EQ(rendered("\n" + loop + loop + loop + end + end + end, {.steps = 100'000}),
               "run: line 2: the template does not end within 100000 steps");
     EXPECT_EQ(rendered("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
-              "run: line 1: macros call each other over too many levels");
+              "run: line 1: macros call each other too many levels deep");
     EXPECT_EQ(rendered("{{ range(100001) }}"), "run: line 1: range has over 100,000 items");
 }
 
@@ -62,7 +62,7 @@ TEST(Template, LargeTextsAreRefused) {
               "run: line 1: the template needs more than 64 MiB of memory for one conversation");
     EXPECT_EQ(rendered("{% set n = namespace(l=[]) %}{% for i in range(900) %}"
                        "{% set n.l = [n.l] %}{% endfor %}{{ n.l }}"),
-              "run: line 1: a value is nested over 200 levels");
+              "run: line 1: a value is nested more than 200 levels deep");
 }
 
 // a list that holds the same list twice, 60 times over, is small and has 2^60 texts
@@ -284,7 +284,7 @@ TEST_F(Turns, TheFirstMessageMayBeTheAssistants) {
                       "{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}",
                       first),
               "cannot find where the turn of message 1 begins and ends in the text of t.jinja: the "
-              "text of this turn does not begin with the prompt that the template writes; use a "
+              "text of this turn does not begin with the template's generation prompt; use a "
               "template with {% generation %}");
 }
 

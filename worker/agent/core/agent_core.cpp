@@ -7,8 +7,8 @@
 namespace roll::agent {
 namespace {
 
-// The beacon is read only every kCalmLooks while rolld can have counted no attempt's worker as
-// silent for longer than kCalm (SilenceBound in lease.hpp).
+// While no attempt's bound (SilenceBound in lease.hpp) exceeds kCalm, the beacon is read only once
+// in kCalmLooks.
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr const char* kOrphaned = "rolld did not answer within the time of --orphan-after";

@@ -8,8 +8,8 @@
 namespace roll::convert {
 
 // The format of a checkpoint. Bin is HuggingFace with torch files instead of safetensors.
-// FsdpDtensor is Megatron's FSDP. Only a target can have the format Bin or FsdpDtensor. A source
-// that consists of such files is opened with the format Hf or Dcp, respectively.
+// FsdpDtensor is Megatron's FSDP. Only a target can have the format Bin or FsdpDtensor: a source
+// that consists of Bin files is opened with the format Hf, and an FsdpDtensor source with Dcp.
 enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);

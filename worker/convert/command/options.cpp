@@ -29,6 +29,10 @@ constexpr const char* kIgnored =
     "cross-entropy-loss-fusion moe-layer-recompute moe-pad-expert-input-to-capacity "
     "moe-shared-expert-overlap moe-enable-routing-replay calculate-per-token-loss";
 
+constexpr const char* kQueued =
+    "With --submit, rollctl queues the work as a job and also accepts --wait, --follow, --nodes N "
+    "(N nodes write the target together), --after, --hold, --name and --time.";
+
 Result<std::string> parse_name(const std::string& name) {
     const bool is_plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
         return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
@@ -64,9 +68,9 @@ class Parser {
         app_.add_flag("--version", version_, "Print the version");
         app_.add_option("--launch", launch_, "Launch file that roll-worker wrote");
         app_.footer(
-            "In rollctl, job:ID in place of a directory is the newest checkpoint of that job.\n"
-            "Option names may use - or _. Also accepts the arguments of ROLL's tools/convert.py\n"
-            "(--checkpoint_path, ...) and of trlX's converter (--model_path, ...).");
+            "In rollctl, job:ID in place of a directory is the newest checkpoint of that job. "
+            "Option "
+            "names may use - or _.");
         add_conversions();
         add_readers();
         add_edit("rename", "OLD=NEW", "Rename tensors: SRC DST OLD=NEW...; * matches any text");
@@ -224,6 +228,10 @@ class Parser {
         merge.add_option("ADAPTER", adapter_, "PEFT or native adapter")->required();
         merge.add_option("DST", request_.target, "New directory")->required();
         merge.add_flag("--unmerge", request_.unmerge, "Subtract an adapter that was merged");
+        convert.footer(std::string(kQueued) +
+                       " Also accepts the arguments of ROLL's tools/convert.py (--checkpoint_path, "
+                       "...) and of trlX's converter (--model_path, ...).");
+        merge.footer(kQueued);
         for (CLI::App* sub : {&convert, &merge}) {
             add_reading(*sub);
             add_target(*sub);
@@ -232,10 +240,6 @@ class Parser {
     }
 
     void add_target(CLI::App& sub) {
-        sub.footer(
-            "With --submit, rollctl queues the work as a job and also accepts --wait, "
-            "--follow,\n--nodes N (N nodes write the target together), --after, --hold, --name and "
-            "--time.");
         value(sub, "--to", request_.to, parse_format,
               "hf, bin, mca, torch_dist, dcp, fsdp_dtensor, megatron or nemo");
         value(sub, "--dtype", dtype_, parse_dtype_name,

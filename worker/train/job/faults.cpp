@@ -28,8 +28,8 @@ at::Tensor an_element(TrainStep& trainer) {
 }
 
 // Makes an element of a gradient far too large, before the sum over the replicas or, in phase
-// `optimizer`, in this rank's copy of the sum. With staged gradients, only those of the bucket that
-// is being reduced exist before the sum, so one of them is taken.
+// `optimizer`, in this rank's copy of the sum. With staged gradients, only the gradients of the
+// bucket that is being reduced exist before the sum, so the element is in one of them.
 void glitch(TrainStep& trainer, spec::FaultPhase phase) {
     for (Chunk& chunk : trainer.chunks()) {
         const Parameters& p = chunk.parameters();

@@ -406,9 +406,9 @@ void Trainer::restore_newest() {
         spec_.data.order == spec::SampleOrder::Megatron || spec_.data.phases.size() > 1;
     if (fixed && restored.samples != restored.step * spec_.global_batch_size)
         throw RankFailure(2, "train.global_batch_size: " + std::to_string(spec_.global_batch_size) +
-                                 " is not the value with which " + directory.string() +
-                                 " was trained, but data.order megatron and data.curriculum depend "
-                                 "on this value; set the former value");
+                                 " is not the value in roll/job.json of " + directory.string() +
+                                 ", but data.order megatron and data.curriculum depend on this "
+                                 "value; set the value of roll/job.json");
     if (spec_.epochs > 0) {  // another global_batch_size changes the number of steps that are left
         set_steps_of_epochs(spec_, corpus_, {restored.step, restored.samples});
         record_ = job_record(launch_, spec_);

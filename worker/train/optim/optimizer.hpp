@@ -31,9 +31,9 @@ struct OptimizerState {
     std::int64_t steps = 0;  // number of updates made
     std::vector<StateTensors> kinds;
 
-    // Returns the state of parameter `i` whose name has this ending; undefined if there is none.
+    // Returns StateTensors::of[i] of the kind with this ending; undefined if there is no such kind.
     at::Tensor of(std::string_view ending, std::size_t i) const;
-    // Returns the flat tensor of the state whose name has this ending; undefined if there is none.
+    // Returns StateTensors::flat of the kind with this ending; undefined if there is no such kind.
     at::Tensor flat(std::string_view ending) const;
 };
 

@@ -17,7 +17,7 @@ namespace roll::train {
 std::vector<std::int64_t> divided_by_cost(std::span<const double> layers, double output, int parts);
 
 // Returns spec.parallel. If it divides the layers by cost, sets its pipeline_layout instead. The
-// cost of a layer is the FLOPs of its forward and backward; the last part also has those of the
+// cost of a layer is the FLOPs of its forward and backward; the cost of the last part includes the
 // output layer.
 spec::ParallelSpec with_stages(const spec::TrainSpec& spec, const spec::ModelConfig& config);
 

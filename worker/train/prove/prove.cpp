@@ -179,10 +179,10 @@ void compare_runs(Proof& proof, const LocalJob& layout, const LocalJob& one,
     compare(proof, "layout", train_locally(layout), reference);
     if (!proof.checkpoints || proof.differing > 0) return;
     const Named later = steps_from(reference, layout.saves_after);
-    compare(proof, "one rank from the layout's checkpoint",
+    compare(proof, "one rank, resumed from the layout's checkpoint,",
             train_locally(continued(one, layout.saves_to)), later);
     if (proof.differing == 0)
-        compare(proof, "layout from one rank's checkpoint",
+        compare(proof, "the layout, resumed from one rank's checkpoint,",
                 train_locally(continued(layout, one.saves_to)), later);
 }
 

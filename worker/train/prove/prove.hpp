@@ -27,8 +27,8 @@ struct Proof {
     // The first quantity that differs, and the first tensor that differs; nullopt if none differs
     std::optional<Difference> first = std::nullopt, first_tensor = std::nullopt;
     std::size_t differing = 0;
-    // The run of `first`: "layout", "one rank from the layout's checkpoint" or "layout from one
-    // rank's checkpoint"; empty if nothing differs
+    // The run of `first`: "layout", "one rank, resumed from the layout's checkpoint," or "the
+    // layout, resumed from one rank's checkpoint,"; empty if nothing differs
     std::string first_run = {};
     bool checkpoints = false;  // true: checkpoints are compared, too
     std::string fault = {};    // reason why the ranks could not train; empty if they trained

@@ -198,8 +198,8 @@ std::string proof_text(const OrderedJson& p) {
             short_text(p["clip_grad"].get<double>()) + "\n";
     if (p["checkpoints"].get<bool>())
         text +=
-            "checkpoints one rank continued from the layout's checkpoint, and the layout from "
-            "one rank's\n";
+            "checkpoints compared, too: one rank resumed the layout's checkpoint, and the layout "
+            "resumed one rank's checkpoint\n";
     if (holds)
         text += "worst error " + error_text(p["worst"]["error"].get<double>()) + " (" +
                 quantity_text(p["worst"]) + "); the limit is " +

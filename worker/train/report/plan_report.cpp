@@ -258,7 +258,7 @@ std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
            (ranks == 1 ? "the rank" : "each of " + ranks.dump() + " ranks") + " reaches half of " +
            plan::scaled(1e12 * time["peak_tflops_per_rank"].get<double>(), 1000,
                         {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"}) +
-           " (train.peak_tflops, or a matrix product measured on this machine)";
+           " (train.peak_tflops or, if it is not set, measured with a matrix product here)";
 }
 
 // Returns one line per chunk. If the list is very long, leaves out its middle.

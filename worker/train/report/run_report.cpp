@@ -65,7 +65,7 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
         {"parameters", plan::parameter_count(model)},
         {"flops_per_token_causal", flops.causal},
         {"flops_per_token_full", flops.full},
-        {"peak", spec.peak_tflops > 0 ? "train.peak_tflops" : "a matrix product, measured"},
+        {"peak", spec.peak_tflops > 0 ? "train.peak_tflops" : "measured with a matrix product"},
         {"train_tokens", corpus.train_tokens()},
         {"valid_tokens", corpus.valid_tokens()},
         {"time", to_iso8601(wall_clock_now())}};

@@ -32,7 +32,7 @@ struct Content {
     tensor::TensorInfo info;  // the tensor in the file
     // ending of the optimizer state's name; empty: the tensor is a weight
     std::string_view state = {};
-    bool is_whole = false;  // true: each rank of the parameter has the whole state
+    bool is_whole = false;  // true: each rank that has rows has the whole state
 };
 
 // The weights of one MCA file, chunk by chunk.

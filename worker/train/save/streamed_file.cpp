@@ -51,7 +51,8 @@ class HashedFile {
           share_(share),
           hash_(std::make_unique<Hash64>()) {}
 
-    // Writes those of the next bytes that are in [begin, end) of the file.
+    // `bytes` follow the bytes of the earlier calls. Writes the part of `bytes` that is in [begin,
+    // end) of the file.
     Result<void> write(std::span<const std::byte> bytes, std::int64_t begin, std::int64_t end) {
         const std::int64_t first = std::max(begin, place_);
         const std::int64_t last = std::min(end, place_ + std::ssize(bytes));
@@ -106,7 +107,7 @@ Result<StreamedFile> torch_stream(const std::string& path,
     StreamedFile file{.path = path, .has_crc = true};
     std::vector<formats::ZipMember>& members = image->layout.members();
     members.front().crc = formats::crc32_of(0, tensor::as_bytes(image->pickle));
-    // the members are the pickle, the tensors, and two marks
+    // The members are the pickle, the tensors and the two entries of TorchImage::marks.
     const std::size_t tensors = members.size() - 3;
     for (std::size_t i = 0; i < tensors; ++i) file.sizes.push_back(members[i + 1].size);
     for (std::size_t i = 0; i < 2; ++i)
