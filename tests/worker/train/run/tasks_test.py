@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Tasks in lm-evaluation-harness' format: scores as by transformers, at layouts, at the end of a job; refusals."""
+import contextlib
 import csv
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -97,6 +99,21 @@ class TasksTest(RankCase):
         self.same_as_transformers([ours['tasks']['words']], [self.task])
         self.assertGreater(ours['data'][self.corpus]['perplexity'], 1)
         self.assertIn('words: 14 questions, acc ', self.eval('--task', self.task).stdout)
+
+    def test_a_terminal_shows_the_progress(self):
+        terminal, stderr = os.openpty()
+        with open(stderr, 'wb') as file:
+            done = subprocess.run([RANK, 'eval', os.path.join(self.made, 'model'), '--task', self.task, '--data',
+                                   self.corpus], stdout=subprocess.PIPE, text=True, stderr=file, check=False)
+        shown = b''
+        with open(terminal, 'rb', buffering=0) as file, contextlib.suppress(OSError):  # EIO is the end
+            while part := file.read(4096):
+                shown += part
+        self.assertEqual(done.returncode, 0, shown)
+        self.assertRegex(shown, rb'^\rwords: 0 of \d\d choices\x1b\[K')
+        self.assertRegex(shown, b'\r' + re.escape(self.corpus.encode()) + rb': 0 of \d+ windows\x1b\[K')
+        self.assertTrue(shown.endswith(b'\r\x1b[K'), shown)  # nothing stays
+        self.assertNotIn('choices', done.stdout)
 
     def same_as_transformers(self, mine, tasks):
         theirs = json.loads(self.oracle('task_scores.py', os.path.join(self.made, 'model'), *tasks))
