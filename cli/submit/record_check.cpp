@@ -57,6 +57,7 @@ std::string first_row(const std::string& file) {
 // Returns the first record of a file; an empty text if this machine cannot read the file, or if the
 // file has no records.
 std::string first_record_of(const std::string& file) {
+    if (!is_file(file)) return "";
     if (data::is_parquet(file)) return first_row(file);
     if (!data::has_records(file)) return "";
     const auto mapped = MappedFile::open(file);
