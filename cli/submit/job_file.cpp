@@ -11,8 +11,8 @@
 #include "cli/submit/adapter_settings.hpp"
 #include "cli/submit/job_sizes.hpp"
 #include "cli/submit/model_check.hpp"
+#include "cli/submit/record_check.hpp"
 #include "cli/submit/schedule_check.hpp"
-#include "cli/submit/template_check.hpp"
 #include "common/files.hpp"
 #include "common/spec/check/check_job.hpp"
 #include "common/spec/schema/schema.hpp"
@@ -249,10 +249,8 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
         if (job.ok())
             for (spec::Problem& problem : schedule_problems(job.spec.document.text()))
                 job.problems.push_back(std::move(problem));
-        const bool reads_data =
-            job.spec.kind == spec::JobKind::Train || job.spec.kind == spec::JobKind::Tokenize;
-        if (job.ok() && reads_data)
-            for (spec::Problem& problem : template_problems(job.spec.document.text()))
+        if (job.ok())
+            for (spec::Problem& problem : record_problems(job.spec))
                 job.problems.push_back(std::move(problem));
         for (spec::Problem& problem : job.problems)
             add_download(problem, source.document, source.base);

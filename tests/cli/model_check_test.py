@@ -16,6 +16,8 @@ TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '
 sys.path.append(os.path.join(TOP, 'tests', 'oracle'))
 from tiny_hf import write_llama  # noqa: E402
 
+from hub_cache import hub_cache  # noqa: E402
+
 ROLLCTL = sys.argv.pop(1)
 
 
@@ -228,6 +230,21 @@ class ModelCheck(unittest.TestCase):
                                                                     max_position_embeddings=64)})), [])
         sizes = {'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2, 'num_attention_heads': 2}
         self.assertEqual(self.problems(self.job({'family': 'mini', **sizes})), [])
+
+    @unittest.skipUnless(os.path.exists(os.path.join(os.path.dirname(ROLLCTL), 'roll-parquet')), 'no roll-parquet')
+    def test_a_parquet_of_the_hubs_cache_is_read(self):
+        """The cache as `hf download` writes it: a .parquet is a link to a file without this extension."""
+        rows = os.path.join(TOP, 'tests', 'worker', 'parquet', 'rows.parquet')
+        file = hub_cache(os.path.join(self.work, 'hub'), 'Ann/talk', 'data/train-00000-of-00001.parquet', rows)
+        self.env['HF_HUB_CACHE'] = os.path.join(self.work, 'hub')
+        job = {**self.job({'from': self.model('good')}), 'objective': 'sft', 'data': {'train': ['Ann/talk']}}
+        self.assertRegex(self.problems(job)[-1],
+                         rf'^data\.train\[0\] is {re.escape(file)}, which has conversations, and \S+/good has no chat')
+        job['objective'] = 'dpo'
+        self.assertIn('whose first record has no field "chosen"', self.problems(job)[-1])
+        with open(os.path.join(self.work, 'good', 'chat_template.jinja'), 'w', encoding='utf-8') as template:
+            template.write('{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}')
+        self.assertEqual(self.problems({**job, 'objective': 'sft'}), [])
 
     def test_every_job_of_every_file_is_looked_at(self):
         good, short = self.model('good'), self.model('short', max_position_embeddings=16)

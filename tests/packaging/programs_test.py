@@ -33,6 +33,10 @@ class Programs(unittest.TestCase):
                     self.assertTrue(any(shutil.which(name, path=PATH) for name in names.split('|')),
                                     f'{names} is not installed; packaging/setup --tests installs it')
 
+    def test_roll_parquet_is_built(self):
+        self.assertTrue(os.path.isdir(os.path.join(TOP, '.deps/pyarrow/include/parquet')),
+                        'Apache Arrow is missing; run packaging/setup --parquet and configure again')
+
     def test_there_is_a_python_to_compare_with(self):
         python = os.environ.get('ROLL_ORACLE_PYTHON', '')
         self.assertTrue(python, 'no Python with transformers; run packaging/setup --oracle and configure again')

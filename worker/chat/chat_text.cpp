@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "worker/chat/content_lists.hpp"
+
 namespace roll::chat {
 namespace {
 
@@ -390,6 +392,7 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
 
 Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
                            Arena& arena, const RenderOptions& options) {
+    ROLL_TRY_VOID(check_content_lists(model, conversation, options));
     const std::span<const Value> messages = conversation.messages.list();
     std::vector<Stop> stops;
     ROLL_TRY(Rendered rendered, render(model, conversation, messages, false, arena, options,

@@ -305,6 +305,24 @@ TEST_F(Turns, ATemplateForStringsRefusesListsInASentence) {
               "list: if the template reads only strings, write the content as a string");
 }
 
+TEST_F(Turns, ATemplateThatLeavesTheTextsOfAListOutIsRefused) {
+    const std::string listed = R"({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": [{"type": "text", "text": "b"}]}]})";
+    const std::string told =
+        "message 2 has a list as its content, and the template t.jinja writes only strings; write "
+        "the content as a string";
+    const std::string head = "{% for m in messages %}<{{ m.role }}>", foot = ";{% endfor %}";
+    const std::string start = "{% if add_generation_prompt %}<assistant>{% endif %}";
+    EXPECT_EQ(learned(head + "{{ m.content if m.content is string }}" + foot + start, listed),
+              told);
+    EXPECT_EQ(learned(head + "{{ m.content }}" + foot + start, listed), told)
+        << "printed as a list";
+    const std::string both =
+        "{% if m.content is string %}{{ m.content }}{% else %}"
+        "{% for part in m.content %}{{ part.text }}{% endfor %}{% endif %}";
+    EXPECT_EQ(learned(head + both + foot + start, listed), "b;");
+}
+
 TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {
     EXPECT_EQ(learned(plain_, R"({"messages": [{"role": "user", "content": "a"}]})"),
               "has 1 messages, none with the role assistant, so there is nothing to learn");

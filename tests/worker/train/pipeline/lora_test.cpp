@@ -8,6 +8,7 @@
 
 #include "common/spec/train/read_lora.hpp"
 #include "tests/worker/train/pipeline/cells.hpp"
+#include "tests/worker/train/pipeline/product_counter.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/model/packed_base.hpp"
 #include "worker/train/model/trained_chunks.hpp"
@@ -15,7 +16,8 @@
 namespace roll::train {
 namespace {
 
-constexpr double kNoClip = 0;  // because the gradient of factors is small
+constexpr std::int64_t kTinyTokens = 22;  // of a micro-batch of tiny_batch()
+constexpr double kNoClip = 0;             // because the gradient of factors is small
 
 // Returns the names of the linear layers of the decoder layers.
 std::vector<std::string> names_of(const spec::ModelConfig& config) {
@@ -98,17 +100,26 @@ struct CountingAllocator final : c10::Allocator {
     }
 };
 
-// Returns the loss of a micro-batch, and fills the gradients. Sets `saved` to the bytes that
-// forward saves for backward.
-double backward_of(Chunk& chunk, std::int64_t* saved = nullptr) {
+// The work of a micro-batch: the bytes that forward saves for backward, and the FLOPs of matrix
+// products in backward.
+struct Work {
+    std::int64_t saved = 0, flops = 0;
+};
+
+// Returns the loss of a micro-batch, and fills the gradients. Sets `work`.
+double backward_of(Chunk& chunk, Work* work = nullptr) {
     const auto ready = [](int) {};
     const Microbatch data = tiny_batch(0, 1)[0];
     chunk.begin_step();
     const std::int64_t before = CountingAllocator::bytes;
     const at::Tensor loss = chunk.forward(0, data, {}, {.scale = 0.1}, ready);
-    if (saved != nullptr) *saved = CountingAllocator::bytes - before;
+    if (work != nullptr) {
+        work->saved = CountingAllocator::bytes - before;
+        ProductCounter::count_into(&work->flops);
+    }
     chunk.backward_input(0, {}, WeightHalves::Now, ready);
     chunk.backward_weight(0, ready);
+    ProductCounter::count_into(nullptr);
     return loss.item<double>();
 }
 
@@ -142,10 +153,22 @@ TEST(Lora, APackedBaseComputesAsItsNumbersDo) {
         }
 }
 
+// Returns the FLOPs of forward's products with the weights of a layer, for a micro-batch of
+// tiny_batch().
+std::int64_t layer_flops(const spec::ModelConfig& config) {
+    const std::int64_t all = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
+    const std::int64_t weights =
+        config.hidden * (2 * all + 2 * kv) + 3 * config.hidden * config.intermediate;
+    return 2 * kTinyTokens * weights;
+}
+
 // Backward computes the same bits whether or not it goes on below the lowest trained layer. Each
-// layer below saves nothing. A layer above saves what the plan counts, and sums of rows.
-TEST(Lora, LayersBelowTheLowestTrainedOneSaveNothingAndChangeNoBit) {
+// layer below saves nothing, and has no product in backward. A layer above saves what the plan
+// counts, and sums of rows. It has one product for each frozen weight, which is not the gradient of
+// that weight.
+TEST(Lora, LayersBelowTheLowestTrainedOneHaveNoBackwardAndChangeNoBit) {
     const at::InferenceMode no_autograd;
+    const ProductCounter counter;
     static CountingAllocator allocator;
     c10::Allocator* const usual = c10::GetCPUAllocator();
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
@@ -162,12 +185,12 @@ TEST(Lora, LayersBelowTheLowestTrainedOneSaveNothingAndChangeNoBit) {
             if (p.specs[i].lora == LoraRole::Factor) p.weight[i].fill_(0.1);
         return chunk;
     };
-    std::int64_t saved[7] = {};
+    Work all_work, work[7];
     const std::unique_ptr<Chunk> all = chunk_from(-1);
-    const double loss = backward_of(*all, &saved[0]);
+    const double loss = backward_of(*all, &all_work);
     for (const std::int64_t lowest : {3, 6}) {
         const std::unique_ptr<Chunk> chunk = chunk_from(lowest);
-        EXPECT_EQ(backward_of(*chunk, &saved[lowest]), loss);
+        EXPECT_EQ(backward_of(*chunk, &work[lowest]), loss);
         double largest = 0;
         for (std::size_t i = 0; i < chunk->parameters().specs.size(); ++i) {
             const at::Tensor& grad = chunk->parameters().grad[i];
@@ -186,9 +209,16 @@ TEST(Lora, LayersBelowTheLowestTrainedOneSaveNothingAndChangeNoBit) {
                                                     .below = std::max<std::int64_t>(lowest, 0)}};
         return plan::stage_costs(config, spec, part).front().after_forward;
     };
-    EXPECT_EQ(saved[0] - saved[3], saved[3] - saved[6]);
-    EXPECT_GE(saved[3] - saved[6], planned(3) - planned(6));
-    EXPECT_LE(saved[3] - saved[6], (planned(3) - planned(6)) * 21 / 20);
+    const std::int64_t saved = work[3].saved - work[6].saved;
+    EXPECT_EQ(all_work.saved - work[3].saved, saved);
+    EXPECT_GE(saved, planned(3) - planned(6));
+    EXPECT_LE(saved, (planned(3) - planned(6)) * 21 / 20);
+    EXPECT_EQ(all_work.flops - work[3].flops, 3 * layer_flops(config));
+    EXPECT_EQ(work[3].flops - work[6].flops, 3 * layer_flops(config));
+    // Two layers and the output layer, with one product for each frozen weight, and the factors
+    const std::int64_t head = 2 * kTinyTokens * config.hidden * config.vocab;
+    EXPECT_GT(work[6].flops, 2 * layer_flops(config) + head);
+    EXPECT_LT(work[6].flops, 3 * layer_flops(config) + head);
     c10::SetCPUAllocator(usual, /*priority=*/100);
 }
 

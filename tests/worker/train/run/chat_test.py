@@ -6,9 +6,13 @@ import json
 import os
 import random
 import shutil
+import sys
 import unittest
 
-from ranks import RANK, RankCase
+from ranks import ORACLES, RANK, RankCase
+
+sys.path.append(ORACLES)
+from hub_cache import hub_cache  # noqa: E402
 
 WORDS = ('cat', 'dog', 'sun', 'Grüße', '世界', 'rain')
 
@@ -107,7 +111,8 @@ class ChatTest(RankCase):
 
     def test_rows_of_a_parquet_are_conversations_if_its_reader_is_installed(self):
         rows = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../parquet/rows.parquet')
-        document = self.chats(1, data={'train': [os.path.normpath(rows)], 'valid': 0.0, 'on_bad_line': 'skip'})
+        file = hub_cache(os.path.join(self.top, 'hub'), 'Ann/talk', 'data/rows.parquet', os.path.normpath(rows))
+        document = self.chats(1, data={'train': [file], 'valid': 0.0, 'on_bad_line': 'skip'})
         if not os.path.exists(os.path.join(os.path.dirname(RANK), 'roll-parquet')):
             return self.refused(document, 2, 'rows.parquet: roll-parquet, which reads such files through Apache Arrow, '
                                 'is not installed; run packaging/setup --parquet and build again')

@@ -16,8 +16,7 @@ class DistillTest(RankCase):
 
     def setUp(self):
         super().setUp()
-        self.teacher = self.exported(self.run_whole(99, 1, self.document(
-            30, dp=1, model=TEACHER, train__optimizer__lr=1e-2)), 'teacher')
+        self.teacher = self.base_model(self.document(30, dp=1, model=TEACHER, train__optimizer__lr=1e-2))
 
     def student(self, steps, dp=1, base='pretrain', weight=1, top_k=16, **changes):
         teacher = {'from': self.teacher, 'top_k': top_k, 'temperature': 2, 'weight': weight}

@@ -20,7 +20,7 @@ class LoraTest(RankCase):
 
     def setUp(self):
         super().setUp()
-        self.base = self.exported(self.run_whole(99, 1, self.document(2, dp=1)), 'base')
+        self.base = self.base_model(self.document(2, dp=1))
 
     def lora(self, steps, lora=None, dp=1, **changes):
         return self.document(steps, dp=dp, **{'model': {'from': self.base}, 'train__lora': lora or LORA,

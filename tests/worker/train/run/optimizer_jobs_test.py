@@ -64,7 +64,7 @@ class OptimizerTest(RankCase):
     def test_bf16_resumes_bitwise_and_the_loss_falls(self):
         rates = {'muon': 2e-2, 'lion': 1e-3, 'adam': 3e-3, 'adafactor': 1e-2, 'adamw_8bit': 3e-3, 'adamw_bf16': 3e-3}
         for job, kind in enumerate(rates):
-            document = self.of_kind(kind, steps=6, dp=2, train__precision='bf16', train__ema={'decay': 0.5})
+            document = self.of_kind(kind, steps=6, train__precision='bf16', train__ema={'decay': 0.5})
             document['train']['optimizer']['lr'] = rates[kind]
             whole = self.run_whole(10 * job, 1, document)
             losses = [row['loss'] for row in whole.metrics() if 'loss' in row]

@@ -59,7 +59,7 @@ class PreferenceTest(RankCase):
 
     def setUp(self):
         super().setUp()
-        self.start = self.exported(self.run_whole(99, 1, self.document(2, dp=1, train__precision='fp64')), 'start')
+        self.start = self.base_model(self.document(2, dp=1, train__precision='fp64'))
         self.path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 60)
 
     def pairs(self, steps, dp=1, **changes):

@@ -291,10 +291,21 @@ class RankCase(unittest.TestCase):
 
     def oracle(self, script, *words):
         """Returns the output of a script of tests/oracle."""
+        # The models are tiny, so that several threads would only wait for each other.
         done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
-                              check=False, env={'PATH': '/usr/bin:/bin'})
+                              check=False, env={'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1'})
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         return done.stdout
 
     def exported(self, run, name):
         return self.convert(run.published[-1][1], name)
+
+    def base_model(self, document):
+        """Returns the export of a job. The first test of a class trains it for all tests of the class."""
+        cls = type(self)
+        if 'trained_base' not in vars(cls):
+            folder = tempfile.mkdtemp(prefix='roll-base-')
+            cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
+            export = self.exported(self.run_whole(99, 1, document), 'base')
+            cls.trained_base = shutil.copytree(export, os.path.join(folder, 'base'))
+        return cls.trained_base

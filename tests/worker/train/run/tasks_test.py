@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Tasks in lm-evaluation-harness' format: scores as by transformers, at layouts, at the end of a job; refusals."""
+import contextlib
 import csv
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -89,14 +91,42 @@ class TasksTest(RankCase):
         return subprocess.run([RANK, 'eval', os.path.join(self.made, 'model'), *words], capture_output=True, text=True,
                               check=False, env=env)
 
-    def test_scores_are_those_of_transformers(self):
-        done = self.eval('--task', self.task, '--data', self.corpus, '--log-probs', '--json')
-        self.assertEqual(done.returncode, 0, done.stderr)
-        ours = json.loads(done.stdout)
+    def eval_on_terminal(self, *words):
+        """Returns what eval writes to stdout, and what a terminal as its stderr gets."""
+        terminal, stderr = os.openpty()
+        with open(stderr, 'wb') as file:
+            done = subprocess.run([RANK, 'eval', os.path.join(self.made, 'model'), *words], stdout=subprocess.PIPE,
+                                  text=True, stderr=file, check=False)
+        shown = b''
+        with open(terminal, 'rb', buffering=0) as file, contextlib.suppress(OSError):  # EIO is the end
+            while part := file.read(4096):
+                shown += part
+        self.assertEqual(done.returncode, 0, shown)
+        return done.stdout, shown
+
+    def test_scores_and_examples_are_those_of_transformers_and_lm_evaluation_harness(self):
+        base = TASK.replace('words.jsonl}', 'words.jsonl, known: known.jsonl}') + 'dataset_name: null\n'
+        files = [self.task] + [
+            self.written(f'shots{i}.yaml', base.replace('task: words', f'task: shots{i}') + more) for i, more in
+            enumerate(('fewshot_split: known\nnum_fewshot: 3\n', 'fewshot_split: test\nnum_fewshot: 2\n',
+                       'training_split: known\nnum_fewshot: 1\nfewshot_delimiter: " / "\n',
+                       'num_fewshot: 2\nfewshot_config: {sampler: first_n, split: test, target_delimiter: ": "}\n'))]
+        told, shown = self.eval_on_terminal('--data', self.corpus, '--log-probs', '--json',
+                                            *(word for file in files for word in ('--task', file)))
+        ours = json.loads(told)
         self.assertEqual(ours['schema'], 'roll.eval/1')
-        self.same_as_transformers([ours['tasks']['words']], [self.task])
+        mine = [ours['tasks'][name] for name in ('words', *(f'shots{i}' for i in range(4)))]
+        self.assertEqual([one.get('num_fewshot', 0) for one in mine], [0, 3, 2, 1, 2])
+        self.same_as_transformers(mine, files)
         self.assertGreater(ours['data'][self.corpus]['perplexity'], 1)
+        # The progress, of which nothing stays
+        self.assertRegex(shown, rb'^\rwords: 0 of \d\d choices\x1b\[K')
+        self.assertRegex(shown, b'\r' + re.escape(self.corpus.encode()) + rb': 0 of \d+ windows\x1b\[K')
+        self.assertTrue(shown.endswith(b'\r\x1b[K'), shown)
         self.assertIn('words: 14 questions, acc ', self.eval('--task', self.task).stdout)
+        more = self.eval('--task', self.task, '--num-fewshot', '15')
+        self.assertEqual(more.returncode, 2)
+        self.assertIn('words.yaml: num_fewshot is 15, but only 14 records can be examples', more.stderr)
 
     def same_as_transformers(self, mine, tasks):
         theirs = json.loads(self.oracle('task_scores.py', os.path.join(self.made, 'model'), *tasks))
@@ -105,23 +135,6 @@ class TasksTest(RankCase):
                 for a, b in zip(one, two, strict=True):
                     self.assertAlmostEqual(a, b, delta=1e-5 * abs(b))
             self.assertEqual((ours['acc'], ours['acc_norm']), (other['acc'], other['acc_norm']))
-
-    def test_examples_are_those_of_lm_evaluation_harness(self):
-        base = TASK.replace('words.jsonl}', 'words.jsonl, known: known.jsonl}') + 'dataset_name: null\n'
-        files = [self.written(f'shots{i}.yaml', base.replace('task: words', f'task: shots{i}') + more) for i, more in
-                 enumerate(('fewshot_split: known\nnum_fewshot: 3\n', 'fewshot_split: test\nnum_fewshot: 2\n',
-                            'training_split: known\nnum_fewshot: 1\nfewshot_delimiter: " / "\n',
-                            'num_fewshot: 2\n'
-                            'fewshot_config: {sampler: first_n, split: test, target_delimiter: ": "}\n'))]
-        done = self.eval('--log-probs', '--json', *(word for file in files for word in ('--task', file)))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        ours = json.loads(done.stdout)['tasks']
-        mine = [ours[f'shots{i}'] for i in range(len(files))]
-        self.assertEqual([one['num_fewshot'] for one in mine], [3, 2, 1, 2])
-        self.same_as_transformers(mine, files)
-        more = self.eval('--task', self.task, '--num-fewshot', '15')
-        self.assertEqual(more.returncode, 2)
-        self.assertIn('words.yaml: num_fewshot is 15, but only 14 records can be examples', more.stderr)
 
     def test_a_task_reads_a_data_set_of_the_hub_in_the_cache(self):
         """arc_easy.yaml of lm-evaluation-harness, with few questions in its data set."""

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "worker/chat/content_lists.hpp"
 #include "worker/chat/json_value.hpp"
 #include "worker/train/data/corpus/tokens.hpp"
 
@@ -125,14 +126,14 @@ Result<Whole> in_its_form(const Value& record, const chat::Names& names) {
 Result<Whole> whole_of(const Value& record, std::string_view side, const PairRules& rules,
                        chat::Arena& arena) {
     const auto name_of = [&](const char* key, const char* usual) {
-        const auto found = rules.names.columns.find(key);
-        return found == rules.names.columns.end() ? std::string_view(usual)
-                                                  : std::string_view(found->second);
+        const auto found = rules.fields.names.columns.find(key);
+        return found == rules.fields.names.columns.end() ? std::string_view(usual)
+                                                         : std::string_view(found->second);
     };
     const Value answer = field(record, side);
     if (answer.is(Kind::String))
         return in_its_form(with_field(record, name_of("response", "output"), answer, arena),
-                           rules.names);
+                           rules.fields.names);
     if (answer.is(Kind::Dict)) {
         const std::string_view list = name_of("messages", "conversations");
         if (!field(record, list).is(Kind::List))
@@ -140,9 +141,9 @@ Result<Whole> whole_of(const Value& record, std::string_view side, const PairRul
                            "\" with the messages before the answers");
         return in_its_form(
             with_field(record, list, joined(field(record, list), {&answer, 1}, arena), arena),
-            rules.names);
+            rules.fields.names);
     }
-    const Value prompt = field(record, rules.prompt_field);
+    const Value prompt = field(record, rules.fields.prompt);
     if (prompt.is(Kind::List))
         return Whole{with_field(record, "messages", joined(prompt, answer.list(), arena), arena),
                      chat::Form::Messages, answer.size};
@@ -167,6 +168,7 @@ Result<WholeText> whole_text(const Whole& whole, const chat::Names& names, const
                              chat::Arena& arena) {
     ROLL_TRY(const chat::Conversation conversation,
              chat::conversation_of(whole.record, whole.form, arena, names));
+    ROLL_TRY_VOID(chat::check_content_lists(*rules.chat, conversation, rules.render));
     const std::span<const Value> messages = conversation.messages.list();
     const auto rendered = [&](std::span<const Value> some, bool ask) {
         return chat::render(*rules.chat, conversation, some, ask, arena, rules.render);
@@ -188,19 +190,21 @@ Result<Texts> conversation_texts(const Value& record, const PairRules& rules, ch
         ROLL_TRY(const Whole whole, whole_of(record, side, rules, arena));
         const bool named = whole.form != chat::Form::Messages;
         ROLL_TRY(WholeText read,
-                 whole_text(whole, named ? rules.names : chat::Names(), rules, arena));
+                 whole_text(whole, named ? rules.fields.names : chat::Names(), rules, arena));
         *text = std::move(read.all);
         if (!read.prompt.empty()) texts.prompt = std::move(read.prompt);
     }
     return texts;
 }
 
-bool is_alpaca(const Value& record, const PairRules& rules) {
-    const auto found = rules.names.columns.find("prompt");
+// Returns whether the answers of a pair are texts that no chat template writes.
+bool is_plain(const Value& record, const AnswerFields& fields) {
+    const auto found = fields.names.columns.find("prompt");
     const std::string_view name =
-        found == rules.names.columns.end() ? "instruction" : std::string_view(found->second);
-    return field(record, "chosen").is(Kind::String) &&
-           field(record, rules.prompt_field).is(Kind::None) && field(record, name).is(Kind::String);
+        found == fields.names.columns.end() ? "instruction" : std::string_view(found->second);
+    const bool alpaca =
+        field(record, fields.prompt).is(Kind::None) && field(record, name).is(Kind::String);
+    return field(record, "chosen").is(Kind::String) && !alpaca;
 }
 
 Result<Value> record_of(std::string_view line, chat::Arena& arena) {
@@ -228,16 +232,16 @@ Result<float> margin_of(const Value& record, const std::string& name) {
 
 Result<AnswerPair> encoded_pair(const Value& record, const PairRules& rules, chat::Arena& arena) {
     ROLL_TRY_VOID(check_answers(record));
-    const bool plain = field(record, "chosen").is(Kind::String) && !is_alpaca(record, rules);
+    const bool plain = is_plain(record, rules.fields);
     auto texts =
-        plain ? plain_texts(record, rules.prompt_field) : conversation_texts(record, rules, arena);
+        plain ? plain_texts(record, rules.fields.prompt) : conversation_texts(record, rules, arena);
     if (!texts) return tl::unexpected(texts.error());
     const auto encoded = [&](const std::string& text) {
         return rules.tokenizer.encode(text, {.add_special = plain && rules.add_special});
     };
     AnswerPair pair{encoded(texts->chosen), encoded(texts->rejected), texts->conversation};
-    if (!rules.margin_field.empty()) {
-        ROLL_TRY(pair.margin, margin_of(record, rules.margin_field));
+    if (!rules.fields.margin.empty()) {
+        ROLL_TRY(pair.margin, margin_of(record, rules.fields.margin));
     }
     if (pair.chosen == pair.rejected)
         return no_pair("its fields \"chosen\" and \"rejected\" have the same tokens");
@@ -252,16 +256,22 @@ Result<AnswerPair> encoded_pair(const Value& record, const PairRules& rules, cha
     return pair;
 }
 
+// Returns whether prompt and answer of a labelled answer are texts that no chat template writes.
+bool is_labelled_text(const Value& record, const AnswerFields& fields) {
+    return field(record, fields.completion).is(Kind::String) &&
+           field(record, fields.prompt).is(Kind::String);
+}
+
 // Returns the texts of a record that has one answer. If no field has an answer, the answer is
 // the last message of the conversation. Sets `conversation` if a chat template writes the
 // text.
 Result<WholeText> labelled_text(const Value& record, const PairRules& rules, bool& conversation,
                                 chat::Arena& arena) {
-    const Value answer = field(record, rules.completion_field);
-    const Value prompt = field(record, rules.prompt_field);
-    if (answer.is(Kind::String) && prompt.is(Kind::String)) {
+    const Value answer = field(record, rules.fields.completion);
+    const Value prompt = field(record, rules.fields.prompt);
+    if (is_labelled_text(record, rules.fields)) {
         if (answer.size == 0)
-            return no_pair("its field \"" + rules.completion_field + "\" is empty");
+            return no_pair("its field \"" + rules.fields.completion + "\" is empty");
         const std::string before(prompt.text());
         return WholeText{before, before + std::string(answer.text())};
     }
@@ -273,23 +283,31 @@ Result<WholeText> labelled_text(const Value& record, const PairRules& rules, boo
                            std::max<std::size_t>(answer.size, 1)},
                           {}, rules, arena);
     }
-    const auto form = chat::form_of(record, rules.names);
+    const auto form = chat::form_of(record, rules.fields.names);
     if (!form)
         return no_pair("has neither texts nor lists of messages in its fields \"" +
-                       rules.prompt_field + "\" and \"" + rules.completion_field +
+                       rules.fields.prompt + "\" and \"" + rules.fields.completion +
                        "\", and no conversation");
-    return whole_text({record, *form}, rules.names, rules, arena);
+    return whole_text({record, *form}, rules.fields.names, rules, arena);
+}
+
+Result<bool> label_of(const Value& record, const std::string& name) {
+    const Value label = field(record, name);
+    if (label.is(Kind::Bool)) return chat::truth(label);
+    return no_pair(record.dict->find(name) == nullptr
+                       ? "has no field \"" + name + "\""
+                       : "its field \"" + name + "\" is " + quoted(label) +
+                             "; allowed: true or false");
+}
+
+bool has_both_answers(const Value& record) {
+    return record.dict->find("chosen") != nullptr && record.dict->find("rejected") != nullptr;
 }
 
 Result<LabelledAnswer> encoded_answer(const Value& record, const PairRules& rules,
                                       chat::Arena& arena) {
-    const Value label = field(record, rules.label_field);
-    if (!label.is(Kind::Bool))
-        return no_pair(record.dict->find(rules.label_field) == nullptr
-                           ? "has no field \"" + rules.label_field + "\""
-                           : "its field \"" + rules.label_field + "\" is " + quoted(label) +
-                                 "; allowed: true or false");
-    LabelledAnswer answer{.tokens = {}, .chosen = chat::truth(label)};
+    ROLL_TRY(const bool label, label_of(record, rules.fields.label));
+    LabelledAnswer answer{.tokens = {}, .chosen = label};
     ROLL_TRY(const WholeText text, labelled_text(record, rules, answer.conversation, arena));
     const bool adds = !answer.conversation && rules.add_special;
     answer.tokens = rules.tokenizer.encode(text.all, {.add_special = adds});
@@ -303,8 +321,7 @@ Result<std::vector<LabelledAnswer>> labelled_answers(std::string_view line,
                                                      const PairRules& rules) {
     chat::Arena arena(rules.render.limits.memory);
     ROLL_TRY(const Value record, record_of(line, arena));
-    const auto has = [&](const char* name) { return record.dict->find(name) != nullptr; };
-    if (!has("chosen") || !has("rejected")) {
+    if (!has_both_answers(record)) {
         ROLL_TRY(LabelledAnswer one, encoded_answer(record, rules, arena));
         return std::vector{std::move(one)};
     }
@@ -313,7 +330,28 @@ Result<std::vector<LabelledAnswer>> labelled_answers(std::string_view line,
                                        {std::move(pair.rejected), false, pair.conversation}};
 }
 
+// Like has_chat_answers(), but throws if the line's JSON has a failure.
+Result<bool> chat_answers(std::string_view line, const AnswerFields& fields, bool labels) {
+    chat::Arena arena(chat::Limits{}.memory);
+    ROLL_TRY(const Value record, record_of(line, arena));
+    if (!labels || has_both_answers(record)) {
+        ROLL_TRY_VOID(check_answers(record));
+        if (!fields.margin.empty()) ROLL_TRY_VOID(margin_of(record, fields.margin));
+        return !is_plain(record, fields);
+    }
+    ROLL_TRY_VOID(label_of(record, fields.label));
+    return !is_labelled_text(record, fields);
+}
+
 }  // namespace
+
+Result<bool> has_chat_answers(std::string_view line, const AnswerFields& fields, bool labels) {
+    try {
+        return chat_answers(line, fields, labels);
+    } catch (const chat::Failure& failure) {
+        return no_pair(failure.message);
+    }
+}
 
 Result<AnswerPair> read_pair(std::string_view line, const PairRules& rules) {
     try {

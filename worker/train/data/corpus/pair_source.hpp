@@ -40,19 +40,29 @@ struct LabelledAnswer {
     bool conversation = false;
 };
 
+// The names of a line's fields. All referenced objects must outlive the calls that use the names.
+struct AnswerFields {
+    const std::string& prompt;
+    const std::string& completion;  // field of a single answer
+    const std::string& label;
+    const std::string& margin;  // field of a pair's margin; empty: pairs have none
+    const chat::Names& names;   // names of the fields of ShareGPT's and Alpaca's forms
+};
+
 // The rules for reading a line. All referenced objects must outlive the calls that use the rules.
 struct PairRules {
     const tokenizer::Tokenizer& tokenizer;
     const chat::ModelTemplate* chat;  // template of conversations; null if there is none
     const std::string& no_chat;       // reason why `chat` is null
-    const std::string& prompt_field;
-    const std::string& completion_field;  // field of a single answer
-    const std::string& label_field;
-    const std::string& margin_field;  // field of a pair's margin; empty: pairs have none
-    const chat::Names& names;         // names of the fields of ShareGPT's and Alpaca's forms
+    AnswerFields fields;
     const chat::RenderOptions& render;
     bool add_special;  // add the tokenizer's special tokens around texts
 };
+
+// Returns whether a chat template must write the answers in a line: of a pair, or, if `labels` is
+// true, of a labelled answer or a pair. Encodes nothing. Fails with the reason if the line has no
+// such answers.
+Result<bool> has_chat_answers(std::string_view line, const AnswerFields& fields, bool labels);
 
 // Encodes the pair in a line. As in TRL, both answers begin at the same token index. This is the
 // first index at which the tokens of the prompt alone differ from the tokens of the prompt with the

@@ -46,10 +46,25 @@ Result<std::string> text_of(const Json& object, const std::string& field) {
     return found->get<std::string>();
 }
 
+AnswerFields fields_of(const EncodeRules& rules) {
+    return {rules.prompt_field, rules.completion_field, rules.label_field, rules.margin_field,
+            rules.names};
+}
+
 }  // namespace
 
 bool has_records(const std::filesystem::path& path) {
     return path.extension() == ".jsonl" || path.extension() == ".json";
+}
+
+Result<bool> needs_template(std::string_view record, const EncodeRules& rules) {
+    if (rules.has_answers()) return has_chat_answers(record, fields_of(rules), rules.labels);
+    ROLL_TRY(const Json object, object_of(record));
+    if (!rules.completions) return text_of(object, rules.field).map([](auto&&) { return false; });
+    if (conversation_form(record, rules.prompt_field, rules.completion_field, rules.names))
+        return true;
+    ROLL_TRY_VOID(text_of(object, rules.prompt_field));
+    return text_of(object, rules.completion_field).map([](auto&&) { return false; });
 }
 
 Result<TextSource> TextSource::open(const std::filesystem::path& path,
@@ -175,16 +190,8 @@ Result<void> TextSource::encode_answers(std::string_view line, Encoded& encoded)
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
                     "has " + mib(line.size()) + "; allowed: at most 1 GiB");
-    const PairRules rules{*tokenizer_,
-                          rules_.chat.get(),
-                          rules_.no_chat,
-                          rules_.prompt_field,
-                          rules_.completion_field,
-                          rules_.label_field,
-                          rules_.margin_field,
-                          rules_.names,
-                          rules_.render,
-                          rules_.add_special};
+    const PairRules rules{*tokenizer_,       rules_.chat.get(), rules_.no_chat,
+                          fields_of(rules_), rules_.render,     rules_.add_special};
     if (rules_.pairs) {
         ROLL_TRY(const AnswerPair pair, read_pair(line, rules));
         add_answer(pair.chosen, pair.conversation, encoded);

@@ -70,6 +70,10 @@ struct Encoded {
 // Returns whether a file has records: it is a .jsonl or a .json.
 bool has_records(const std::filesystem::path& path);
 
+// Returns whether a chat template must write the text of a record. Encodes nothing. Fails with the
+// reason if the record does not have the fields that the rules name.
+Result<bool> needs_template(std::string_view record, const EncodeRules& rules);
+
 class TextSource {
   public:
     // Opens a text. Errors name the path. `tokenizer` must outlive this source.

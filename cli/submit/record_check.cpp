@@ -1,0 +1,204 @@
+#include "cli/submit/record_check.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/io/process.hpp"
+#include "common/json.hpp"
+#include "common/json_records.hpp"
+#include "common/spec/train/preference.hpp"
+#include "common/spec/train/train.hpp"
+#include "worker/chat/model_template.hpp"
+#include "worker/tokenizer/directory.hpp"
+#include "worker/train/data/corpus/parquet.hpp"
+#include "worker/train/data/corpus/text_source.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kRecordMax = 16 << 20;  // bytes; larger first records are not checked
+
+// Returns the first row of a .parquet as JSON; an empty text if roll-parquet is not installed or
+// cannot read the file.
+std::string first_row(const std::string& file) {
+    auto pipe = io::make_pipe();
+    if (!pipe) return "";
+    io::Spawn spawn;
+    spawn.arguments = {fs::path(io::own_program()).parent_path() / "roll-parquet", file};
+    spawn.environment = io::current_environment();
+    spawn.descriptors = {{pipe->write.get(), STDOUT_FILENO}};
+    spawn.death_signal = SIGKILL;
+    const auto pid = io::spawn(spawn);
+    if (!pid) return "";
+    pipe->write.reset();
+    std::string text;
+    char buffer[16'384];
+    for (ssize_t got = 1; got > 0 || (got < 0 && errno == EINTR);) {
+        got = ::read(pipe->read.get(), buffer, sizeof buffer);
+        if (got > 0) text.append(buffer, static_cast<std::size_t>(got));
+        if (text.find('\n') != std::string::npos || text.size() > kRecordMax) break;
+    }
+    ::kill(*pid, SIGKILL);
+    while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}
+    return text.substr(0, text.find('\n'));
+}
+
+// Returns the first record of a file; an empty text if this machine cannot read the file, or if the
+// file has no records.
+std::string first_record_of(const std::string& file) {
+    if (!is_file(file)) return "";
+    if (data::is_parquet(file)) return first_row(file);
+    if (!data::has_records(file)) return "";
+    const auto mapped = MappedFile::open(file);
+    if (!mapped) return "";
+    const auto bytes = mapped->bytes();
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const bool list = fs::path(file).extension() == ".json" && is_json_list(text);
+    return std::string(first_record(text, list).substr(0, kRecordMax + 1));
+}
+
+using Documents = std::span<const Json>;
+
+std::vector<std::string> tokenizers_of(const Json& document, Documents earlier);
+
+// Returns the places from which a job takes the tokenizer at `place`. If `place` is the result of
+// an earlier job of the chain, such as "{sft.result}", these are the places of the earlier job.
+std::vector<std::string> resolved(const std::string& place, Documents earlier) {
+    for (std::size_t i = earlier.size(); i-- > 0;) {
+        const std::string name = earlier[i].value("name", std::string());
+        if (place == "{" + name + ".result}" ||
+            (place == "{previous.result}" && i + 1 == earlier.size()))
+            return tokenizers_of(earlier[i], earlier.first(i));
+    }
+    return {place};
+}
+
+std::vector<std::string> tokenizers_of(const Json& document, Documents earlier) {
+    std::vector<std::string> places;
+    for (const char* const key : {"/tokenizer", "/model/from", "/merge/base", "/convert/source"}) {
+        const Json::json_pointer at(key);
+        if (!document.contains(at) || !document[at].is_string()) continue;
+        for (std::string& place : resolved(document[at], earlier))
+            places.push_back(std::move(place));
+    }
+    return places;
+}
+
+// Returns why a job has no chat template; nullopt if it has one, or if this machine cannot tell.
+// `places` are the possible places of its tokenizer.
+std::optional<std::string> missing_template(const std::vector<std::string>& places) {
+    std::optional<std::string> why;
+    for (const std::string& place : places) {
+        if (place == "bytes") {
+            if (!why) why = "the tokenizer `bytes` has no chat template";
+            continue;
+        }
+        if (::access(place.c_str(), R_OK | X_OK) != 0) return std::nullopt;
+        if (!tokenizer::has_tokenizer(place)) continue;
+        const auto found = chat::load_template(place);
+        if (found && *found) return std::nullopt;
+        why = found ? place + " has no chat template"
+                    : "the chat template cannot be read: " + found.error().message;
+    }
+    return why;
+}
+
+data::EncodeRules rules_of(const spec::DataSpec& data) {
+    data::EncodeRules rules;
+    rules.field = data.field;
+    rules.completions = data.completions;
+    rules.pairs = data.pairs;
+    rules.labels = data.labels;
+    rules.prompt_field = data.prompt_field;
+    rules.completion_field = data.completion_field;
+    rules.label_field = data.label_field;
+    rules.margin_field = data.margin_field;
+    rules.names = {data.columns, data.tags, data.prompt_field, data.completion_field};
+    return rules;
+}
+
+// Checks the files of one job. `missing` says why the job has no chat template.
+class FileCheck {
+  public:
+    FileCheck(const spec::DataSpec& data, std::string objective, std::string prefix,
+              std::optional<std::string> missing)
+        : rules_(rules_of(data)),
+          skips_(data.skip_bad_lines),
+          objective_(std::move(objective)),
+          prefix_(std::move(prefix)),
+          missing_(std::move(missing)) {}
+
+    void check(const std::string& path, const std::string& file) {
+        const std::string record = first_record_of(file);
+        if (record.empty() || record.size() > kRecordMax) return;
+        const auto chat = data::needs_template(record, rules_);
+        if (!chat && !skips_)
+            note(path, fmt::format(
+                           "is {}, whose first record {}; set `objective` (it is {}) or the names "
+                           "of the fields so that they fit the file (docs/data.md)",
+                           file, chat.error().message, objective_));
+        if (chat && *chat && missing_)
+            note(path, fmt::format("is {}, which has conversations, and {}; set `tokenizer` to a "
+                                   "directory whose tokenizer_config.json has a chat_template, or "
+                                   "that has a chat_template.jinja",
+                                   file, *missing_));
+    }
+
+    std::vector<spec::Problem> take() { return std::move(problems_); }
+
+  private:
+    void note(const std::string& path, std::string message) {
+        problems_.push_back({prefix_ + path, std::move(message)});
+    }
+
+    data::EncodeRules rules_;
+    bool skips_;
+    std::string objective_, prefix_;
+    std::optional<std::string> missing_;
+    std::vector<spec::Problem> problems_ = {};
+};
+
+// Returns the problems of one job. `earlier` are the documents of the jobs before it in its chain.
+std::vector<spec::Problem> problems_of(const Json& document, const std::string& prefix,
+                                       Documents earlier) {
+    const auto spec = spec::tokenize_spec(document.dump());
+    if (!spec) return {};
+    FileCheck files(spec->data, spec::objective_name(document.value("objective", Json())), prefix,
+                    missing_template(tokenizers_of(document, earlier)));
+    for (std::size_t i = 0; i < spec->data.train.size(); ++i)
+        files.check(fmt::format("data.train[{}]", i), spec->data.train[i]);
+    for (const spec::ValidFiles& set : spec->data.valid_files)
+        for (const std::string& file : set.paths) files.check("data.valid." + set.name, file);
+    return files.take();
+}
+
+}  // namespace
+
+std::vector<spec::Problem> record_problems(const spec::JobSpec& job) {
+    std::vector<spec::Problem> problems;
+    std::vector<Json> documents;
+    const auto look = [&](const spec::JobSpec& one, const std::string& prefix) {
+        Json document = Json::parse(one.document.text());
+        if (one.kind == spec::JobKind::Train || one.kind == spec::JobKind::Tokenize)
+            for (spec::Problem& problem : problems_of(document, prefix, documents))
+                problems.push_back(std::move(problem));
+        documents.push_back(std::move(document));
+    };
+    look(job, "");
+    for (std::size_t i = 0; i < job.then.size(); ++i)
+        look(job.then[i], fmt::format("then[{}].", i));
+    return problems;
+}
+
+}  // namespace roll::cli
