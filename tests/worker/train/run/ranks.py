@@ -289,11 +289,13 @@ class RankCase(unittest.TestCase):
         subprocess.run([CONVERT, 'convert', source, export, '--to', 'hf', *words], check=True, capture_output=True)
         return export
 
-    def oracle(self, script, *words):
+    @staticmethod
+    def oracle(script, *words):
         """Returns the output of a script of tests/oracle."""
         done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
                               check=False, env={'PATH': '/usr/bin:/bin'})
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        if done.returncode != 0:
+            raise AssertionError(f'{script}: {done.stderr[-2000:]}')
         return done.stdout
 
     def exported(self, run, name):
