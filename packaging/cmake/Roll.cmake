@@ -93,11 +93,17 @@ function(roll_lone_headers name pch_owner headers)
 endfunction()
 
 # roll_program(NAME DEPS ...): makes a program of the main.cpp beside the CMakeLists.txt and the libraries DEPS.
+# OWN_PCH: as in roll_library.
 function(roll_program name)
-  cmake_parse_arguments(arg "" "" "DEPS;LINK" ${ARGN})
+  cmake_parse_arguments(arg "OWN_PCH" "" "DEPS;LINK" ${ARGN})
   add_executable(${name} main.cpp)
   list(TRANSFORM arg_DEPS PREPEND roll_)
   target_link_libraries(${name} PRIVATE ${arg_DEPS} ${arg_LINK})
+  if(arg_OWN_PCH)
+    target_precompile_headers(${name} REUSE_FROM roll_train_process)
+  else()
+    target_precompile_headers(${name} REUSE_FROM roll_common)
+  endif()
 endfunction()
 
 # Tests are compiled with -Og, which takes a third less time than -O2. What they test has -O2.

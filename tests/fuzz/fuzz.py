@@ -1,6 +1,6 @@
 """Fuzzes one of the programs of the preset `fuzz`, from seeds that the real writers make.
 
-usage: fuzz.py build/fuzz/bin/fuzz_NAME ROLL_CONVERT [SECONDS]     (10 by default)
+usage: fuzz.py build/fuzz/bin/fuzz_NAME ROLL_CONVERT [SECONDS]     (5 by default)
 
 What fails is printed in base64: its bytes in a file are the program's argument that repeats it.
 """
@@ -147,7 +147,7 @@ SEEDS = {'pickle': pickle_seeds, 'zip': zip_seeds, 'safetensors': safetensors_se
 
 def main():
     fuzzer, program = pathlib.Path(sys.argv[1]), sys.argv[2]
-    seconds = sys.argv[3] if len(sys.argv) > 3 else '10'
+    seconds = sys.argv[3] if len(sys.argv) > 3 else '5'
     if not fuzzer.exists():
         sys.exit(f'{fuzzer} is not built; run cmake --preset fuzz && cmake --build --preset fuzz, or tests/run')
     with tempfile.TemporaryDirectory(prefix='roll-fuzz-') as folder:

@@ -1,8 +1,7 @@
 """Tiny random HuggingFace llamas for a job to start from, and what transformers says of them.
 
-make DIR DTYPE rope=old|new tied=0|1 sharded=0|1   writes a model directory
-loss DIR DTYPE FILE BEGIN END LENGTH               mean nats a byte of FILE[BEGIN:END] in windows of LENGTH inputs
-same A B                                           exits with 0 if two directories hold the same tensors, bit for bit
+make TOP DTYPE                               writes the model directories of STARTS below TOP
+loss DIR DTYPE FILE LENGTH BEGIN:END ...     mean nats a byte of each FILE[BEGIN:END] in windows of LENGTH inputs
 """
 import json
 import sys
@@ -14,6 +13,9 @@ import transformers
 from in_type import Lift
 from safetensors.torch import load_file
 
+# name: the form of its rotary settings, whether its embedding is tied, the most bytes in a file
+STARTS = {"plain": ("new", False, "5GB"), "sharded": ("new", False, "30KB"), "old": ("old", True, "5GB")}
+
 
 def tensors_of(directory):
     found = {}
@@ -22,29 +24,33 @@ def tensors_of(directory):
     return found
 
 
-def make(directory, dtype, *options):
-    asked = dict(option.split("=") for option in options)
+def make(top, dtype):
+    for name, form in STARTS.items():
+        make_one(Path(top) / name, getattr(torch, dtype), *form)
+
+
+def make_one(directory, dtype, rope, tied, file_size):
     config = transformers.LlamaConfig(
         hidden_size=32, intermediate_size=88, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=12, vocab_size=260, max_position_embeddings=64, tie_word_embeddings=asked["tied"] == "1",
+        head_dim=12, vocab_size=260, max_position_embeddings=64, tie_word_embeddings=tied,
         rms_norm_eps=1e-6, rope_theta=500.0, initializer_range=0.1, bos_token_id=1, eos_token_id=None)
     torch.manual_seed(5)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim == 1:
                 weight.add_(torch.randn_like(weight) * 0.1)
-    model.save_pretrained(directory, max_shard_size="30KB" if asked["sharded"] == "1" else "5GB")
-    path = Path(directory) / "config.json"
+    model.save_pretrained(directory, max_shard_size=file_size)
+    path = directory / "config.json"
     written = json.loads(path.read_text())
     theta = (written.pop("rope_parameters", None) or {}).get("rope_theta", written.pop("rope_theta", None))
     assert theta == 500.0, theta
-    written |= {"rope_theta": theta, "rope_scaling": None} if asked["rope"] == "old" else {
+    written |= {"rope_theta": theta, "rope_scaling": None} if rope == "old" else {
         "rope_parameters": {"rope_theta": theta, "rope_type": "default"}}
     path.write_text(json.dumps(written))
 
 
-def loss(directory, dtype, file, begin, end, length):
+def loss(directory, dtype, file, length, *ranges):
     config = transformers.AutoConfig.from_pretrained(directory)
     dtype, length, tensors = getattr(torch, dtype), int(length), tensors_of(directory)
     torch.set_default_dtype(dtype)
@@ -53,23 +59,20 @@ def loss(directory, dtype, file, begin, end, length):
         lost = model.load_state_dict({name: t.to(dtype) for name, t in tensors.items()}, strict=False)
         assert not lost.unexpected_keys and set(lost.missing_keys) <= {"lm_head.weight"}, lost
         model.tie_weights()
-        tokens = list(Path(file).read_bytes()[int(begin):int(end)])
-        total, count = 0.0, 0
-        with torch.no_grad():
-            for first in range(0, len(tokens) - 1, length):
-                window = torch.tensor(tokens[first:first + length + 1])
-                logp = model(window[None, :-1], use_cache=False).logits[0].double().log_softmax(-1)
-                total -= float(logp.gather(1, window[1:, None]).sum())
-                count += len(window) - 1
-    print(repr(total / count))
+        for one in ranges:
+            begin, end = map(int, one.split(":"))
+            print(repr(loss_of(model, list(Path(file).read_bytes()[begin:end]), length)))
 
 
-def same(first, second):
-    a, b = tensors_of(first), tensors_of(second)
-    assert a and a.keys() == b.keys(), a.keys() ^ b.keys()
-    for name, tensor in a.items():
-        assert tensor.dtype == b[name].dtype, name
-        assert tensor.numpy().tobytes() == b[name].numpy().tobytes(), name
+@torch.no_grad()
+def loss_of(model, tokens, length):
+    total, count = 0.0, 0
+    for first in range(0, len(tokens) - 1, length):
+        window = torch.tensor(tokens[first:first + length + 1])
+        logp = model(window[None, :-1], use_cache=False).logits[0].double().log_softmax(-1)
+        total -= float(logp.gather(1, window[1:, None]).sum())
+        count += len(window) - 1
+    return total / count
 
 
-{"make": make, "loss": loss, "same": same}[sys.argv[1]](*sys.argv[2:])
+{"make": make, "loss": loss}[sys.argv[1]](*sys.argv[2:])

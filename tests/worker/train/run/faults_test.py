@@ -41,25 +41,23 @@ class Faults(RankCase):
                 self.assertLessEqual({at for at, _ in attempt.published}, {2})
                 self.assertLess(attempt.metrics()[-1]['step'], step + (phase == 'save'))
 
-    def test_a_full_disk_postpones_the_checkpoint_and_training_goes_on(self):
-        attempt = self.run_whole(9, 1, self.faulty((1, 4, 'save', 'disk_full')), allow_faults=True)
-        self.assertIn('fault: disk_full at step 4 in save\n', attempt.log(1))
+    def test_a_full_disk_and_a_slow_rank_change_no_number(self):
+        calm = self.run_whole(10, 1, self.faulty())
+        full = self.run_whole(9, 1, self.faulty((1, 4, 'save', 'disk_full')), allow_faults=True)
+        self.assertIn('fault: disk_full at step 4 in save\n', full.log(1))
         self.assertIn('the checkpoint of step 4 is postponed, and training continues: rank 1: no space left on the '
-                      'device (train.faults)', attempt.log())
-        self.assertEqual([row['step'] for row in attempt.metrics() if 'loss' in row], list(range(1, 9)))
-        saved = [step for step, _ in attempt.published]
+                      'device (train.faults)', full.log())
+        self.assertEqual([row['step'] for row in full.metrics() if 'loss' in row], list(range(1, 9)))
+        saved = [step for step, _ in full.published]
         self.assertNotIn(4, saved)
         self.assertEqual(saved[-1], 8)
-        calm = self.run_whole(10, 1, self.faulty())
-        self.assertEqual(calm.metrics(), attempt.metrics())
-        self.assertEqual(calm.weights(8), attempt.weights(8))
+        self.assertEqual(calm.metrics(), full.metrics())
+        self.assertEqual(calm.weights(8), full.weights(8))
 
-    def test_a_slow_rank_delays_the_others_and_changes_no_number(self):
         document = self.faulty((1, 3, 'forward', 'slow'))
         document['train']['faults'][0]['ms'] = 700
         slow = self.run_whole(11, 1, document, allow_faults=True)
         self.assertEqual(slow.log(1).count('fault: slow at step 3 in forward\n'), 1)
-        calm = self.run_whole(12, 1, self.faulty())
         self.assertEqual(calm.metrics(), slow.metrics())
 
         def own_ms(rank):  # a moving average: after 6 slow steps, it has 47% of their time

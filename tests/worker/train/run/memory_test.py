@@ -24,10 +24,10 @@ SMALL = {'model__hidden_size': 16, 'model__intermediate_size': 16, 'model__num_h
 class MemoryTest(RankCase):
 
     def job(self, **changes):
-        """Returns a job that saves after its third step of five, so that training goes on while the snapshot is in
+        """Returns a job that saves after its second step of three, so that training goes on while the snapshot is in
         memory."""
         batch = changes.pop('batch', 8)
-        return self.document(5, dp=1, **{'model__max_position_embeddings': 256, 'checkpoint__every': 3,
+        return self.document(3, dp=1, **{'model__max_position_embeddings': 256, 'checkpoint__every': 2,
                                          'train__global_batch_size': batch, **changes})
 
     def planned(self, document):

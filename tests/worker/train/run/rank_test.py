@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """roll-rank as real processes: trains, saves, stops, resumes bitwise, fails in one sentence."""
+import glob
 import json
 import math
 import os
@@ -7,26 +8,29 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 
-from ranks import CONVERT, ORACLE, RANK, Attempt, RankCase
+from ranks import ORACLE, RANK, Attempt, RankCase, tensors_of
 
 # A validation: the tail of round(fraction * size) bytes, cut into windows of seq_length inputs (the last may be
 # shorter). Every token except the tail's first is predicted once.
 BITS_PER_BYTE = '''
 import math, sys, torch
 from transformers import AutoModelForCausalLM
-model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32).eval()
-text = open(sys.argv[2], 'rb').read()
-tail = list(text[len(text) - math.floor(float(sys.argv[3]) * len(text) + 0.5):])
-length, nll, count = int(sys.argv[4]), 0.0, 0
-with torch.no_grad():
-    for begin in range(0, len(tail) - 1, length):
-        window = torch.tensor(tail[begin:begin + length + 1])
-        logp = model(window[None, :-1]).logits[0].double().log_softmax(-1)
-        nll -= float(logp.gather(1, window[1:, None]).sum())
-        count += len(window) - 1
-print(nll / count / math.log(2))
+text = open(sys.argv[1], 'rb').read()
+tail = list(text[len(text) - math.floor(float(sys.argv[2]) * len(text) + 0.5):])
+length = int(sys.argv[3])
+for folder in sys.argv[4:]:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    nll, count = 0.0, 0
+    with torch.no_grad():
+        for begin in range(0, len(tail) - 1, length):
+            window = torch.tensor(tail[begin:begin + length + 1])
+            logp = model(window[None, :-1]).logits[0].double().log_softmax(-1)
+            nll -= float(logp.gather(1, window[1:, None]).sum())
+            count += len(window) - 1
+    print(nll / count / math.log(2))
 '''
 
 
@@ -151,77 +155,16 @@ class RankTest(RankCase):
         self.assertNotEqual(rounded, told)
         self.assertRegex(run.log(), r'weights rounded as in the export: loss \d\.\d{6} \([-+]\d')
         self.assertIs(self.run_whole(2, 1, self.document(2)).metrics()[-1].get('export_valid_loss'), None)
-        for dtype, wanted in (('keep', told), ('bf16', rounded)):
-            theirs = self.bits_in_export(run, dtype)
-            print(f'bits per byte, {dtype}: roll {wanted:.9f}, transformers {theirs:.9f}')
-            self.assertAlmostEqual(theirs, wanted, delta=1e-5)
-
-    def bits_in_export(self, run, dtype):
-        export = os.path.join(self.top, 'export-' + dtype)
-        subprocess.run([CONVERT, 'convert', run.published[-1][1], export, '--to', 'hf', '--dtype', dtype], check=True,
-                       capture_output=True)
-        done = subprocess.run([ORACLE, '-c', BITS_PER_BYTE, export, self.corpus, '0.02', '32'], capture_output=True,
+        exports = [self.exported_as(run, dtype) for dtype in ('keep', 'bf16')]
+        done = subprocess.run([ORACLE, '-c', BITS_PER_BYTE, self.corpus, '0.02', '32', *exports], capture_output=True,
                               text=True, check=False, env={'PATH': '/usr/bin:/bin', 'HF_HUB_OFFLINE': '1'})
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        return float(done.stdout)
+        for theirs, wanted in zip(map(float, done.stdout.split()), (told, rounded), strict=True):
+            print(f'bits per byte: roll {wanted:.9f}, transformers {theirs:.9f}')
+            self.assertAlmostEqual(theirs, wanted, delta=1e-5)
 
-    def started(self, start, **changes):
-        """Returns a document whose first step trains on every window of 257 bytes once; 5 bytes are held out."""
-        with open(self.corpus, 'r+b') as file:
-            file.truncate(262)
-        rates = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
-        return self.document(1, model={'from': start}, **rates, **changes)
-
-    def test_starts_from_a_directory_with_the_loss_of_transformers_and_gives_the_weights_back(self):
-        for job, (options, precision, bound) in enumerate([
-                (('rope=new', 'tied=0', 'sharded=1'), 'fp32', 1e-5),
-                (('rope=old', 'tied=1', 'sharded=0'), 'fp64', 1e-10)], start=1):
-            start = os.path.join(self.top, f'start-{job}')
-            self.oracle('hf_start.py', 'make', start, 'float32', *options)
-            run = self.run_whole(job, 1, self.started(start, train__precision=precision))
-            theirs = {'loss': (0, 257), 'valid_loss': (257, 262)}
-            for key, (begin, end) in theirs.items():
-                dtype = {'fp32': 'float32', 'fp64': 'float64'}[precision]
-                wanted = float(self.oracle('hf_start.py', 'loss', start, dtype, self.corpus, begin, end, 32))
-                ours = [row[key] for row in run.metrics() if key in row][0]
-                print(f'{precision} {key}: roll {ours:.15f}, transformers {wanted:.15f}')
-                self.assertLess(abs(ours - wanted), bound * wanted, key)
-            if precision == 'fp32':
-                self.oracle('hf_start.py', 'same', start, self.exported(run, f'export-{job}'))
-                # A job can also start from Roll's own checkpoint.
-                again = self.run_whole(9, 1, self.started(run.published[-1][1]))
-                self.oracle('hf_start.py', 'same', start, self.exported(again, 'export-again'))
-
-    def test_a_started_job_goes_on_without_what_it_started_from(self):
-        start = os.path.join(self.top, 'start')
-        self.oracle('hf_start.py', 'make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
-        first = self.run_whole(1, 1, self.document(2, model={'from': start}, train__optimizer__schedule='constant'))
-        shutil.rmtree(start)
-        document = self.document(4, model={'from': start}, train__optimizer__schedule='constant')
-        second = self.run_whole(1, 2, document, first.published)
-        self.assertIn('resumed at step 2 ', second.log())
-        self.refused(document, 2, start + ' does not exist')
-
-    def test_a_directory_that_disagrees_with_its_config_is_refused_by_name(self):
-        start = os.path.join(self.top, 'start')
-        self.oracle('hf_start.py', 'make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
-        path = os.path.join(start, 'config.json')
-        with open(path, encoding='utf-8') as file:
-            config = json.load(file)
-
-        def refused(text, code=2, **changes):
-            with open(path, 'w', encoding='utf-8') as file:
-                json.dump({**config, **changes}, file)
-            self.refused(self.started(start, dp=1), code, text)
-        refused('has shape [260, 32]; the config says [300, 32]', vocab_size=300)
-        refused(' and 4 more are missing', num_hidden_layers=4)
-        refused('no rule of family llama names model.layers.2.', num_hidden_layers=2)
-        refused('max_position_embeddings', max_position_embeddings=16)
-        refused('rotary embeddings of type proportional',
-                rope_parameters={'rope_type': 'proportional', 'rope_theta': 500.0, 'factor': 2.0})
-        refused('long_factor must be a list of 6 numbers above 0',
-                rope_parameters={'rope_type': 'longrope', 'rope_theta': 500.0, 'short_factor': [1.5] * 6,
-                                 'long_factor': [1, 2, 3], 'original_max_position_embeddings': 16})
+    def exported_as(self, run, dtype):
+        return self.convert(run.published[-1][1], 'export-' + dtype, '--dtype', dtype)
 
     def test_generates_the_same_from_its_checkpoint_twice(self):
         run = self.run_whole(1, 1, self.document(10, dp=1))
@@ -272,6 +215,76 @@ class RankTest(RankCase):
         self.assertEqual(json.loads(self.plan(document, '--json').stdout)['time']['limit_seconds'], 120)
         document['resources']['time'] = '10h'
         self.assertNotIn('warning', self.plan(document).stdout)
+
+
+def weights_of(folder):
+    """Returns {name: (shape, bytes)} of a HuggingFace directory."""
+    found = {}
+    for path in glob.glob(os.path.join(folder, '*.safetensors')):
+        found.update(tensors_of(path))
+    return found
+
+
+class StartTest(RankCase):
+    """Jobs that start from a HuggingFace directory."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.starts = tempfile.mkdtemp(prefix='roll-starts-')
+        cls.addClassCleanup(shutil.rmtree, cls.starts)
+        cls.oracle('hf_start.py', 'make', cls.starts, 'float32')
+
+    def started(self, start, **changes):
+        """Returns a document whose first step trains on every window of 257 bytes once; 5 bytes are held out."""
+        with open(self.corpus, 'r+b') as file:
+            file.truncate(262)
+        rates = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
+        return self.document(1, model={'from': start}, **rates, **changes)
+
+    def test_starts_from_a_directory_with_the_loss_of_transformers_and_gives_the_weights_back(self):
+        for job, (name, precision, dtype, bound) in enumerate([
+                ('sharded', 'fp32', 'float32', 1e-5), ('old', 'fp64', 'float64', 1e-10)], start=1):
+            start = os.path.join(self.starts, name)
+            run = self.run_whole(job, 1, self.started(start, train__precision=precision))
+            told = self.oracle('hf_start.py', 'loss', start, dtype, self.corpus, 32, '0:257', '257:262')
+            for key, wanted in zip(('loss', 'valid_loss'), map(float, told.split()), strict=True):
+                ours = [row[key] for row in run.metrics() if key in row][0]
+                print(f'{precision} {key}: roll {ours:.15f}, transformers {wanted:.15f}')
+                self.assertLess(abs(ours - wanted), bound * wanted, key)
+            if precision == 'fp32':
+                self.assertEqual(weights_of(self.exported(run, f'export-{job}')), weights_of(start))
+                # A job can also start from Roll's own checkpoint.
+                again = self.run_whole(9, 1, self.started(run.published[-1][1]))
+                self.assertEqual(weights_of(self.exported(again, 'export-again')), weights_of(start))
+
+    def test_a_started_job_goes_on_without_what_it_started_from(self):
+        start = shutil.copytree(os.path.join(self.starts, 'plain'), os.path.join(self.top, 'start'))
+        first = self.run_whole(1, 1, self.document(2, model={'from': start}, train__optimizer__schedule='constant'))
+        shutil.rmtree(start)
+        document = self.document(4, model={'from': start}, train__optimizer__schedule='constant')
+        second = self.run_whole(1, 2, document, first.published)
+        self.assertIn('resumed at step 2 ', second.log())
+        self.refused(document, 2, start + ' does not exist')
+
+    def test_a_directory_that_disagrees_with_its_config_is_refused_by_name(self):
+        start = shutil.copytree(os.path.join(self.starts, 'plain'), os.path.join(self.top, 'start'))
+        path = os.path.join(start, 'config.json')
+        with open(path, encoding='utf-8') as file:
+            config = json.load(file)
+
+        def refused(text, code=2, **changes):
+            with open(path, 'w', encoding='utf-8') as file:
+                json.dump({**config, **changes}, file)
+            self.refused(self.started(start, dp=1), code, text)
+        refused('has shape [260, 32]; the config says [300, 32]', vocab_size=300)
+        refused(' and 4 more are missing', num_hidden_layers=4)
+        refused('no rule of family llama names model.layers.2.', num_hidden_layers=2)
+        refused('max_position_embeddings', max_position_embeddings=16)
+        refused('rotary embeddings of type proportional',
+                rope_parameters={'rope_type': 'proportional', 'rope_theta': 500.0, 'factor': 2.0})
+        refused('long_factor must be a list of 6 numbers above 0',
+                rope_parameters={'rope_type': 'longrope', 'rope_theta': 500.0, 'short_factor': [1.5] * 6,
+                                 'long_factor': [1, 2, 3], 'original_max_position_embeddings': 16})
 
 
 if __name__ == '__main__':

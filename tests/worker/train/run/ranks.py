@@ -289,12 +289,14 @@ class RankCase(unittest.TestCase):
         subprocess.run([CONVERT, 'convert', source, export, '--to', 'hf', *words], check=True, capture_output=True)
         return export
 
-    def oracle(self, script, *words):
+    @staticmethod
+    def oracle(script, *words):
         """Returns the output of a script of tests/oracle."""
         # The models are tiny, so that several threads would only wait for each other.
         done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
                               check=False, env={'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1'})
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        if done.returncode != 0:
+            raise AssertionError(f'{script}: {done.stderr[-2000:]}')
         return done.stdout
 
     def exported(self, run, name):

@@ -11,8 +11,9 @@ from pipeline_test import DOUBLE
 from ranks import CONVERT, Attempt, RankCase
 
 SIZES = {'model__vocab_size': 257, 'model__tie_word_embeddings': True, 'train__global_batch_size': 8}
-LAYOUTS = ({'tp': 2, 'pp': 2, 'parallel__sequence': True}, {'dp': 4}, {'pp': 4, 'schedule': 'zb-h1'},
-           {'tp': 2, 'dp': 2, 'parallel__zero': 2}, {'pp': 2, 'vpp': 2, 'schedule': 'zb-v'})
+LAYOUTS = ({'tp': 2, 'pp': 2, 'parallel__sequence': True}, {'dp': 4, 'parallel__zero': 3},
+           {'pp': 4, 'schedule': 'zb-h1'}, {'tp': 2, 'dp': 2, 'parallel__zero': 2},
+           {'pp': 2, 'vpp': 2, 'schedule': 'zb-v'})
 
 
 class Reshard(RankCase):

@@ -37,8 +37,8 @@ class SftTest(RankCase):
         return self.document(steps, **{'objective': 'sft', 'data': {'train': [path], 'valid': 0.0}, **changes})
 
     def test_loss_and_gradients_are_those_of_transformers_with_labels_of_minus_100(self):
-        start = os.path.join(self.top, 'start')
-        self.oracle('hf_start.py', 'make', start, 'float64', 'rope=new', 'tied=0', 'sharded=0')
+        self.oracle('hf_start.py', 'make', self.top, 'float64')
+        start = os.path.join(self.top, 'plain')
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 9)
         size = sum(len(prompt + completion) for prompt, completion in read_pairs(path))
         with open(path, 'a', encoding='utf-8') as file:  # now wrapped rows use all tokens
