@@ -74,9 +74,9 @@ TEST(TrainSpec, EachProblemOfALayoutIsToldWithWhatWorks) {
     EXPECT_EQ(problems_with(R"({"parallel": {"tp": 4}})"),
               "parallel tp 4 x pp 1 x cp 1 = 4 does not divide the ranks; resources give 2 nodes x "
               "3 slots = 6 ranks; set resources.slots_per_node to 4\n");
-    EXPECT_EQ(problems_with(R"({"parallel": {"tp": 1000000000, "pp": 1000000000,
-                                             "cp": 1000000000}})")
-                  .find("parallel tp 1000000000 x pp 1000000000 x cp 1000000000 = 1000000000"),
+    // The product is 2^64.
+    EXPECT_EQ(problems_with(R"({"parallel": {"tp": 536870912, "pp": 536870912, "cp": 64}})")
+                  .find("parallel tp 536870912 x pp 536870912 x cp 64 = 1000000000000000000 does"),
               0U);
 }
 
