@@ -184,8 +184,9 @@ void read_trl_stage(const Config& config) {
                            (loss.empty() && !has_any(config, kOfTrlPreferences));
     if (of_tokens) {
         config.set("objective", "sft");
-        if (config.flag("assistant_only_loss")) config.set("data.train_on", "assistant");
-        if (config.has("completion_only_loss") && !config.flag("completion_only_loss"))
+        if (config.flag("assistant_only_loss"))
+            config.set("data.train_on", "assistant");
+        else if (config.has("completion_only_loss") && !config.flag("completion_only_loss"))
             config.set("data.train_on", "all");
     } else {
         read_trl_preferences(config);

@@ -149,6 +149,26 @@ class ProveTest(unittest.TestCase):
         self.assertGreater(proof['first']['error'], proof['limit'])
         self.assertEqual(run('prove', *words, plant='lose|everything').returncode, 2)
 
+    def test_each_of_eight_bugs_ends_with_1_and_names_its_tensor(self):
+        words = ['kjv.yaml', *layout(dp=2, tp=2, pp=2), '--set', 'train.micro_batch_size=2', '--set',
+                 'model.family=qwen3', '--set', 'model.tie_word_embeddings=true']
+        embedding = 'embedding.word_embeddings.weight'
+        for plant, quantity, tensor in (("drop|tied embedding's gradient", 'gradient', embedding),
+                                        ("double|tied embedding's gradient", 'gradient', embedding),
+                                        ('average|gradients', 'gradient', 'decoder.'),
+                                        ('drop|partial gradients', 'gradient', 'decoder.layers.1.self_attention.'),
+                                        ("drop|column input's gradient|0", 'gradient', 'decoder.layers.0.'),
+                                        ('delay|gradient of an activation', 'gradient', 'decoder.layers.0.'),
+                                        ('double|row output|1', 'loss', 'decoder.'),
+                                        ('drop|gradient norm||tp', 'gradient norm', embedding)):
+            with self.subTest(plant):
+                done = run('prove', *words, '--json', plant=plant)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                proof = json.loads(done.stdout)
+                self.assertEqual((proof['first']['step'], proof['first']['quantity']), (1, quantity))
+                self.assertTrue(proof['first_tensor']['tensor'].startswith(tensor), proof['first_tensor'])
+                self.assertIn(proof['first_tensor']['tensor'], done.stderr)
+
     def test_a_directory_for_temporary_files_that_does_not_exist_is_one_sentence(self):
         done = run('prove', 'kjv.yaml', TMPDIR=WORK + '/nowhere')
         self.assertEqual((done.returncode, done.stdout), (1, ''))

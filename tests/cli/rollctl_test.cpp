@@ -233,7 +233,7 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
             "  model is missing; allowed: a mapping\n"
             "  data is missing; allowed: a mapping\n"
             "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the ranks; resources give 1 "
-            "node x 1 slot = 1 rank\n"
+            "node x 1 slot = 1 rank; set resources.slots_per_node to 2\n"
             "  line 3: train.steps is missing; allowed: an integer, 1 to 1000000000, or "
             "train.epochs\n");
     EXPECT_EQ(run("submit missing.yaml").status, 3);

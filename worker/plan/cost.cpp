@@ -14,6 +14,10 @@ namespace roll::plan {
 namespace {
 
 constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
+// Blocks of this size or more are mapped, and smaller ones are in the heap, which never shrinks
+// (train/process/memory.cpp). So a mapped block adds to the heap's largest size, even if the heap
+// has room at the time.
+constexpr std::int64_t kMappedBytes = 32 << 20;
 
 // Returns the memory of the program with an almost empty model, in bytes. memory_test.py measured
 // the values.
@@ -243,6 +247,7 @@ StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
     const std::int64_t head =
         (fits ? 0 : block) + loss_copies(spec, block / element) + 2 * tokens * m.hidden * element;
     const std::int64_t loss = part.last ? head : 0;
+    const bool is_mapped = part.last && !fits && !held.on_gpu && block >= kMappedBytes;
     const std::int64_t layer = layer_workspace(m, spec), unpacked = largest_unpacked(m) * element;
     values.parts.push_back({values.of_chunk + loss, values.of_chunk});
     std::int64_t most = 0;
@@ -261,7 +266,8 @@ StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
     }
     // A stage without a backward holds the values of one layer while it runs the layer's forward.
     if (part.below == part.layers) most = (layer + layer_held(m, rows, segments, {})) * element;
-    values.workspace = std::max(loss, most + unpacked);
+    const std::int64_t mapped = is_mapped ? block : 0;
+    values.workspace = mapped + std::max(loss - mapped, most + unpacked);
     values.parts.resize(static_cast<std::size_t>(layers) + 1);
     values.parts.push_back({part.first ? 2 * input : 0, part.first ? input : 0});
     return values;

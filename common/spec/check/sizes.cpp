@@ -1,6 +1,7 @@
 #include "common/spec/check/sizes.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -52,9 +53,17 @@ std::string counted(std::int64_t number, const char* thing) {
     return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
 }
 
+// Returns the product of positive numbers, at most 10^18, so that it fits 64 bits.
+std::int64_t product(std::initializer_list<std::int64_t> factors) {
+    std::int64_t all = 1;
+    constexpr std::int64_t kMost = 1000000000000000000;
+    for (const std::int64_t factor : factors) all = all > kMost / factor ? kMost : all * factor;
+    return all;
+}
+
 // Returns the data-parallel size: `dp` of the document, or the size that follows from the number of
-// ranks. If the parallel sizes do not fit the number of ranks, adds a problem and returns nullopt.
-// Also returns nullopt if the job leaves the choice of the parallel sizes to Roll.
+// ranks. Adds a problem if the parallel sizes do not fit the number of ranks. Returns nullopt if
+// the size is unknown, or if the job leaves the choice of the parallel sizes to Roll.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
@@ -84,19 +93,28 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
                                     : fmt::format("{} slots / {} slots per rank", *slots, each);
     const std::string ranks = fmt::format("resources give {} x {} = {}", counted(*nodes, "node"),
                                           of_node, counted(world, "rank"));
-    if (dp && *dp * tp * pp * cp != world) {
+    const std::int64_t replica = product({tp, pp, cp}), wanted = product({dp.value_or(1), replica});
+    // If the parallel sizes divide all ranks, they divide so many ranks on each node.
+    const std::int64_t step = wanted / std::gcd(wanted, *nodes);
+    const std::int64_t enough = dp ? step : (per_node + step - 1) / step * step;
+    const std::string resize = fmt::format(
+        "resources.{} to {}", gpus ? "gpus_per_node" : "slots_per_node", product({enough, each}));
+    if (dp && wanted != world) {
+        const bool divides = world % replica == 0, resizes = wanted % *nodes == 0;
+        const std::string remedy =
+            fmt::format("{}{}{}{}", divides || resizes ? "; set " : "",
+                        divides ? fmt::format("dp to {}", world / replica) : "",
+                        divides && resizes ? " or " : "", resizes ? resize : "");
         problems.push_back(
-            {"parallel", fmt::format("dp {} x tp {} x pp {} x cp {} = {}, but {}", *dp, tp, pp, cp,
-                                     counted(*dp * tp * pp * cp, "rank"), ranks)});
-        return std::nullopt;
+            {"parallel", fmt::format("dp {} x tp {} x pp {} x cp {} = {}, but {}{}", *dp, tp, pp,
+                                     cp, counted(wanted, "rank"), ranks, remedy)});
+        return dp;
     }
-    if (world % (tp * pp * cp) != 0) {
-        problems.push_back(
-            {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide the ranks; {}", tp,
-                                     pp, cp, tp * pp * cp, ranks)});
-        return std::nullopt;
-    }
-    return world / (tp * pp * cp);
+    if (world % replica == 0) return world / replica;
+    problems.push_back(
+        {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide the ranks; {}; set {}",
+                                 tp, pp, cp, replica, ranks, resize)});
+    return std::nullopt;
 }
 
 void check_batches(const Json& document, std::optional<std::int64_t> dp,
@@ -222,8 +240,9 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
     std::vector<Problem> found = pipeline_problems(*parallel, sizes);
     const auto micro = positive(document, "/train/micro_batch_size");
     const std::int64_t rows = micro && dp ? *micro * *dp : 0;
+    const std::size_t of_layers = found.size();
     for (const std::int64_t size : batch_sizes(document)) {
-        if (rows == 0 || size % rows != 0 || !found.empty()) continue;
+        if (rows == 0 || size % rows != 0 || found.size() > of_layers) continue;
         sizes.microbatches = size / rows, sizes.rows = rows;
         found = pipeline_problems(*parallel, sizes);
     }

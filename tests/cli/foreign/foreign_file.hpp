@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/foreign/foreign.hpp"
+#include "common/spec/check/defaults.hpp"
 #include "common/spec/schema/problem.hpp"
 
 namespace roll::cli {
@@ -57,6 +58,13 @@ class ForeignFile : public testing::Test {
         Json document = config;
         foreign = translate(document, base);
         set_global_batch(foreign, document);
+        return document;
+    }
+    // Returns the job file with all defaults, so that a value that is the default of its key is no
+    // change.
+    Json whole_job(const Json& config) {
+        Json document = job(config);
+        spec::fill_job(document, base);
         return document;
     }
     // Returns the messages of the problems, joined.
@@ -145,7 +153,10 @@ inline constexpr KeyWith kWith[] = {
     {"use_bnb_nested_quant", "true",
      R"({"stage": null, "finetuning_type": null, "dataset": null, "dataset_name": "p.jsonl",
          "beta": 0.3, "use_peft": true, "load_in_4bit": true})"},
-    {"assistant_only_loss", "true", kTrlSft},
+    {"assistant_only_loss", "true",
+     R"({"stage": null, "finetuning_type": null, "dataset": null, "dataset_name": "p.jsonl",
+         "dataset_train_split": "train", "completion_only_loss": false})"},
+    {"calculate_per_token_loss", "true", R"({"tensor_model_parallel_size": 2})"},
     {"completion_only_loss", "false", kTrlSft},
     {"recompute_method", R"("block")", R"({"recompute_granularity": "full"})"},
     {"recompute_num_layers", "2", R"({"recompute_granularity": "full"})"},

@@ -8,12 +8,12 @@
 namespace roll::cli {
 namespace {
 
-TEST_F(ForeignFile, EachHonouredKeyOfAStageChangesTheJobFile) {
+TEST_F(ForeignFile, EachHonouredKeyOfAStageChangesTheJob) {
     for (const KeyWith& one : kWith) {
         Json with = config_with(one.others);
         Json changed = with;
         changed[one.key] = Json::parse(one.value);
-        EXPECT_NE(job(changed), job(with)) << one.key;
+        EXPECT_NE(whole_job(changed), whole_job(with)) << one.key;
         EXPECT_EQ(problems(with), "") << one.others;
         EXPECT_EQ(problems(changed), "") << one.key;
     }
@@ -197,7 +197,7 @@ TEST_F(ForeignFile, ThePipelinesOfRollAreJobFiles) {
     EXPECT_EQ(dpo["objective"], Json::parse(R"({"kind": "dpo", "loss": "sigmoid", "beta": 0.2})"));
 }
 
-TEST_F(ForeignFile, EachHonouredKeyOfAPipelineChangesTheJobFile) {
+TEST_F(ForeignFile, EachHonouredKeyOfAPipelineChangesTheJob) {
     const std::map<std::string, const char*> values{
         {"pretrain", R"("other")"},
         {"exp_name", R"("day")"},
@@ -232,7 +232,7 @@ TEST_F(ForeignFile, EachHonouredKeyOfAPipelineChangesTheJobFile) {
         if (path.starts_with("/WORKER"))
             path = (sft ? "/sft_train" : "/actor_train") + path.substr(7);
         changed[Json::json_pointer(path)] = Json::parse(values.at(key));
-        EXPECT_NE(job(changed), job(pipeline(sft))) << key;
+        EXPECT_NE(whole_job(changed), whole_job(pipeline(sft))) << key;
         EXPECT_EQ(problems(changed), "") << key;
     }
     Json wrong = pipeline(false);

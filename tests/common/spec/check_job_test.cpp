@@ -227,9 +227,9 @@ TEST_F(CheckJob, RefusesByNameWhatIsNotBuiltYet) {
 
 TEST_F(CheckJob, RefusesSizesThatCannotWork) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
-        {"/parallel/dp", 3,
-         "parallel dp 3 x tp 1 x pp 1 x cp 1 = 3 ranks, but resources give 1 node x 2 slots = 2 "
-         "ranks\n"},
+        {"/parallel/dp", 4,
+         "parallel dp 4 x tp 1 x pp 1 x cp 1 = 4 ranks, but resources give 1 node x 2 slots = 2 "
+         "ranks; set dp to 2 or resources.slots_per_node to 4\n"},
         {"/parallel",
          {{"pp", 2}, {"vpp", 2}},
          "parallel.pp is 2, vpp 2, which does not divide the 2 layers of the model "

@@ -40,12 +40,56 @@ TEST(TrainSpec, ARankMayHaveSeveralSlots) {
     ASSERT_FALSE(problems.empty());
     EXPECT_EQ(problems[0].message,
               "dp 2 x tp 1 x pp 1 x cp 1 = 2 ranks, but resources give 2 nodes x 4 slots / 2 slots "
-              "per rank = 4 ranks");
+              "per rank = 4 ranks; set dp to 4 or resources.slots_per_node to 2");
     json["resources"]["slots_per_rank"] = 3;
     const auto uneven = train_spec(json.dump());
     ASSERT_FALSE(uneven);
     EXPECT_EQ(uneven.error().message,
               "resources.slots_per_rank is 3; allowed: a divisor of slots_per_node 4");
+}
+
+// Returns the problems of the smallest job with other values, which are JSON.
+std::string problems_with(const char* values) {
+    Json json = smallest();
+    json.update(Json::parse(values), true);
+    std::string all;
+    for (const Problem& one : impossible_sizes(json)) all += one.path + " " + one.message + "\n";
+    return all;
+}
+
+TEST(TrainSpec, EachProblemOfALayoutIsToldWithWhatWorks) {
+    EXPECT_EQ(
+        problems_with(R"({"parallel": {"dp": 4, "tp": 3},
+                                "model": {"num_attention_heads": 4},
+                                "train": {"global_batch_size": 10}})"),
+        "parallel dp 4 x tp 3 x pp 1 x cp 1 = 12 ranks, but resources give 2 nodes x 3 slots "
+        "= 6 ranks; set dp to 2 or resources.slots_per_node to 6\n"
+        "train.global_batch_size is 10; allowed: a multiple of micro_batch_size 1 x dp 4 = 4, "
+        "such as 8 or 12\n"
+        "parallel.tp is 3, which does not divide model.num_attention_heads 4; allowed with "
+        "this model: 1, 2, 4\n");
+    EXPECT_EQ(problems_with(R"({"parallel": {"dp": 1, "tp": 5}})"),
+              "parallel dp 1 x tp 5 x pp 1 x cp 1 = 5 ranks, but resources give 2 nodes x 3 slots "
+              "= 6 ranks\n");
+    EXPECT_EQ(problems_with(R"({"parallel": {"tp": 4}})"),
+              "parallel tp 4 x pp 1 x cp 1 = 4 does not divide the ranks; resources give 2 nodes x "
+              "3 slots = 6 ranks; set resources.slots_per_node to 4\n");
+    // The product is 2^64.
+    EXPECT_EQ(problems_with(R"({"parallel": {"tp": 536870912, "pp": 536870912, "cp": 64}})")
+                  .find("parallel tp 536870912 x pp 536870912 x cp 64 = 1000000000000000000 does"),
+              0U);
+}
+
+TEST(TrainSpec, MicrobatchesThatDoNotFitAreToldBesideLayersThatDoNot) {
+    EXPECT_EQ(problems_with(R"({"model": {"num_hidden_layers": 2},
+                                "parallel": {"pp": 2, "vpp": 2, "group": 3}})"),
+              "parallel.vpp is 2, so the schedule takes micro-batches in groups of 3. With 4 "
+              "micro-batches for each replica (global_batch_size / micro_batch_size / dp), the "
+              "last group has fewer micro-batches than pp 2; the nearest valid numbers of "
+              "micro-batches are 3 (global_batch_size 9) or 5 (global_batch_size 15); with 4 "
+              "micro-batches, parallel.group 2 is valid; or set vpp to 1\n"
+              "parallel.pp is 2, vpp 2, which does not divide the 2 layers of the model "
+              "(num_hidden_layers); the nearest valid settings: pp 2 with vpp 1\n");
 }
 
 TEST(TrainSpec, ATransferHasATimeOfASecondOrMore) {

@@ -120,7 +120,7 @@ at::Tensor LocalCommunicator::with_bugs(const Transfer& transfer, const at::Tens
                                         const at::Tensor& right, const at::Tensor& before) const {
     for (const Plant& plant : group_.plants_)
         if (plant.hits(group_.name_, transfer.tag))
-            return planted(plant.kind, transfer, inputs, rank_, right, before);
+            return planted(plant, {transfer, inputs, rank_, right, before});
     return right;
 }
 

@@ -15,13 +15,12 @@ namespace {
 // Returns the result that this rank would get if no other rank took part. For a collective, this is
 // the rank's own input; for an all-gather, it is this input with zeros for the other ranks' parts.
 // A received message is zeros.
-at::Tensor own(const Transfer& transfer, const at::TensorList& inputs, int rank,
-               const at::Tensor& right) {
-    if (!transfer.is_collective()) return at::zeros_like(right);
-    const at::Tensor& input = inputs[static_cast<std::size_t>(rank)];
-    if (transfer.kind != Transfer::Kind::AllGather) return input;
-    const at::Tensor all = at::zeros_like(right);
-    all.view(-1).narrow(0, rank * input.numel(), input.numel()).copy_(input.view(-1));
+at::Tensor own(const Delivery& to) {
+    if (!to.transfer.is_collective()) return at::zeros_like(to.right);
+    const at::Tensor& input = to.inputs[static_cast<std::size_t>(to.rank)];
+    if (to.transfer.kind != Transfer::Kind::AllGather) return input;
+    const at::Tensor all = at::zeros_like(to.right);
+    all.view(-1).narrow(0, to.rank * input.numel(), input.numel()).copy_(input.view(-1));
     return all;
 }
 
@@ -72,17 +71,17 @@ bool Plant::hits(const std::string& group_name, const Tag& tag) const {
            group_name.starts_with(group);
 }
 
-at::Tensor planted(Plant::Kind kind, const Transfer& transfer, const at::TensorList& inputs,
-                   int rank, const at::Tensor& right, const at::Tensor& before) {
-    switch (kind) {
-        case Plant::Kind::Drop: return own(transfer, inputs, rank, right);
-        case Plant::Kind::Double: return right * 2;
-        case Plant::Kind::Average: return right / static_cast<double>(inputs.size());
-        case Plant::Kind::Regroup: return half_sum(inputs, rank);
-        case Plant::Kind::Delay: return before.defined() ? before : at::zeros_like(right);
-        case Plant::Kind::Stale: return before.defined() ? before : right;
+at::Tensor planted(const Plant& plant, const Delivery& to) {
+    switch (plant.kind) {
+        case Plant::Kind::Drop: return own(to);
+        case Plant::Kind::Double: return to.right * 2;
+        case Plant::Kind::Average: return to.right / static_cast<double>(to.inputs.size());
+        case Plant::Kind::Regroup: return half_sum(to.inputs, to.rank);
+        case Plant::Kind::Delay: return to.before.defined() ? to.before : at::zeros_like(to.right);
+        case Plant::Kind::Stale: return to.before.defined() ? to.before : to.right;
+        case Plant::Kind::Change: return plant.change(to);
     }
-    return right;
+    return to.right;
 }
 
 }  // namespace roll::train

@@ -3,12 +3,24 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/error.hpp"
 #include "worker/train/comm/communicator.hpp"
 
 namespace roll::train {
+
+// What a transfer delivers to one rank: the inputs of all ranks (none for a message), the correct
+// result, and the correct result of the previous transfer with the same site and size (undefined if
+// there was none).
+struct Delivery {
+    const Transfer& transfer;
+    at::TensorList inputs;
+    int rank;
+    const at::Tensor& right;
+    const at::Tensor& before;
+};
 
 struct Plant {
     enum class Kind : std::uint8_t {
@@ -18,12 +30,15 @@ struct Plant {
         Regroup,  // the lower half and the upper half of the ranks reduce separately
         Delay,    // result of the previous transfer with the same site and size; at first, zeros
         Stale,    // like Delay, but the first result is correct
+        Change,   // what `change` returns
     };
     Kind kind;
     Site site;
     int layer = -1;          // Tag::layer of the transfers to change; -1: every layer
     std::string group = {};  // prefix of the names of the affected groups; empty: every group
     bool again = false;      // true: changes only transfers of layers that backward recomputes
+    // Returns the wrong result; only for Kind::Change
+    std::function<at::Tensor(const Delivery&)> change = {};
 
     // Returns whether transfers with this tag in this group are to be changed.
     bool hits(const std::string& group_name, const Tag& tag) const;
@@ -34,10 +49,7 @@ struct Plant {
 // text(Tag) writes it. Fails with InvalidArgument.
 Result<Plant> parse_plant(const std::string& words);
 
-// Returns the wrong result that the bug gives rank `rank`. `inputs` are the inputs of all ranks,
-// and `right` is the correct result. `before` is the correct result of the previous transfer with
-// the same site and size; undefined if there was none.
-at::Tensor planted(Plant::Kind kind, const Transfer& transfer, const at::TensorList& inputs,
-                   int rank, const at::Tensor& right, const at::Tensor& before);
+// Returns the wrong result that the bug delivers.
+at::Tensor planted(const Plant& plant, const Delivery& delivery);
 
 }  // namespace roll::train

@@ -447,8 +447,7 @@ void Trainer::recall_left_out() {
     if (writes() && !state_.left_out.empty())
         std::printf(
             "left out: samples %s, because the loss or the gradient of their step was not finite "
-            "or "
-            "too high\n",
+            "or too high\n",
             ranges_text(state_.left_out).c_str());
 }
 
@@ -484,10 +483,11 @@ void Trainer::open_outputs(std::uint64_t checkpoint_bytes,
     std::vector<std::string> tasks;
     for (const Task& task : tasks_) tasks.push_back(task.name);
     metrics_.emplace(MetricsOptions{
-        output, earlier, state_.step, metrics_head(spec_, model_.config, corpus_, learned_),
+        output, earlier, state_.step,
+        metrics_head(spec_, model_.config, corpus_, learned_, pipeline_.schedule.name),
         spec_.metrics, validation_.names(), objective_keys(spec_), tasks});
     for (const auto& [step, loss] : metrics_->losses()) guard_.note_loss(step, loss);
-    std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
+    std::printf("%s\n", headline(spec_, model_.config, corpus_, pipeline_.schedule.name).c_str());
     if (!pipeline_.recompute.empty())
         std::printf("recompute: %s\n", plan::recomputed_text(pipeline_.recompute).c_str());
     if (learned_.documents > 0) std::printf("%s\n", documents_line(learned_, spec_).c_str());

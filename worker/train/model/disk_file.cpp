@@ -90,4 +90,11 @@ void DiskFile::refuse(std::int64_t bytes, int error) const {
                        "space, or set the key to none");
 }
 
+void DiskFile::refuse_to_read(std::int64_t bytes, int error) const {
+    refuse_offload(offloaded_, "cannot read " + plan::bytes_text(bytes) + " of " + offloaded_.what +
+                                   " back from " + folder_.string() + ": " + std::strerror(error) +
+                                   "; the disk may be damaged: set TMPDIR of roll-worker to a "
+                                   "folder on another disk, or set the key to none");
+}
+
 }  // namespace roll::train

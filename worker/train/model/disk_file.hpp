@@ -27,9 +27,10 @@ class DiskFile {
     // Adds bytes to the end of the file. Throws RankFailure(refused) if there is no space.
     void grow(std::int64_t bytes);
 
-    // Throws RankFailure(refused), because the file cannot hold `bytes` more bytes. `error`: the
-    // value of errno.
+    // Throw RankFailure(refused), because the file cannot hold `bytes` more bytes, or because
+    // `bytes` of its bytes cannot be read. `error`: the value of errno.
     [[noreturn]] void refuse(std::int64_t bytes, int error) const;
+    [[noreturn]] void refuse_to_read(std::int64_t bytes, int error) const;
 
     int descriptor() const { return descriptor_; }
     std::int64_t bytes() const { return bytes_; }

@@ -46,16 +46,18 @@ class FileStore final : public SavedStore, public std::enable_shared_from_this<F
 };
 
 // Calls move(memory, bytes, offset), which is ::pread or ::pwrite, until all bytes are moved.
+// Returns 0, or the value of errno.
 template <class Move>
-void move_all(const DiskFile& file, std::byte* memory, std::int64_t bytes, std::int64_t offset,
-              const Move& move) {
+int move_all(std::byte* memory, std::int64_t bytes, std::int64_t offset, const Move& move) {
     for (std::int64_t done = 0; done < bytes;) {
+        errno = 0;
         const ssize_t moved =
             move(memory + done, static_cast<std::size_t>(bytes - done), offset + done);
         if (moved <= 0 && errno == EINTR) continue;
-        if (moved <= 0) file.refuse(bytes, moved == 0 ? EIO : errno);
+        if (moved <= 0) return moved == 0 ? EIO : errno;
         done += moved;
     }
+    return 0;
 }
 
 class InFile final : public KeptBytes {
@@ -74,11 +76,12 @@ class InFile final : public KeptBytes {
 
     at::Tensor take() override {
         at::Tensor bytes_N = at::empty({bytes_}, at::kByte);
-        move_all(store_->file(), static_cast<std::byte*>(bytes_N.data_ptr()), bytes_, begin_,
-                 [this](std::byte* memory, std::size_t size, std::int64_t offset) {
-                     errno = 0;
-                     return ::pread(store_->file().descriptor(), memory, size, offset);
-                 });
+        const DiskFile& file = store_->file();
+        const int error = move_all(static_cast<std::byte*>(bytes_N.data_ptr()), bytes_, begin_,
+                                   [&](std::byte* memory, std::size_t size, std::int64_t offset) {
+                                       return ::pread(file.descriptor(), memory, size, offset);
+                                   });
+        if (error != 0) file.refuse_to_read(bytes_, error);
         return bytes_N;
     }
 
@@ -98,11 +101,11 @@ std::unique_ptr<KeptBytes> FileStore::keep(const at::Tensor& bytes_N) {
     }
     count(bytes);
     auto kept = std::make_unique<InFile>(shared_from_this(), *begin, bytes);
-    move_all(file_, static_cast<std::byte*>(bytes_N.data_ptr()), bytes, *begin,
-             [this](const std::byte* memory, std::size_t part, std::int64_t offset) {
-                 errno = 0;
-                 return ::pwrite(file_.descriptor(), memory, part, offset);
-             });
+    const int error = move_all(static_cast<std::byte*>(bytes_N.data_ptr()), bytes, *begin,
+                               [&](const std::byte* memory, std::size_t part, std::int64_t offset) {
+                                   return ::pwrite(file_.descriptor(), memory, part, offset);
+                               });
+    if (error != 0) file_.refuse(bytes, error);
     return kept;
 }
 

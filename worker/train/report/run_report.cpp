@@ -34,7 +34,7 @@ const char* samples_text(const spec::DataSpec& data) {
     return data.pairs ? " pairs of 2 x " : " x ";
 }
 
-std::string axes_text(const spec::ParallelSpec& p) {
+std::string axes_text(const spec::ParallelSpec& p, const std::string& schedule) {
     std::string text = "dp " + std::to_string(p.dp);
     if (p.zero > 0) text += ", zero " + std::to_string(p.zero);
     if (p.tp > 1) text += ", tp " + std::to_string(p.tp);
@@ -42,7 +42,7 @@ std::string axes_text(const spec::ParallelSpec& p) {
     if (p.pp == 1) return text;
     text += ", pp " + std::to_string(p.pp);
     if (p.vpp > 1) text += " of " + std::to_string(p.vpp) + " chunks";
-    return text + ", schedule " + spec::name_of(p.schedule);
+    return text + ", schedule " + schedule;
 }
 
 }  // namespace
@@ -54,7 +54,8 @@ std::string epochs_text(double epochs) {
 }
 
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
-                         const data::Corpus& corpus, const data::LearnedDocuments& learned) {
+                         const data::Corpus& corpus, const data::LearnedDocuments& learned,
+                         const std::string& schedule) {
     const plan::FlopsPerToken flops =
         plan::flops_per_token(model, spec.seq_length, untrained_of(spec, model));
     OrderedJson head = {
@@ -74,6 +75,7 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
     if (spec.parallel.pp > 1) {
         head["pp"] = spec.parallel.pp;
         head["vpp"] = spec.parallel.vpp;
+        head["schedule"] = schedule;
     }
     if (learned.documents == 0) return head;
     head["documents"] = learned.documents;
@@ -84,13 +86,13 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
 }
 
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
-                     const data::Corpus& corpus) {
+                     const data::Corpus& corpus, const std::string& schedule) {
     return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
            std::to_string(spec.steps) + (spec.steps == 1 ? " step" : " steps") +
            (spec.epochs > 0 ? " (" + epochs_text(spec.epochs) + ")" : "") + " of " +
            std::to_string(spec.global_batch_size) + samples_text(spec.data) +
-           std::to_string(spec.seq_length) + " tokens, " + axes_text(spec.parallel) + ", " +
-           name_of(spec.precision) + ", " + std::to_string(corpus.train_tokens()) +
+           std::to_string(spec.seq_length) + " tokens, " + axes_text(spec.parallel, schedule) +
+           ", " + name_of(spec.precision) + ", " + std::to_string(corpus.train_tokens()) +
            " training tokens and " + std::to_string(corpus.valid_tokens()) + " held out";
 }
 

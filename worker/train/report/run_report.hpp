@@ -16,11 +16,12 @@ namespace roll::train {
 std::string epochs_text(double epochs);  // returns e.g. "2.5 epochs"
 
 // Returns the first line of the metrics. `learned` has the numbers of documents; if it is empty,
-// the line has none of these numbers.
+// the line has none of these numbers. `schedule`: the name of the pipeline's schedule.
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
-                         const data::Corpus& corpus, const data::LearnedDocuments& learned);
+                         const data::Corpus& corpus, const data::LearnedDocuments& learned,
+                         const std::string& schedule);
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
-                     const data::Corpus& corpus);
+                     const data::Corpus& corpus, const std::string& schedule);
 
 // Returns a line such as "300 documents: 2 cut to 33 tokens, 1 without a token to learn".
 std::string documents_line(const data::LearnedDocuments& learned, const spec::TrainSpec& spec);

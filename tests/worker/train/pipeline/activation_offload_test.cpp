@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/worker/train/device/simulated_device.hpp"
 #include "tests/worker/train/pipeline/grid_rows.hpp"
@@ -148,6 +149,32 @@ TEST(ActivationOffload, ADiskWithoutSpaceIsRefusedWithTheNumbers) {
         EXPECT_TRUE(text.starts_with("train.activation_offload: cannot keep 1")) << text;
         EXPECT_NE(text.find(" of saved activations in "), std::string::npos) << text;
         EXPECT_NE(text.find("; free space there"), std::string::npos) << text;
+    }
+}
+
+// Returns the number of this process's open file that no folder lists.
+int unnamed_file() {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+        if (std::filesystem::is_symlink(entry) &&
+            std::filesystem::read_symlink(entry).string().ends_with(" (deleted)"))
+            return std::stoi(entry.path().filename());
+    return -1;
+}
+
+TEST(ActivationOffload, ValuesThatCannotBeReadAreNotToldAsAFullDisk) {
+    const std::shared_ptr<SavedStore> store = in_file();
+    const std::unique_ptr<KeptBytes> kept = store->keep(at::zeros({3 << 20}, at::kByte));
+    ASSERT_EQ(::ftruncate(unnamed_file(), 0), 0);
+    try {
+        kept->take();
+        ADD_FAILURE() << "bytes behind the end of the file were read";
+    } catch (const RankFailure& failure) {
+        const std::string text = failure.what();
+        EXPECT_TRUE(
+            text.starts_with("train.activation_offload: cannot read 3 MiB of saved "
+                             "activations back from "))
+            << text;
+        EXPECT_EQ(text.find("free"), std::string::npos) << text;
     }
 }
 

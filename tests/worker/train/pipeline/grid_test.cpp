@@ -149,6 +149,28 @@ std::string found_in(const World& world, const Named& reference) {
     return all.front().name + ", " + (tensor == all.end() ? "no tensor" : tensor->name);
 }
 
+// Takes a rank's state from a checkpoint.
+using Load = std::function<void(const fs::path& saved, TrainStep& step, const ModelSetup& model)>;
+
+// Trains the world until its checkpoint, and continues from it. Expects that all is right, and that
+// `load`, which takes the state wrongly, is first found in `quantity`.
+void expect_found(const World& world, const Load& load, const char* what, const Row& row,
+                  const std::string& quantity) {
+    World whole = alone(world);
+    whole.saves_after = 0;
+    whole.steps += kMoreSteps;
+    whole.evaluates = true;
+    const Named reference = train(whole), rest = from(reference, steps_of_cell());
+    EXPECT_EQ(found_in(world, before(reference, steps_of_cell())), "nothing");
+    World later = continued(world, world.saves_to);
+    EXPECT_EQ(found_in(later, rest), "nothing");
+    later.load = [&](TrainStep& step) { load(later.starts_from, step, *world.model); };
+    const std::string found = found_in(later, rest);
+    const std::string expected = std::to_string(steps_of_cell()) + "." + quantity;
+    EXPECT_TRUE(found.starts_with(expected)) << found;
+    std::printf("%s: %s: %s\n", what, name(row).c_str(), found.c_str());
+}
+
 // Only a job that continues from a checkpoint can find stages that are cut at one layer when they
 // are saved, and at another when they are loaded.
 TEST(Grid, StagesCutOneLayerOffBetweenSaveAndLoadAreFound) {
@@ -160,18 +182,7 @@ TEST(Grid, StagesCutOneLayerOffBetweenSaveAndLoadAreFound) {
         const Scratch scratch("grid");
         World world = world_of(row, setup);
         world.saves_to = scratch / 0;
-        World whole = alone(world);
-        whole.saves_after = 0;
-        whole.steps += kMoreSteps;
-        whole.evaluates = true;
-        const Named reference = train(whole), rest = from(reference, steps_of_cell());
-        EXPECT_EQ(found_in(world, before(reference, steps_of_cell())), "nothing");
-        World later = continued(world, world.saves_to);
-        EXPECT_EQ(found_in(later, rest), "nothing");
-        later.load = [&](TrainStep& step) { load_one_layer_off(later.starts_from, step, setup); };
-        const std::string found = found_in(later, rest);
-        EXPECT_TRUE(found.starts_with(std::to_string(steps_of_cell()) + ".loss, ")) << found;
-        std::printf("stages cut one layer off: %s: %s\n", name(row).c_str(), found.c_str());
+        expect_found(world, load_one_layer_off, "stages cut one layer off", row, "loss, ");
 
         // Files that are named after other stages than those that they hold are refused.
         const int layers = static_cast<int>(setup.config.layers);
@@ -180,6 +191,23 @@ TEST(Grid, StagesCutOneLayerOffBetweenSaveAndLoadAreFound) {
         train_locally(job_of(world));
         EXPECT_THROW(train_locally(job_of(continued(world, world.saves_to))), RankFailure);
     }
+}
+
+// Each rank keeps the moments of the rows that it had in another layout.
+TEST(Grid, MomentsThatAreNotReshardedAreFound) {
+    const auto load = [](const fs::path& saved, TrainStep& step, const ModelSetup& model) {
+        restore(saved, step, model);
+        for (Optimizer& optimizer : step.optimizers())
+            for (const StateTensors& state : optimizer.state().kinds)
+                state.flat.copy_(state.flat.roll(state.flat.numel() / 2));
+    };
+    Row row(kAxes);
+    row[Zero] = row[Dp] = 1;
+    const ModelSetup setup = setup_of(row);
+    const Scratch scratch("grid");
+    World world = world_of(row, setup);
+    world.saves_to = scratch / 0;
+    expect_found(world, load, "moments not resharded", row, "weight.");
 }
 
 // Whatever backward computes again has the bits that it had in forward, in every type.

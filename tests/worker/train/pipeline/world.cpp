@@ -119,7 +119,8 @@ LocalJob job_of(const World& world) {
             .model = world.model,
             .parallel = world.parallel,
             .load = world.load,
-            .evaluates = world.evaluates};
+            .evaluates = world.evaluates,
+            .prepare = world.prepare};
 }
 
 Named train(const World& world) {

@@ -57,6 +57,7 @@ struct World {
     spec::ParallelSpec parallel = {};
     std::function<void(TrainStep& step)> load = {};
     bool evaluates = true;
+    std::function<void(TrainStep& step)> prepare = {};
     // Changes the micro-batches of a step; empty: they stay as they are.
     std::function<void(int step, std::vector<Microbatch>& batch)> change = {};
 };

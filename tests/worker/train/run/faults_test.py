@@ -31,8 +31,8 @@ class Faults(RankCase):
                      allow_faults=True)
 
     def test_each_kind_ends_the_rank_in_its_phase(self):
-        faults = [(3, 'forward', 'kill', -9), (3, 'reduce', 'exit', 1), (3, 'backward', 'nan', 3),
-                  (4, 'save', 'kill', -9)]
+        faults = [(3, phase, 'kill', -9) for phase in ('forward', 'backward', 'reduce', 'optimizer')]
+        faults += [(4, 'save', 'kill', -9), (3, 'reduce', 'exit', 1), (3, 'backward', 'nan', 3)]
         for job, (step, phase, kind, code) in enumerate(faults, 3):
             with self.subTest(phase=phase, kind=kind):
                 attempt = Attempt(self, job, 1, self.faulty((1, step, phase, kind)), allow_faults=True)

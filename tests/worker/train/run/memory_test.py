@@ -132,6 +132,13 @@ class MemoryTest(RankCase):
                                                         parallel={'dp': 2, 'zero': zero})
             for zero, precision in share(((1, 'bf16'), (2, 'fp32'), (3, 'fp32'), (3, 'bf16')))})
 
+    def test_the_plan_of_a_frozen_base_is_near_the_peak(self):
+        """The gradients have no room for the logits, so that their block adds to the heap's largest size."""
+        base = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'base')
+        job = {'model': {'from': base}, 'train__seq_length': 256, 'train__micro_batch_size': 4, 'batch': 4}
+        self.expect_near({form: self.job(**job, train__lora={'r': 16, 'alpha': 32, 'base': form})
+                          for form in ('full', 'nf4')})
+
     def test_the_plan_is_near_the_peak_of_every_rank_that_shares_its_state(self):
         """Also with samples, which no rank generates with the whole model."""
         sizes = {'model__hidden_size': 384, 'model__intermediate_size': 1024, 'model__num_hidden_layers': 4,

@@ -36,6 +36,8 @@ class Pipeline(RankCase):
                     self.expect_close(run.metrics(), one.metrics())
                     self.expect_close_tensors(run.doubles(6), one.doubles(6))
                     self.assertIn(f', pp {layout.get("pp", 2)}', run.log())
+                    planned = json.loads(self.plan(self.staged(6, **layout, **changes), '--json').stdout)
+                    self.assertIn(f', schedule {planned["pipeline"]["schedule"]}, fp64, ', run.log())
 
     def test_a_checkpoint_resumes_bitwise(self):
         changes = {'checkpoint__every': 3, 'checkpoint__keep': 9}
