@@ -48,6 +48,10 @@ class TrainStep {
     // latest run() or repeat(), as GradBuckets::sent() does.
     std::vector<std::int64_t> sent_gradients() const;
 
+    // Waits until this rank has all weights that other ranks have updated in the latest run(). With
+    // ZeRO-1 and ZeRO-2, they arrive while the next forward runs. All replicas must call this.
+    void await_weights();
+
     // Exchanges the weights with their average, on all ranks. A second call restores both.
     void swap_average();
 
@@ -70,8 +74,12 @@ class TrainStep {
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
-    // write to the weights of the chunks and to the states of the optimizers.
-    std::deque<Chunk>& chunks() { return chunks_; }
+    // write to the weights of the chunks and to the states of the optimizers. chunks() calls
+    // await_weights(), so all replicas must call one of them between run() and other transfers.
+    std::deque<Chunk>& chunks() {
+        await_weights();
+        return chunks_;
+    }
     std::deque<Optimizer>& optimizers() { return optimizers_; }
 
     const Groups& groups() const { return groups_; }
@@ -123,7 +131,8 @@ class TrainStep {
 // Returns true on the first rank of a replica, which receives the tensors of copy_to_first().
 bool is_first(const Groups& groups);
 
-// Returns the parts of the model for text generation. `step` must outlive the result.
+// Returns the parts of the model for text generation. `step` must outlive the result. All replicas
+// must call this after run(), also if only one of them generates text.
 TextModel text_model(TrainStep& step);
 
 }  // namespace roll::train
