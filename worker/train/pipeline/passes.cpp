@@ -44,6 +44,13 @@ KlSum TrainStep::kl_sum(std::span<const Microbatch> batch) {
     return {all[0].item<double>(), all[1].item<double>()};
 }
 
+PairSums TrainStep::sums_over_replicas(PairSums sums) {
+    const at::Tensor all = at::tensor(at::ArrayRef<double>(sums.sums), at::kDouble);
+    sum_over(groups_.dp, all, {Site::Evaluation});
+    std::copy_n(all.const_data_ptr<double>(), sums.sums.size(), sums.sums.begin());
+    return sums;
+}
+
 LossSum TrainStep::evaluate_pairs(std::span<const Microbatch> batch, double kl) {
     const at::Tensor log_probs_KS = log_probs(batch);
     PairSums sums;

@@ -11,6 +11,7 @@
 #include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/optim/gradient_sums.hpp"
 #include "worker/train/pipeline/layer_norms.hpp"
+#include "worker/train/pipeline/step_sums.hpp"
 
 namespace roll::train {
 namespace {
@@ -145,27 +146,30 @@ RuledBatch TrainStep::ruled(std::span<const Microbatch> batch,
     return ruled;
 }
 
-PairSums TrainStep::sums_over_replicas(PairSums sums) {
-    const at::Tensor all = at::tensor(at::ArrayRef<double>(sums.sums), at::kDouble);
-    sum_over(groups_.dp, all, {Site::LossSum});
-    std::copy_n(all.const_data_ptr<double>(), sums.sums.size(), sums.sums.begin());
-    return sums;
-}
-
-// Returns this replica's part of the loss. Sets result.pairs to the sums over all replicas.
-double TrainStep::loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
-                                const at::Tensor& log_probs_KS, StepResult& result) {
-    double loss = 0;
-    PairSums all;
+// Returns this replica's part of the loss and of the sums over pairs. log_probs_KS: values of the
+// last stage.
+StepParts TrainStep::loss_of_pairs(std::span<const Microbatch> batch,
+                                   std::span<const LossRule> rules,
+                                   const at::Tensor& log_probs_KS) {
+    StepParts own;
     for (std::size_t k = 0; k < batch.size(); ++k) {
         const auto sequences = batch[k].segments.size();
         const PairSums sums = sums_of(*options_.preference, batch[k],
                                       row_of(log_probs_KS, k).first(sequences), rules[k].kl);
-        loss += scaled_loss(*options_.preference, sums, rules[k].pairs);
-        all += sums;
+        own.loss += scaled_loss(*options_.preference, sums, rules[k].pairs);
+        own.pairs += sums;
     }
-    result.pairs = sums_over_replicas(all);
-    return loss;
+    return own;
+}
+
+// Returns this rank's part of the loss from the values that execute() returned.
+StepParts TrainStep::own_loss(std::span<const Microbatch> batch, std::span<const LossRule> rules,
+                              const at::Tensor& values) {
+    if (!chunks_.back().part().post) return {};
+    if (options_.preference) return loss_of_pairs(batch, rules, values);
+    if (!options_.loss.has_teacher()) return {.loss = values.sum().item<double>()};
+    const at::Tensor both = values.sum(0);
+    return {.loss = both[0].item<double>(), .divergence = both[1].item<double>()};
 }
 
 // Sums the gradients of a tied embedding over the first and the last stage, because each has a copy
@@ -193,10 +197,10 @@ void TrainStep::sum_over_model(const at::Tensor& sums, Site site) {
     sum_over(groups_.pp, sums, {site});
 }
 
-// Returns a sum over the elements of the whole model's gradient. A tied embedding counts once, on
-// the last stage.
-double TrainStep::over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
-                             bool flat) {
+// Returns a sum over this rank's elements of the gradient. A tied embedding counts once, on the
+// last stage.
+double TrainStep::over_gradient(const std::function<at::Tensor(const at::Tensor&)>& sum_of,
+                                bool flat) {
     at::Tensor sum = at::zeros({}, at::kDouble);
     const bool is_split = groups_.tp != nullptr && groups_.tp->size() > 1;
     const bool is_shared = options_.init.owners > 1;
@@ -210,7 +214,6 @@ double TrainStep::over_model(Site site, const std::function<at::Tensor(const at:
         for (const CountedParameter& one : counted_parameters(chunks_, tied_))
             sum.add_(sum_of(own_gradient(*one.parameters, one.index)));
     }
-    sum_over_model(sum, site);
     return sum.item<double>();
 }
 
@@ -256,7 +259,10 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double l
             result.too_high = TooHigh::GradNorm;
         result.updated = result.too_high == TooHigh::None && result.replicas_agree;
     }
-    if (result.updated) update(result, lr, loss_scale, measures);
+    if (result.updated)
+        update(result, lr, loss_scale, measures);
+    else
+        result.grad_zeros.reset();
     enter(Phase::Other);
     return result;
 }
@@ -298,40 +304,38 @@ StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_sca
         execute(schedule_, chunks, ruled(batch, rule), groups_.pp, trace_, before);
     count_reduced(result);
     enter(Phase::Optimizer);
-    const bool teaches = options_.loss.has_teacher();
-    at::Tensor loss = options_.preference ? values : teaches ? values.sum(0) : values.sum();
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
-    sum_over(groups_.pp, loss, {Site::LossSum});
-    if (options_.preference)
-        loss = at::scalar_tensor(loss_of_pairs(batch, rule, values, result), at::kDouble);
-    result.own_loss = (teaches ? loss[0] : loss).item<double>() / loss_scale;
-    sum_over(groups_.dp, loss, {Site::LossSum});
-    if (teaches) result.divergence = loss[1].item<double>() / loss_scale;
-    if (teaches) loss = loss[0];
-    result.loss = result.tokens > 0 ? loss.item<double>() / loss_scale : std::nan("");
+    StepParts own = own_loss(batch, rule, values);
     announce(spec::FaultPhase::Optimizer);
-    result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true)) / loss_scale;
-    compare_norms(result);
+    own.squares = over_gradient(square_sum, true);
+    if (options_.count_zeros) own.zeros = over_gradient(zero_count, false);
+    conclude(result, own);
     return result;
 }
 
-// Compares the gradient norms of the replicas, which compute them from the same sums. With ZeRO,
-// the norm is a sum over the replicas and therefore the same on all of them. Processors with other
-// vector widths may add the last few numbers in another order.
-void TrainStep::compare_norms(StepResult& result) {
-    if (options_.zero > 0 || groups_.dp.size() == 1) return;
+// Adds up the parts of all ranks, and compares the norms of the replicas.
+void TrainStep::conclude(StepResult& result, const StepParts& own) {
+    const StepSums sums = step_sums(groups_, own, options_.init.owners > 1);
+    const double scale = result.loss_scale;
+    result.own_loss = sums.own_loss / scale;
+    result.loss = result.tokens > 0 ? sums.whole.loss / scale : std::nan("");
+    result.grad_norm = std::sqrt(sums.whole.squares) / scale;
+    if (options_.loss.has_teacher()) result.divergence = sums.whole.divergence / scale;
+    if (options_.preference) result.pairs = sums.whole.pairs;
+    if (options_.count_zeros) result.grad_zeros = std::llround(sums.whole.zeros);
+    // The replicas compute their norms from the same gradients. Processors with other vector widths
+    // may add the last few numbers in another order.
     if (!chunks_.front().parameters().flat_weight.is_cpu()) return;
-    const at::Tensor own = at::scalar_tensor(result.grad_norm, at::kDouble);
-    const at::Tensor norm_D = gather_over(groups_.dp, own, {Site::GradNorm});
+    std::vector<double> norms;
+    for (const double squares : sums.squares_D) norms.push_back(std::sqrt(squares) / scale);
+    const at::Tensor norm_D = at::tensor(norms, at::kDouble);
     result.replicas_agree = at::allclose(norm_D, norm_D[0].expand_as(norm_D), kRounding,
                                          /*atol=*/0, /*equal_nan=*/true);
 }
 
 // Clips the gradient, which is multiplied by the loss scale, and updates the weights.
 void TrainStep::update(StepResult& result, double lr, double loss_scale, bool measures) {
-    if (options_.count_zeros)
-        result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     std::optional<LayerMeasure> measure;

@@ -20,6 +20,7 @@
 #include "worker/train/pipeline/grad_buckets.hpp"
 #include "worker/train/pipeline/step_options.hpp"
 #include "worker/train/pipeline/step_result.hpp"
+#include "worker/train/pipeline/step_sums.hpp"
 #include "worker/train/pipeline/whole_model.hpp"
 
 namespace roll::train {
@@ -97,15 +98,17 @@ class TrainStep {
     std::vector<LossRule> rules(std::span<const Microbatch> batch, std::int64_t& tokens);
     std::vector<LossRule> pair_rules(std::span<const Microbatch> batch, std::int64_t& tokens);
     KlSum own_kl_sum(std::span<const Microbatch> batch);
-    double loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
-                         const at::Tensor& log_probs_KS, StepResult& result);
+    StepParts loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
+                            const at::Tensor& log_probs_KS);
+    StepParts own_loss(std::span<const Microbatch> batch, std::span<const LossRule> rules,
+                       const at::Tensor& values);
     PairSums sums_over_replicas(PairSums sums);
     LossSum evaluate_pairs(std::span<const Microbatch> batch, double kl);
     RuledBatch ruled(std::span<const Microbatch> batch, std::span<const LossRule> rules) const;
     std::vector<RankChunk> alone();
     void reduce_tied();
     void count_reduced(StepResult& result) const;
-    void compare_norms(StepResult& result);
+    void conclude(StepResult& result, const StepParts& own);
     StepResult compute(std::span<const Microbatch> batch, double loss_scale);
     void update(StepResult& result, double lr, double loss_scale, bool measures);
     void sum_over_model(const at::Tensor& sums, Site site);
@@ -113,8 +116,7 @@ class TrainStep {
     void announce(spec::FaultPhase phase);
     // `flat`: passes the whole flat gradient of a chunk to sum_of() at once, which is faster.
     // zero_count() must set it to false, because the flat gradient has zeros for frozen parameters.
-    double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
-                      bool flat);
+    double over_gradient(const std::function<at::Tensor(const at::Tensor&)>& sum_of, bool flat);
 
     const plan::PipelineSchedule& schedule_;
     bool tied_;

@@ -91,7 +91,9 @@ void on_ranks(const Shared& shared, const Visit& visit) {
         const bool at_end = rank == stages.front() || rank == stages.back();
         const bool has_tie = shared.tied && pp > 1 && at_end;
         const auto tie = has_tie ? group("tie", {stages.front(), stages.back()}) : nullptr;
-        const Groups groups{.pp = *pipeline, .dp = replicas, .tie = tie.get()};
+        const auto world = fabric.world(rank);
+        const Groups groups{
+            .pp = *pipeline, .dp = replicas, .tie = tie.get(), .world = world.get()};
         TrainStep step(world_model(shared.tied), shared.schedule, groups,
                        {.init = {.std = 0.2, .dtype = at::kDouble},
                         .optimizer = {.decays = {}, .ema = {.decay = 0.5}},
