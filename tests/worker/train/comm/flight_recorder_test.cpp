@@ -39,7 +39,10 @@ class Flights : public ::testing::Test {
     // Returns once a live rank has published a text with `part`.
     void await(int rank, const std::string& part) {
         const std::string key = "flights/" + std::to_string(rank);
-        live_.insert(key);
+        {
+            const std::lock_guard lock(mutex_);
+            live_.insert(key);
+        }
         while (board().get(key).value().find(part) == std::string::npos) {}
     }
 
@@ -81,6 +84,7 @@ TEST_F(Flights, NameTheRanksThatNeverIssuedACollective) {
     for (FlightRecorder& recorder : recorders)
         recorder.done(start(recorder, "dp", sum_of({Site::TokenCount})));
     recorders[2].issued("dp", sum_of({Site::Bucket, 2}));
+    await(5, R"("dp")");
     await(6, "bucket 2");
     start(recorders[0], "dp", sum_of({Site::Bucket, 2}));
     const std::string why = late(recorders[0]);
@@ -248,7 +252,8 @@ TEST_F(Flights, TheExplanationIsPartOfPeerLost) {
     await(1, "waits");
     const auto ticket = stays.all_reduce(at::ones({3}), Reduce::Sum, {Site::StepSums});
     std::thread leaves([&] {
-        std::this_thread::sleep_for(5ms);
+        await(0, "waits\":\"number 0");
+        std::this_thread::sleep_for(2ms);  // longer than the patience
         const LocalCommunicator left(group, 1);
     });
     try {
