@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <thread>
 
 #include "common/check.hpp"
@@ -25,6 +26,12 @@ std::unique_ptr<Communicator> LocalFabric::group(const std::string& name,
     group.rendezvous_ = options_.rendezvous;
     group.plants_ = options_.plants;
     return std::make_unique<LocalCommunicator>(group, static_cast<int>(place - ranks.begin()));
+}
+
+std::unique_ptr<Communicator> LocalFabric::world(int rank) {
+    std::vector<int> all(static_cast<std::size_t>(ranks_));
+    std::iota(all.begin(), all.end(), 0);
+    return group("world", all, rank);
 }
 
 void LocalFabric::run(const std::function<void(int rank)>& rank_main) {

@@ -29,6 +29,9 @@ class LocalFabric {
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks,
                                         int rank);
 
+    // Returns the communicator of rank `rank` for the group "world", which has all ranks.
+    std::unique_ptr<Communicator> world(int rank);
+
     // Runs rank_main(rank) for every rank, and returns when all have ended. If a rank throws,
     // rethrows the first exception. Throws Deadlock if no rank can continue. May be called only
     // once.

@@ -21,9 +21,7 @@ const char* site_name(Site site) {
         case Site::Bucket: return "gradients";
         case Site::TiedGrad: return "tied embedding's gradient";
         case Site::TokenCount: return "token count";
-        case Site::LossSum: return "loss";
-        case Site::GradNorm: return "gradient norm";
-        case Site::GradZeros: return "gradient zeros";
+        case Site::StepSums: return "loss and gradient norm";
         case Site::LayerNorms: return "norms of the layers";
         case Site::Evaluation: return "evaluation";
         case Site::Sample: return "sampled text";

@@ -26,9 +26,7 @@ enum class Site : std::uint8_t {
     Bucket,         // gradients that are summed over the replicas; `layer`: the bucket
     TiedGrad,       // the gradient of a tied embedding, summed over the two stages that hold a copy
     TokenCount,     // number of targets that count in a step's loss
-    LossSum,        // the loss of a step
-    GradNorm,       // the sum of the squares of a step's gradient
-    GradZeros,      // the number of zeros in a step's gradient
+    StepSums,       // the loss of a step, and sums over its gradient
     LayerNorms,     // sums of squares over each layer's gradient, weights and update
     Evaluation,     // loss and token count of an evaluation
     Sample,         // generated text: each rank's logits, and the chosen token

@@ -423,10 +423,10 @@ Moment Trainer::moment() const {
 // Generates sample texts. Returns true, on all ranks, if the job asks for sample texts.
 bool Trainer::sample() {
     if (spec_.sample.prompts.empty()) return false;
+    const TextModel model = text_model(*step_);
     // One replica generates the text. If replicas share weights, all of them generate the same
     // text.
     if (dp_->rank() > 0 && !step_->shares_weights()) return true;
-    const TextModel model = text_model(*step_);
     for (const std::string& prompt : spec_.sample.prompts) {
         const std::string text = continue_text(model, *model_.tokenizer, prompt,
                                                {spec_.sample.max_tokens, 0.8, 1, spec_.seed});

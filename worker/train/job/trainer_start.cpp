@@ -132,13 +132,12 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     options.init.device = backend_.device;
     options.recompute = pipeline_.recompute;
     options.init.state_memory = offload_memory(spec_, launch_, rank_, backend_);
-    std::function<void(spec::FaultPhase)> at_phase;
-    if (!spec_.faults.empty())
-        at_phase = [this](spec::FaultPhase phase) {
-            inject_faults(spec_.faults, rank_, state_.step + 1, phase, *step_);
-        };
+    const auto at_phase = [this](spec::FaultPhase phase) {
+        inject_faults(spec_.faults, rank_, state_.step + 1, phase, *step_);
+    };
     step_.emplace(model_.config, pipeline_.schedule,
-                  Groups{*pp_, *dp_, tie_.get(), tp_.get(), &clock_, at_phase}, options);
+                  Groups{*pp_, *dp_, tie_.get(), tp_.get(), &clock_, at_phase, world_.get()},
+                  options);
     offload_activations(spec_, pipeline_, launch_, rank_, backend_, *step_);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);

@@ -86,7 +86,10 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
     gathered_ = std::make_unique<GatheredWeights>(parameters_, std::move(units), *dp);
 }
 
+// Every use of weights, except those of the last norm, is in the scope of a held unit.
 HeldUnit Chunk::hold(int unit, int next, bool again) const {
+    const auto i = static_cast<std::size_t>(unit);
+    if (await_) await_(i < places_.first.size() ? places_.first[i] - 1 : head());
     return {gathered_.get(), unit, next, again};
 }
 
@@ -220,6 +223,7 @@ at::Tensor Chunk::embed(const at::Tensor& tokens_M, const RowSplit& rows) const 
 }
 
 at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
+    if (await_) await_(norm());
     return ops::rms_norm(x_MC, norm_weight(config_, parameters_.weight[norm()]), config_.norm_eps,
                          saved);
 }

@@ -33,6 +33,9 @@ class Chunk {
     Chunk(const Chunk&) = delete;
     Chunk& operator=(const Chunk&) = delete;
 
+    // Sets a function that is called before weights are used: await(i) returns when the weights of
+    // the parameters up to `i` have the values of the latest update.
+    void before_use(std::function<void(int parameter)> await) { await_ = std::move(await); }
     void begin_step();  // starts a step, whose micro-batches are numbered from 0 again
     // Sets DoRA's magnitudes to the weights' row lengths. All ranks of the chunk must call this.
     void start_magnitudes();
@@ -136,6 +139,7 @@ class Chunk {
     OrderedGrads grads_;
     SavedRoom room_;
     std::unique_ptr<GatheredWeights> gathered_;
+    std::function<void(int parameter)> await_;  // empty: weights need no wait
     ops::RopeTable rope_;
     std::uint64_t seed_;          // seed of dropout
     RowLengths lengths_;          // lengths of the rows of this step's weights

@@ -67,4 +67,15 @@ PairSums sums_of(const spec::PreferenceSpec& spec, const Microbatch& data,
     return pair_sums(spec, batch_of(spec, data, log_probs, tokens, kl));
 }
 
+std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t microbatch) {
+    const auto length = static_cast<std::size_t>(log_probs_KS.size(1));
+    return {log_probs_KS.const_data_ptr<double>() + microbatch * length, length};
+}
+
+std::int64_t most_sequences(std::span<const Microbatch> batch) {
+    std::int64_t most = 0;
+    for (const Microbatch& data : batch) most = std::max(most, std::ssize(data.segments));
+    return most;
+}
+
 }  // namespace roll::train

@@ -46,6 +46,12 @@ std::vector<double> sequence_coefficients(const Microbatch& data, const LossRule
 at::Tensor row_scales(const Microbatch& data, const LossRule& rule,
                       std::span<const double> log_probs);
 
+// Returns the row of log_probs_KS that has the log-probabilities of a micro-batch's sequences.
+std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t microbatch);
+
+// Returns the largest number of sequences in a micro-batch.
+std::int64_t most_sequences(std::span<const Microbatch> batch);
+
 // Returns the sums over a micro-batch's pairs or labelled answers.
 PairSums sums_of(const spec::PreferenceSpec& spec, const Microbatch& data,
                  std::span<const double> log_probs, double kl);

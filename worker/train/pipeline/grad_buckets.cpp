@@ -189,8 +189,12 @@ std::int64_t GradBuckets::trained_numel(int bucket) const {
     return size;
 }
 
-void GradBuckets::gather_weights() {
-    if (exchange_) exchange_->gather_weights();
+void GradBuckets::start_gathers() {
+    if (exchange_) exchange_->start_gathers();
+}
+
+void GradBuckets::await_weights(int parameter) {
+    if (exchange_) exchange_->await_weights(parameter);
 }
 
 }  // namespace roll::train

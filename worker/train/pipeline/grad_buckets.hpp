@@ -41,8 +41,10 @@ class GradBuckets final : public GradStage {
 
     ops::Sum open(int parameter) override;
 
-    // If the ranks share optimizer state, copies the updated weights from the ranks that own them.
-    void gather_weights();
+    // If the ranks share optimizer state, start_gathers() starts to copy the updated weights from
+    // the ranks that own them, and await_weights(i) waits for the parameters up to `i`.
+    void start_gathers();
+    void await_weights(int parameter);
 
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 

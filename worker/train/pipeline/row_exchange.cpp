@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "common/check.hpp"
 #include "worker/train/process/memory.hpp"
 
 namespace roll::train {
@@ -80,18 +81,18 @@ at::Tensor RowExchange::piece(std::int64_t longest, at::ScalarType type) const {
 void RowExchange::start_sum(int bucket) {
     const std::int64_t longest = longest_gradients_[bucket];
     if (longest == 0) return;
-    while (pending_.size() >= kPendingMax) take_sum();
+    while (sums_.size() >= kPendingMax) take_sum();
     const at::Tensor sent = buffer(longest, main_type(parameters_));
     for (int owner = 0; owner < dp_.size(); ++owner)
         pack(Of::Gradients, bucket, owner, sent[owner]);
     const at::Tensor received = piece(longest, sent.scalar_type());
     const auto ticket = dp_.reduce_scatter(received, sent, {Site::Bucket, bucket});
-    pending_.push_back({bucket, ticket, sent, received[0]});
+    sums_.push_back({bucket, ticket, sent, received[0]});
 }
 
 void RowExchange::take_sum() {
-    const Pending sum = std::move(pending_.front());
-    pending_.pop_front();
+    const Pending sum = std::move(sums_.front());
+    sums_.pop_front();
     dp_.wait(sum.ticket);
     std::int64_t begin = 0;
     for_rows_of(Of::Gradients, sum.bucket, dp_.rank(), [&](std::size_t i, const layout::Rows&) {
@@ -103,29 +104,40 @@ void RowExchange::take_sum() {
 }
 
 void RowExchange::finish_sums() {
-    while (!pending_.empty()) take_sum();
+    while (!sums_.empty()) take_sum();
 }
 
-void RowExchange::gather_weights() {
-    const auto take = [&] {
-        const Pending gathered = std::move(pending_.front());
-        pending_.pop_front();
-        dp_.wait(gathered.ticket);
-        for (int owner = 0; owner < dp_.size(); ++owner)
-            if (owner != dp_.rank())
-                unpack_weights(gathered.bucket, gathered.received[owner], owner);
-    };
-    for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket) {
-        const std::int64_t longest = longest_weights_[bucket];
+void RowExchange::start_gathers() {
+    ROLL_CHECK(gathers_.empty() && next_gather_ < 0);
+    next_gather_ = static_cast<int>(std::ssize(buckets_)) - 1;
+    start_next_gathers();
+}
+
+// Buckets are numbered in the order of backward, so forward uses the last bucket first.
+void RowExchange::start_next_gathers() {
+    for (; next_gather_ >= 0 && gathers_.size() < kPendingMax; --next_gather_) {
+        const std::int64_t longest = longest_weights_[next_gather_];
         if (longest == 0) continue;
-        if (pending_.size() >= kPendingMax) take();
         const at::Tensor received = buffer(longest, parameters_.flat_weight.scalar_type());
         const at::Tensor sent = piece(longest, received.scalar_type());
-        pack(Of::Weights, bucket, dp_.rank(), sent[0]);
-        const auto ticket = dp_.all_gather(received, sent, {Site::Weights, bucket});
-        pending_.push_back({bucket, ticket, sent, received});
+        pack(Of::Weights, next_gather_, dp_.rank(), sent[0]);
+        const auto ticket = dp_.all_gather(received, sent, {Site::Weights, next_gather_});
+        gathers_.push_back({next_gather_, ticket, sent, received});
     }
-    while (!pending_.empty()) take();
+}
+
+void RowExchange::await_weights(int parameter) {
+    while (!gathers_.empty() && buckets_[gathers_.front().bucket].parameter_begin <= parameter) {
+        {
+            const Pending gathered = std::move(gathers_.front());
+            gathers_.pop_front();
+            dp_.wait(gathered.ticket);
+            for (int owner = 0; owner < dp_.size(); ++owner)
+                if (owner != dp_.rank())
+                    unpack_weights(gathered.bucket, gathered.received[owner], owner);
+        }
+        start_next_gathers();
+    }
 }
 
 }  // namespace roll::train

@@ -5,6 +5,11 @@
 // The rows of a bucket are sent together. The buffer has one piece for each rank, to which the
 // rank's rows are copied. All pieces have the length of the longest one; the others are padded. At
 // most two buckets are exchanged at once, so the buffers stay small.
+//
+// Updated weights are gathered while the next forward runs, in the order in which forward uses
+// them. Before forward uses a weight, await_weights() waits for the gather of its bucket, and
+// starts the next gather. Until then, the rows of other ranks have the weights from before the
+// update.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +33,13 @@ class RowExchange {
     void start_sum(int bucket);
     void finish_sums();
 
-    // Copies the weights of all rows from the ranks that own them. Copies only trained parameters
-    // whose weight every rank stores completely.
-    void gather_weights();
+    // Starts to copy the weights of all rows from the ranks that own them. Copies only trained
+    // parameters whose weight every rank stores completely. The own rows must not change until
+    // await_weights() has returned for the last parameter.
+    void start_gathers();
+    // Returns when all rows of the parameters up to `parameter` have their new weights. All ranks
+    // must make these calls in the same order, also relative to other transfers of `dp`.
+    void await_weights(int parameter);
 
   private:
     struct Pending {
@@ -54,13 +63,15 @@ class RowExchange {
     at::Tensor buffer(std::int64_t longest, at::ScalarType type) const;
     at::Tensor piece(std::int64_t longest, at::ScalarType type) const;  // a buffer for one piece
     void take_sum();
+    void start_next_gathers();
 
     const Parameters& parameters_;
     std::vector<plan::Bucket> buckets_;
     Communicator& dp_;
     // For each bucket: number of elements of its longest piece
     std::vector<std::int64_t> longest_gradients_, longest_weights_;
-    std::deque<Pending> pending_;
+    std::deque<Pending> sums_, gathers_;  // in progress, the oldest first
+    int next_gather_ = -1;                // the bucket whose gather starts next; -1: none
 };
 
 }  // namespace roll::train

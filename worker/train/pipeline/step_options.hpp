@@ -22,6 +22,8 @@ struct Groups {
     // Called on this rank when run() begins its first forward, its first backward and its first
     // reduction of gradients, and when all gradients are summed
     std::function<void(spec::FaultPhase)> at_phase = {};
+    // all ranks of the job, in the order of plan::Mesh; null: pp, dp or tp has all ranks
+    Communicator* world = nullptr;
 };
 
 struct TrainOptions {

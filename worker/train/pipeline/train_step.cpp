@@ -2,27 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
-#include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/trained_chunks.hpp"
 #include "worker/train/optim/gradient_sums.hpp"
 #include "worker/train/pipeline/layer_norms.hpp"
+#include "worker/train/pipeline/step_sums.hpp"
 
 namespace roll::train {
 namespace {
 
 // The largest relative difference of two sums that differ only by rounding.
 constexpr double kRounding = 1e-9;
-
-// Returns the row of log_probs_KS that has the log-probabilities of a micro-batch's sequences.
-std::span<const double> row_of(const at::Tensor& log_probs_KS, std::size_t microbatch) {
-    const auto length = static_cast<std::size_t>(log_probs_KS.size(1));
-    return {log_probs_KS.const_data_ptr<double>() + microbatch * length, length};
-}
 
 void scale(LossRule& rule, double factor) {
     rule.scale *= factor;
@@ -74,6 +69,8 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
                               .is_early = std::ranges::any_of(buckets_, &GradBuckets::is_open)});
         };
         buckets_.emplace_back(p, options.bucket_numel, groups.dp, groups.tp, issued);
+        if (p.is_shared)
+            chunks_.back().before_use([&all = buckets_.back()](int i) { all.await_weights(i); });
         optimizers_.emplace_back(p, options.optimizer, config, &groups.dp, groups.tp);
     }
 }
@@ -136,13 +133,6 @@ std::vector<LossRule> TrainStep::pair_rules(std::span<const Microbatch> batch,
     return rules;
 }
 
-// Returns the largest number of sequences in a micro-batch.
-static std::int64_t most_sequences(std::span<const Microbatch> batch) {
-    std::int64_t most = 0;
-    for (const Microbatch& data : batch) most = std::max(most, std::ssize(data.segments));
-    return most;
-}
-
 // Returns the micro-batches together with their loss rules and the kind of values that the last
 // stage returns. `rules` is empty in an evaluation.
 RuledBatch TrainStep::ruled(std::span<const Microbatch> batch,
@@ -156,27 +146,30 @@ RuledBatch TrainStep::ruled(std::span<const Microbatch> batch,
     return ruled;
 }
 
-PairSums TrainStep::sums_over_replicas(PairSums sums) {
-    const at::Tensor all = at::tensor(at::ArrayRef<double>(sums.sums), at::kDouble);
-    sum_over(groups_.dp, all, {Site::LossSum});
-    std::copy_n(all.const_data_ptr<double>(), sums.sums.size(), sums.sums.begin());
-    return sums;
-}
-
-// Returns this replica's part of the loss. Sets result.pairs to the sums over all replicas.
-double TrainStep::loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
-                                const at::Tensor& log_probs_KS, StepResult& result) {
-    double loss = 0;
-    PairSums all;
+// Returns this replica's part of the loss and of the sums over pairs. log_probs_KS: values of the
+// last stage.
+StepParts TrainStep::loss_of_pairs(std::span<const Microbatch> batch,
+                                   std::span<const LossRule> rules,
+                                   const at::Tensor& log_probs_KS) {
+    StepParts own;
     for (std::size_t k = 0; k < batch.size(); ++k) {
         const auto sequences = batch[k].segments.size();
         const PairSums sums = sums_of(*options_.preference, batch[k],
                                       row_of(log_probs_KS, k).first(sequences), rules[k].kl);
-        loss += scaled_loss(*options_.preference, sums, rules[k].pairs);
-        all += sums;
+        own.loss += scaled_loss(*options_.preference, sums, rules[k].pairs);
+        own.pairs += sums;
     }
-    result.pairs = sums_over_replicas(all);
-    return loss;
+    return own;
+}
+
+// Returns this rank's part of the loss from the values that execute() returned.
+StepParts TrainStep::own_loss(std::span<const Microbatch> batch, std::span<const LossRule> rules,
+                              const at::Tensor& values) {
+    if (!chunks_.back().part().post) return {};
+    if (options_.preference) return loss_of_pairs(batch, rules, values);
+    if (!options_.loss.has_teacher()) return {.loss = values.sum().item<double>()};
+    const at::Tensor both = values.sum(0);
+    return {.loss = both[0].item<double>(), .divergence = both[1].item<double>()};
 }
 
 // Sums the gradients of a tied embedding over the first and the last stage, because each has a copy
@@ -204,10 +197,10 @@ void TrainStep::sum_over_model(const at::Tensor& sums, Site site) {
     sum_over(groups_.pp, sums, {site});
 }
 
-// Returns a sum over the elements of the whole model's gradient. A tied embedding counts once, on
-// the last stage.
-double TrainStep::over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
-                             bool flat) {
+// Returns a sum over this rank's elements of the gradient. A tied embedding counts once, on the
+// last stage.
+double TrainStep::over_gradient(const std::function<at::Tensor(const at::Tensor&)>& sum_of,
+                                bool flat) {
     at::Tensor sum = at::zeros({}, at::kDouble);
     const bool is_split = groups_.tp != nullptr && groups_.tp->size() > 1;
     const bool is_shared = options_.init.owners > 1;
@@ -221,7 +214,6 @@ double TrainStep::over_model(Site site, const std::function<at::Tensor(const at:
         for (const CountedParameter& one : counted_parameters(chunks_, tied_))
             sum.add_(sum_of(own_gradient(*one.parameters, one.index)));
     }
-    sum_over_model(sum, site);
     return sum.item<double>();
 }
 
@@ -267,7 +259,10 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double l
             result.too_high = TooHigh::GradNorm;
         result.updated = result.too_high == TooHigh::None && result.replicas_agree;
     }
-    if (result.updated) update(result, lr, loss_scale, measures);
+    if (result.updated)
+        update(result, lr, loss_scale, measures);
+    else
+        result.grad_zeros.reset();
     enter(Phase::Other);
     return result;
 }
@@ -309,106 +304,66 @@ StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_sca
         execute(schedule_, chunks, ruled(batch, rule), groups_.pp, trace_, before);
     count_reduced(result);
     enter(Phase::Optimizer);
-    const bool teaches = options_.loss.has_teacher();
-    at::Tensor loss = options_.preference ? values : teaches ? values.sum(0) : values.sum();
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
-    sum_over(groups_.pp, loss, {Site::LossSum});
-    if (options_.preference)
-        loss = at::scalar_tensor(loss_of_pairs(batch, rule, values, result), at::kDouble);
-    result.own_loss = (teaches ? loss[0] : loss).item<double>() / loss_scale;
-    sum_over(groups_.dp, loss, {Site::LossSum});
-    if (teaches) result.divergence = loss[1].item<double>() / loss_scale;
-    if (teaches) loss = loss[0];
-    result.loss = result.tokens > 0 ? loss.item<double>() / loss_scale : std::nan("");
+    StepParts own = own_loss(batch, rule, values);
     announce(spec::FaultPhase::Optimizer);
-    result.grad_norm = std::sqrt(over_model(Site::GradNorm, square_sum, true)) / loss_scale;
-    compare_norms(result);
+    own.squares = over_gradient(square_sum, true);
+    if (options_.count_zeros) own.zeros = over_gradient(zero_count, false);
+    conclude(result, own);
     return result;
 }
 
-// Compares the gradient norms of the replicas, which compute them from the same sums. With ZeRO,
-// the norm is a sum over the replicas and therefore the same on all of them. Processors with other
-// vector widths may add the last few numbers in another order.
-void TrainStep::compare_norms(StepResult& result) {
-    if (options_.zero > 0 || groups_.dp.size() == 1) return;
+// Adds up the parts of all ranks, and compares the norms of the replicas.
+void TrainStep::conclude(StepResult& result, const StepParts& own) {
+    const StepSums sums = step_sums(groups_, own, options_.init.owners > 1);
+    const double scale = result.loss_scale;
+    result.own_loss = sums.own_loss / scale;
+    result.loss = result.tokens > 0 ? sums.whole.loss / scale : std::nan("");
+    result.grad_norm = std::sqrt(sums.whole.squares) / scale;
+    if (options_.loss.has_teacher()) result.divergence = sums.whole.divergence / scale;
+    if (options_.preference) result.pairs = sums.whole.pairs;
+    if (options_.count_zeros) result.grad_zeros = std::llround(sums.whole.zeros);
+    // The replicas compute their norms from the same gradients. Processors with other vector widths
+    // may add the last few numbers in another order.
     if (!chunks_.front().parameters().flat_weight.is_cpu()) return;
-    const at::Tensor own = at::scalar_tensor(result.grad_norm, at::kDouble);
-    const at::Tensor norm_D = gather_over(groups_.dp, own, {Site::GradNorm});
+    std::vector<double> norms;
+    for (const double squares : sums.squares_D) norms.push_back(std::sqrt(squares) / scale);
+    const at::Tensor norm_D = at::tensor(norms, at::kDouble);
     result.replicas_agree = at::allclose(norm_D, norm_D[0].expand_as(norm_D), kRounding,
                                          /*atol=*/0, /*equal_nan=*/true);
 }
 
 // Clips the gradient, which is multiplied by the loss scale, and updates the weights.
 void TrainStep::update(StepResult& result, double lr, double loss_scale, bool measures) {
-    if (options_.count_zeros)
-        result.grad_zeros = std::llround(over_model(Site::GradZeros, zero_count, false));
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     std::optional<LayerMeasure> measure;
     if (measures) measure.emplace(counted_parameters(chunks_, tied_), whole_);
-    for (Optimizer& optimizer : optimizers_) optimizer.step(lr, result.clip_factor / loss_scale);
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+        optimizers_[i].step(lr, result.clip_factor / loss_scale);
+        buckets_[i].start_gathers();
+    }
+    // With ZeRO-3, these gathers are small: only vectors. Forward gathers the other weights.
+    if (shares_weights()) await_weights();
     if (measure) {
         const at::Tensor sums_L3 = measure->finish();
         sum_over_model(sums_L3, Site::LayerNorms);
         result.layers = measure->norms(sums_L3, loss_scale);
     }
-    for (GradBuckets& buckets : buckets_) buckets.gather_weights();
+}
+
+void TrainStep::await_weights() {
+    const c10::InferenceMode no_autograd;
+    for (GradBuckets& buckets : buckets_) buckets.await_weights(std::numeric_limits<int>::max());
 }
 
 void TrainStep::swap_average() {
     const c10::InferenceMode no_autograd;
+    await_weights();
     for (Optimizer& optimizer : optimizers_) optimizer.swap_average();
-    for (GradBuckets& buckets : buckets_) buckets.gather_weights();
-}
-
-at::Tensor TrainStep::log_probs(std::span<const Microbatch> batch) {
-    const c10::InferenceMode no_autograd;
-    std::vector<RankChunk> chunks = alone();
-    StepTrace dropped;
-    const at::Tensor log_probs_KS = execute(
-        plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
-                           schedule_.placing),
-        chunks, {batch, {}, Returned::Sequences, most_sequences(batch)}, groups_.pp, dropped);
-    sum_over(groups_.pp, log_probs_KS, {Site::Evaluation});
-    return log_probs_KS;
-}
-
-// Returns this replica's part of the result of kl_sum().
-KlSum TrainStep::own_kl_sum(std::span<const Microbatch> batch) {
-    KlSum all;
-    if (!options_.preference || !options_.preference->estimates_kl()) return all;
-    std::vector<Microbatch> mismatched;
-    for (const Microbatch& data : batch) mismatched.push_back(data.mismatched.at(0));
-    const at::Tensor log_probs_KS = log_probs(mismatched);
-    for (std::size_t k = 0; k < mismatched.size(); ++k) {
-        const std::span<const double> own = row_of(log_probs_KS, k);
-        for (std::size_t i = 0; i < batch[k].labels.size(); ++i)
-            all.sum += own[i] - mismatched[k].references.at(i);
-        all.answers += static_cast<double>(batch[k].labels.size());
-    }
-    return all;
-}
-
-KlSum TrainStep::kl_sum(std::span<const Microbatch> batch) {
-    if (!options_.preference || !options_.preference->estimates_kl()) return {};
-    const KlSum own = own_kl_sum(batch);
-    const at::Tensor all = at::tensor({own.sum, own.answers}, at::kDouble);
-    sum_over(groups_.dp, all, {Site::Evaluation});
-    return {all[0].item<double>(), all[1].item<double>()};
-}
-
-LossSum TrainStep::evaluate_pairs(std::span<const Microbatch> batch, double kl) {
-    const at::Tensor log_probs_KS = log_probs(batch);
-    PairSums sums;
-    at::Tensor tokens = at::zeros({}, at::kDouble);
-    for (std::size_t k = 0; k < batch.size(); ++k) {
-        sums += sums_of(*options_.preference, batch[k],
-                        row_of(log_probs_KS, k).first(batch[k].segments.size()), kl);
-        tokens += batch[k].targets_BT.ne(ops::kIgnored).sum();
-    }
-    sum_over(groups_.dp, tokens, {Site::Evaluation});
-    return {0, std::llround(tokens.item<double>()), sums_over_replicas(sums)};
+    for (GradBuckets& buckets : buckets_) buckets.start_gathers();
+    await_weights();
 }
 
 std::string TrainStep::doing() const {
@@ -420,62 +375,6 @@ std::string TrainStep::doing() const {
                                       "the weight-gradient pass of backward"};
     return std::string(kNames[static_cast<int>(ops[done].kind)]) + " of micro-batch " +
            std::to_string(ops[done].microbatch);
-}
-
-LossSum TrainStep::evaluate(std::span<const Microbatch> batch, double kl) {
-    if (options_.preference) return evaluate_pairs(batch, kl);
-    const c10::InferenceMode no_autograd;
-    // sum of the losses, number of tokens, and sum of the divergences
-    at::Tensor sums_S = at::zeros({3}, at::kDouble);
-    std::vector<RankChunk> chunks = alone();
-    StepTrace dropped;
-    const at::Tensor values =
-        execute(plan::forward_only(schedule_.pp, schedule_.vp, static_cast<int>(batch.size()),
-                                   schedule_.placing),
-                chunks, ruled(batch, {}), groups_.pp, dropped);
-    sum_over(groups_.pp, values, {Site::Evaluation});  // only the last stage's losses are not 0
-    const bool teaches = options_.loss.has_teacher();
-    for (std::int64_t i = 0; i < values.size(0); ++i) {
-        sums_S[0] += teaches ? values[i][0] : values[i];
-        if (teaches) sums_S[2] += values[i][1];
-    }
-    for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
-    sum_over(groups_.dp, sums_S, {Site::Evaluation});
-    LossSum sum{sums_S[0].item<double>(), std::llround(sums_S[1].item<double>())};
-    if (teaches) sum.divergence = sums_S[2].item<double>();
-    return sum;
-}
-
-double TrainStep::replay(const Microbatch& data) {
-    const c10::InferenceMode no_autograd;
-    const double count = data.targets_BT.ne(ops::kIgnored).sum().item<double>();
-    LossRule rule{
-        .scale = 1 / std::max(count, 1.0), .tokens = options_.loss, .seed = options_.init.seed};
-    if (options_.preference) {
-        rule.preference = &*options_.preference;
-        const std::int64_t samples = std::max<std::int64_t>(samples_in(*rule.preference, data), 1);
-        rule.pairs = {1 / static_cast<double>(samples), 1 / std::max(count, 1.0)};
-        rule.kl = own_kl_sum({&data, 1}).kl();
-    }
-    const plan::PipelineSchedule one =
-        plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
-    for (Chunk& chunk : chunks_) {
-        chunk.begin_step();
-        // The replay needs whole gradients, so replay() allocates these gradients, which exist
-        // until the next step.
-        Parameters& p = chunk.parameters();
-        p.stage = nullptr;
-        if (!p.flat_grad.defined())
-            p.grad = views_of(p.specs, lazy_zeros(numel(p.specs), p.flat_own_grad.options()));
-    }
-    std::vector<RankChunk> chunks = alone();
-    StepTrace dropped;
-    const at::Tensor values =
-        execute(one, chunks, ruled({&data, 1}, {&rule, 1}), groups_.pp, dropped);
-    sum_over(groups_.pp, values, {Site::NotFinite});
-    if (!options_.preference) return values.flatten()[0].item<double>();
-    return scaled_loss(*options_.preference,
-                       sums_of(*options_.preference, data, row_of(values, 0), rule.kl), rule.pairs);
 }
 
 bool is_first(const Groups& groups) {

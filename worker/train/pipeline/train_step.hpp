@@ -20,6 +20,7 @@
 #include "worker/train/pipeline/grad_buckets.hpp"
 #include "worker/train/pipeline/step_options.hpp"
 #include "worker/train/pipeline/step_result.hpp"
+#include "worker/train/pipeline/step_sums.hpp"
 #include "worker/train/pipeline/whole_model.hpp"
 
 namespace roll::train {
@@ -48,6 +49,10 @@ class TrainStep {
     // latest run() or repeat(), as GradBuckets::sent() does.
     std::vector<std::int64_t> sent_gradients() const;
 
+    // Waits until this rank has all weights that other ranks have updated in the latest run(). With
+    // ZeRO-1 and ZeRO-2, they arrive while the next forward runs. All replicas must call this.
+    void await_weights();
+
     // Exchanges the weights with their average, on all ranks. A second call restores both.
     void swap_average();
 
@@ -70,8 +75,12 @@ class TrainStep {
     double replay(const Microbatch& data);
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
-    // write to the weights of the chunks and to the states of the optimizers.
-    std::deque<Chunk>& chunks() { return chunks_; }
+    // write to the weights of the chunks and to the states of the optimizers. chunks() calls
+    // await_weights(), so all replicas must call one of them between run() and other transfers.
+    std::deque<Chunk>& chunks() {
+        await_weights();
+        return chunks_;
+    }
     std::deque<Optimizer>& optimizers() { return optimizers_; }
 
     const Groups& groups() const { return groups_; }
@@ -89,15 +98,17 @@ class TrainStep {
     std::vector<LossRule> rules(std::span<const Microbatch> batch, std::int64_t& tokens);
     std::vector<LossRule> pair_rules(std::span<const Microbatch> batch, std::int64_t& tokens);
     KlSum own_kl_sum(std::span<const Microbatch> batch);
-    double loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
-                         const at::Tensor& log_probs_KS, StepResult& result);
+    StepParts loss_of_pairs(std::span<const Microbatch> batch, std::span<const LossRule> rules,
+                            const at::Tensor& log_probs_KS);
+    StepParts own_loss(std::span<const Microbatch> batch, std::span<const LossRule> rules,
+                       const at::Tensor& values);
     PairSums sums_over_replicas(PairSums sums);
     LossSum evaluate_pairs(std::span<const Microbatch> batch, double kl);
     RuledBatch ruled(std::span<const Microbatch> batch, std::span<const LossRule> rules) const;
     std::vector<RankChunk> alone();
     void reduce_tied();
     void count_reduced(StepResult& result) const;
-    void compare_norms(StepResult& result);
+    void conclude(StepResult& result, const StepParts& own);
     StepResult compute(std::span<const Microbatch> batch, double loss_scale);
     void update(StepResult& result, double lr, double loss_scale, bool measures);
     void sum_over_model(const at::Tensor& sums, Site site);
@@ -105,8 +116,7 @@ class TrainStep {
     void announce(spec::FaultPhase phase);
     // `flat`: passes the whole flat gradient of a chunk to sum_of() at once, which is faster.
     // zero_count() must set it to false, because the flat gradient has zeros for frozen parameters.
-    double over_model(Site site, const std::function<at::Tensor(const at::Tensor&)>& sum_of,
-                      bool flat);
+    double over_gradient(const std::function<at::Tensor(const at::Tensor&)>& sum_of, bool flat);
 
     const plan::PipelineSchedule& schedule_;
     bool tied_;
@@ -123,7 +133,8 @@ class TrainStep {
 // Returns true on the first rank of a replica, which receives the tensors of copy_to_first().
 bool is_first(const Groups& groups);
 
-// Returns the parts of the model for text generation. `step` must outlive the result.
+// Returns the parts of the model for text generation. `step` must outlive the result. All replicas
+// must call this after run(), also if only one of them generates text.
 TextModel text_model(TrainStep& step);
 
 }  // namespace roll::train

@@ -1,7 +1,5 @@
 #include "worker/train/prove/local_job.hpp"
 
-#include <numeric>
-
 #include <ATen/Parallel.h>
 
 #include "worker/plan/mesh.hpp"
@@ -27,21 +25,21 @@ RankGroups connect(const LocalJob& job, const plan::Mesh& mesh, LocalFabric& fab
                       group("dp", mesh.group(rank, plan::Axis::Dp)),
                       group("tp", mesh.group(rank, plan::Axis::Tp)),
                       {},
-                      {}};
+                      fabric.world(rank)};
     const bool at_end = rank == stages.front() || rank == stages.back();
     if (job.config.tied && stages.size() > 1 && at_end)
         groups.tie = group("tie", {stages.front(), stages.back()});
-    if (job.saves_after > 0) {
-        std::vector<int> all(static_cast<std::size_t>(mesh.world_size()));
-        std::iota(all.begin(), all.end(), 0);
-        groups.world = group("world", all);
-    }
     return groups;
 }
 
 void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
     TrainStep trainer(job.config, job.schedule,
-                      {*groups.pp, *groups.dp, groups.tie.get(), groups.tp.get()}, job.options);
+                      {.pp = *groups.pp,
+                       .dp = *groups.dp,
+                       .tie = groups.tie.get(),
+                       .tp = groups.tp.get(),
+                       .world = groups.world.get()},
+                      job.options);
     if (job.prepare) job.prepare(trainer);
     const int microbatches = job.schedule.microbatches;
     const auto own = [&](const std::vector<Microbatch>& batch) {
@@ -54,7 +52,7 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
             restore(job.starts_from, trainer, *job.model);
     }
     const auto save_before = [&](int step) {
-        if (groups.world && step == job.saves_after)
+        if (job.saves_after > 0 && step == job.saves_after)
             save_locally(job.saves_to, trainer, *job.model, job.parallel, groups.world->rank(),
                          *groups.world);
     };

@@ -83,7 +83,7 @@ bool gathers_and_scatters(Communicator& group, at::ScalarType type) {
     const at::Tensor largest = part(rank, 3).neg(), told = part(rank, 3);
     const auto gather = group.all_gather(all, part(rank, 3), {Site::Weights, 1});
     const auto scatter = group.reduce_scatter(own, part(rank, ranks * 3), {Site::Bucket, 2});
-    const auto max = group.all_reduce(largest, Reduce::Max, {Site::GradNorm});
+    const auto max = group.all_reduce(largest, Reduce::Max, {Site::LayerNorms});
     const auto tell = group.broadcast(told, ranks - 1, {Site::Agreement});
     for (const auto ticket : {tell, scatter, max, gather}) group.wait(ticket);
     at::Tensor sum = part(0, ranks * 3);
@@ -126,7 +126,7 @@ TEST(LocalGroup, TellsWhoWaitsThatARankHasLeft) {
     LocalGroup group(2);
     LocalCommunicator stays(group, 0);
     { const LocalCommunicator leaves(group, 1); }
-    EXPECT_THROW(sum_over(stays, at::ones({3}), {Site::LossSum}), PeerLost);
+    EXPECT_THROW(sum_over(stays, at::ones({3}), {Site::StepSums}), PeerLost);
     const auto ticket = stays.receive(at::empty({3}), 1, {Site::Activation});
     EXPECT_THROW(stays.wait(ticket), PeerLost);
 }

@@ -39,7 +39,10 @@ class Flights : public ::testing::Test {
     // Returns once a live rank has published a text with `part`.
     void await(int rank, const std::string& part) {
         const std::string key = "flights/" + std::to_string(rank);
-        live_.insert(key);
+        {
+            const std::lock_guard lock(mutex_);
+            live_.insert(key);
+        }
         while (board().get(key).value().find(part) == std::string::npos) {}
     }
 
@@ -81,6 +84,7 @@ TEST_F(Flights, NameTheRanksThatNeverIssuedACollective) {
     for (FlightRecorder& recorder : recorders)
         recorder.done(start(recorder, "dp", sum_of({Site::TokenCount})));
     recorders[2].issued("dp", sum_of({Site::Bucket, 2}));
+    await(5, R"("dp")");
     await(6, "bucket 2");
     start(recorders[0], "dp", sum_of({Site::Bucket, 2}));
     const std::string why = late(recorders[0]);
@@ -114,7 +118,7 @@ TEST_F(Flights, NameTheSenderOfAMessageAndWhatItWaitsFor) {
         return Transfer{kind, {Site::Gradient, 2, microbatch}, tensor, {}, Reduce::Sum, peer};
     };
     sender.issued("pp", message(Transfer::Kind::Send, 0, 0));
-    start(sender, "pp", sum_of({Site::LossSum}));
+    start(sender, "pp", sum_of({Site::StepSums}));
     receiver.done(start(receiver, "pp", message(Transfer::Kind::Receive, 1, 0)));
     await(1, "waits\":\"number 0");
     start(receiver, "pp", message(Transfer::Kind::Receive, 1, 1));
@@ -122,7 +126,7 @@ TEST_F(Flights, NameTheSenderOfAMessageAndWhatItWaitsFor) {
               "number 1 of group pp, receive of gradient of an activation, layer 2, micro-batch 1, "
               "12 bytes, has waited 0 s; rank 1 never issued this transfer, and waits for number 0 "
               "of group "
-              "pp, all-reduce of loss, 12 bytes");
+              "pp, all-reduce of loss and gradient norm, 12 bytes");
 }
 
 TEST_F(Flights, NameAStoppedRankThatHasIssuedTheTransferToo) {
@@ -246,9 +250,10 @@ TEST_F(Flights, TheExplanationIsPartOfPeerLost) {
     WatchedCommunicator stays(std::make_unique<LocalCommunicator>(group, 0), "dp", {0, 1},
                               recorder);
     await(1, "waits");
-    const auto ticket = stays.all_reduce(at::ones({3}), Reduce::Sum, {Site::LossSum});
+    const auto ticket = stays.all_reduce(at::ones({3}), Reduce::Sum, {Site::StepSums});
     std::thread leaves([&] {
-        std::this_thread::sleep_for(5ms);
+        await(0, "waits\":\"number 0");
+        std::this_thread::sleep_for(2ms);  // longer than the patience
         const LocalCommunicator left(group, 1);
     });
     try {
@@ -308,7 +313,7 @@ std::string merged_by_rank_2(const Board& board) {
     merging.on_stuck = [&](const std::string&) { table.set_value(recorder->merged_table()); };
     recorder.emplace(board, merging);
     recorder->join("dp", {0, 1, 2});
-    start(*recorder, "dp", sum_of({Site::LossSum}));
+    start(*recorder, "dp", sum_of({Site::StepSums}));
     return table.get_future().get();
 }
 
@@ -321,14 +326,14 @@ TEST_F(Flights, TheFirstRankThatWaitsMergesWhatAllRanksPublished) {
     {
         FlightRecorder first(board(), {.rank = 0, .period = 1ms, .patience = 1h});
         first.join("dp", {0, 1, 2});
-        start(first, "dp", sum_of({Site::LossSum}));
+        start(first, "dp", sum_of({Site::StepSums}));
         await(0, "waits\":\"number 0");
         EXPECT_EQ(merged_by_rank_2(board()), "");
     }
     live_.erase("flights/0");
     EXPECT_EQ(merged_by_rank_2(board()),
               "group\tranks\tsequence\tnumber\ttransfer\tcame\tnot_done\tnever_came\n"
-              "dp\t0,1,2\t\t0\tall-reduce of loss, 12 bytes\t0,2\t0,2\t1\n");
+              "dp\t0,1,2\t\t0\tall-reduce of loss and gradient norm, 12 bytes\t0,2\t0,2\t1\n");
 }
 
 }  // namespace

@@ -68,16 +68,17 @@ TEST(LocalFabric, TransfersThatDisagreeAreNamed) {
     const auto differ = [](const at::Tensor& own, Tag tag) {
         return fault(2, [&](Communicator& group, int rank) {
             barrier(group);
-            sum_over(group, rank == 0 ? at::ones({2}) : own, rank == 0 ? Tag{Site::LossSum} : tag);
+            sum_over(group, rank == 0 ? at::ones({2}) : own, rank == 0 ? Tag{Site::StepSums} : tag);
         });
     };
-    EXPECT_EQ(differ(at::ones({2}), {Site::LossSum}), "");
-    const std::string message = differ(at::ones({2}), {Site::GradNorm});
-    for (const char* part : {"group dp: collective 1 is", "all-reduce of loss (8 bytes, Float)",
-                             "all-reduce of gradient norm (8 bytes, Float)", "on rank 0"})
+    EXPECT_EQ(differ(at::ones({2}), {Site::StepSums}), "");
+    const std::string message = differ(at::ones({2}), {Site::LayerNorms});
+    for (const char* part :
+         {"group dp: collective 1 is", "all-reduce of loss and gradient norm (8 bytes, Float)",
+          "all-reduce of norms of the layers (8 bytes, Float)", "on rank 0"})
         EXPECT_NE(message.find(part), std::string::npos) << message;
-    EXPECT_NE(differ(at::ones({4}), {Site::LossSum}).find("(16 bytes"), std::string::npos);
-    EXPECT_NE(differ(at::ones({2}, at::kInt), {Site::LossSum}).find("Int"), std::string::npos);
+    EXPECT_NE(differ(at::ones({4}), {Site::StepSums}).find("(16 bytes"), std::string::npos);
+    EXPECT_NE(differ(at::ones({2}, at::kInt), {Site::StepSums}).find("Int"), std::string::npos);
 }
 
 TEST(LocalFabric, AMessageThatIsNotTheExpectedOneIsNamed) {

@@ -122,7 +122,9 @@ std::vector<Count> counts_of(const spec::TrainSpec& spec, const spec::ModelConfi
         };
         Counting pp = group("pp", plan::Axis::Pp), dp = group("dp", plan::Axis::Dp),
                  tp = group("tp", plan::Axis::Tp);
-        TrainStep step(model, pipeline.schedule, {pp, dp, nullptr, &tp}, options);
+        const auto world = fabric.world(rank);
+        TrainStep step(model, pipeline.schedule,
+                       {.pp = pp, .dp = dp, .tp = &tp, .world = world.get()}, options);
         count.sent.clear();
         ProductCounter::count_into(&count.flops);
         step.run(batch_of(spec, model.vocab), 1e-3);

@@ -53,6 +53,7 @@ Record train(const Layout& layout, const std::vector<Step>& steps) {
         };
         const auto pp = group("pp", plan::Axis::Pp), dp = group("dp", plan::Axis::Dp),
                    tp = group("tp", plan::Axis::Tp);
+        const auto world = fabric.world(rank);
         bool overflows = false;
         TrainStep* trained = nullptr;
         const auto at_phase = [&](spec::FaultPhase phase) {
@@ -60,7 +61,8 @@ Record train(const Layout& layout, const std::vector<Step>& steps) {
             at::Tensor grad = trained->chunks().back().parameters().grad.back();
             grad.view(-1)[3] = std::numeric_limits<double>::infinity();
         };
-        TrainStep trainer(config, schedule, {*pp, *dp, nullptr, tp.get(), nullptr, at_phase},
+        TrainStep trainer(config, schedule,
+                          {*pp, *dp, nullptr, tp.get(), nullptr, at_phase, world.get()},
                           {.init = {.std = 0.2, .dtype = at::kHalf}, .zero = layout.zero});
         trained = &trainer;
         const auto batch = tiny_batch(0, kMicrobatchesOfAll);

@@ -62,7 +62,10 @@ Seen train_ranks(const World& world, bool refuses) {
         };
         const auto pp = group("pp", plan::Axis::Pp), dp = group("dp", plan::Axis::Dp),
                    tp = group("tp", plan::Axis::Tp);
-        TrainStep trainer(job.config, job.schedule, {*pp, *dp, nullptr, tp.get()}, job.options);
+        const auto everyone = fabric.world(rank);
+        TrainStep trainer(job.config, job.schedule,
+                          {.pp = *pp, .dp = *dp, .tp = tp.get(), .world = everyone.get()},
+                          job.options);
         for (int step = 0; step < 2; ++step) {
             const std::vector<Microbatch> all = job.batch(step);
             const int own = job.schedule.microbatches;

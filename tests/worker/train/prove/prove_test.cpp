@@ -155,17 +155,18 @@ struct Bug {
 TEST(Prove, EachPlantedBugIsFoundByItsTensor) {
     at::set_num_threads(1);
     const spec::ParallelSpec sequence{.dp = 1, .tp = 2, .pp = 1, .sequence = true};
+    const spec::ParallelSpec stages{.dp = 1, .pp = 2};
     const spec::ParallelSpec shared{.dp = 2, .zero = 1};
     const Bug bugs[] = {
         {"average|gradients", "0.grad.", "0.grad."},
         {"drop|gradients|0|dp", "0.grad.", "0.grad."},
         {"drop|token count", "0.loss", "0.grad."},
-        {"drop|loss||pp", "0.loss", ""},
+        {"drop|loss and gradient norm||world", "0.loss", ""},
         {"drop|partial gradients", "0.grad.", "0.grad.decoder.layers.1.self_attention."},
         {"drop|tied embedding's gradient", "0.grad.", "0.grad.embedding.word_embeddings.weight"},
         {"double|tied embedding's gradient", "0.grad.", "0.grad.embedding.word_embeddings.weight"},
-        {"drop|gradient norm||tp", "0.grad_norm", "0.weight."},
-        {"drop|gradient norm||pp", "0.grad_norm", "0.weight."},
+        {"drop|loss and gradient norm||tp", "0.grad_norm", "0.weight.", sequence},
+        {"drop|loss and gradient norm||pp", "0.loss", "0.weight.", stages},
         {"drop|vocabulary-parallel loss", "0.loss", "0.grad."},
         {"drop|column input's gradient|0", "0.grad.", "0.grad.decoder.layers.0."},
         {"double|row output|1", "0.loss", "0.grad."},
@@ -175,7 +176,7 @@ TEST(Prove, EachPlantedBugIsFoundByItsTensor) {
         {"drop|partial gradients", "0.grad.", "0.grad.decoder.final_layernorm.weight", sequence},
         {"drop|row output's gradient", "0.grad.", "0.grad.decoder.layers.1.", sequence},
         {"drop|weights", "0.weight.", "0.weight.", shared},
-        {"drop|gradient norm||dp", "0.grad_norm", "0.weight.", shared}};
+        {"drop|loss and gradient norm||dp", "0.loss", "0.weight.", shared}};
     for (const Bug& bug : bugs) {
         const auto plant = parse_plant(bug.plant);
         ASSERT_TRUE(plant) << bug.plant;

@@ -1,0 +1,35 @@
+// The numbers of a step that are sums over ranks. One transfer gathers the parts of all ranks. Then
+// every rank adds up the parts in the same order, so that all ranks get the same bits, and the bits
+// do not depend on the order in which a network adds.
+#pragma once
+
+#include <vector>
+
+#include "worker/train/pipeline/step_options.hpp"
+#include "worker/train/pipeline/step_result.hpp"
+
+namespace roll::train {
+
+// One rank's part of the sums.
+struct StepParts {
+    // What the last stage has computed from this replica's micro-batches. 0 on other stages.
+    double loss = 0, divergence = 0;
+    PairSums pairs = {};
+    // Sums over the elements of the gradient that this rank counts (counted_parameters()): of their
+    // squares, and of the elements that are 0.
+    double squares = 0, zeros = 0;
+};
+
+struct StepSums {
+    StepParts whole;      // the sums over all ranks that have different parts
+    double own_loss = 0;  // the loss of this rank's replica
+    // The sum of squares that each replica has computed for the whole gradient. One number if the
+    // replicas share optimizer state, because this number is then a sum over all of them.
+    std::vector<double> squares_D;
+};
+
+// `shared`: the replicas share optimizer state, so each counts only some elements of the gradient.
+// All ranks of the job must call this.
+StepSums step_sums(const Groups& groups, const StepParts& own, bool shared);
+
+}  // namespace roll::train
