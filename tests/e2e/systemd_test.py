@@ -76,6 +76,15 @@ class UnderSystemd(RollTest):
                         'rolld --dir /var/lib/roll --restore /root/copy && systemctl start rolld')
             self.assertEqual(self.inside('find /var/lib/roll -not -user roll'), '')
             wait_until(lambda: self.inside('rollctl jobs --all', check=False) == before, 'the queue of the backup')
+        with self.subTest('a damaged ledger is not read again each second'):
+            self.inside('systemctl stop rolld && cp -a /var/lib/roll/ledger.db /root/ledger.db && '
+                        'truncate -s 4096 /var/lib/roll/ledger.db && rm -f /var/lib/roll/ledger.db-wal')
+            self.inside('systemctl start rolld', check=False)
+            shown = 'systemctl show -P ActiveState -P ExecMainStatus -P NRestarts rolld'
+            wait_until(lambda: self.inside(shown, check=False).split() == ['failed', '6', '0'], 'the unit to give up')
+            self.assertIn('--restore BACKUP', self.inside('journalctl -u rolld || cat /var/lib/roll/rolld.log'))
+            self.inside('mv /root/ledger.db /var/lib/roll/ledger.db && systemctl start rolld')
+            self.wait_node()
         with self.subTest('an address that comes late'):
             self.listen_at('tcp://10.9.8.7:7070')
             self.inside('systemctl restart rolld', check=False)
