@@ -6,7 +6,7 @@
 #include "common/error.hpp"
 #include "common/json.hpp"
 
-namespace roll::cli {
+namespace roll::spec {
 
 // Returns the key `container` for a value of --container-image: [REGISTRY#]IMAGE[:TAG] or the path
 // of a squashfs file. If the value is wrong, the error message says which values are allowed.
@@ -16,9 +16,4 @@ Result<Json> pyxis_image(const std::string& value);
 // is wrong, the error message says which values are allowed.
 Result<Json> pyxis_mounts(const std::string& value);
 
-// Makes a plain command of a batch script that runs in a container, where the programs of the node,
-// such as srun, do not exist. Replaces the key `sbatch` by those of Slurm's variables that describe
-// the job.
-void leave_srun(Json& document);
-
-}  // namespace roll::cli
+}  // namespace roll::spec
