@@ -103,7 +103,8 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
                    "srun --container-image=localhost#roll-test sleep 600\n")
         job = self.submit('job.sh')
         wait_until(lambda: len(self.containers()) == 2, 'the containers of the last step')
-        lines = self.read('out').splitlines()
+        with open(os.path.join(self.work, 'out'), encoding='utf-8') as file:
+            lines = file.read().splitlines()
         self.assertEqual([line for line in lines if line.startswith('0: ')],
                          ['0: made here', f'0: {self.work}', '0: 0'])
         self.assertEqual([line for line in lines if line.startswith('1: ')],
