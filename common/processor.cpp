@@ -1,6 +1,7 @@
 #include "common/processor.hpp"
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
@@ -106,7 +107,8 @@ const Processor& processor() {
     static const Processor found = [] {
         Result<Processor> result = find_processor();
         if (result) return *std::move(result);
-        std::fprintf(stderr, "error: %s\n", result.error().message.c_str());
+        std::fprintf(stderr, "%s: %s\n", program_invocation_short_name,
+                     result.error().message.c_str());
         std::exit(exit_code(result.error().code));
     }();
     return found;

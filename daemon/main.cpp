@@ -42,6 +42,9 @@ namespace {
 
 // largest burst of a user's requests, in seconds at the allowed rate
 constexpr double kBurstSeconds = 4;
+// Exit status of a rolld that cannot serve because its stored data is damaged. The units of systemd
+// do not restart rolld after this status.
+constexpr int kExitDamaged = 6;
 constexpr double kLongestWait = 86'400;  // longest --stillness and --volume-patience, in seconds
 
 struct Options {
@@ -287,7 +290,7 @@ std::optional<Result<void>> keep_house(const Options& options) {
 int tell(const Result<void>& done) {
     if (done) return 0;
     fmt::print(stderr, "rolld: {}\n", done.error().message);
-    if (!done.error().hint.empty()) fmt::print(stderr, "  {}\n", done.error().hint);
+    if (!done.error().hint.empty()) fmt::print(stderr, "  next: {}\n", done.error().hint);
     return exit_code(done.error().code);
 }
 
@@ -386,7 +389,9 @@ Result<void> serve(const Options& options, const io::ServiceManager& manager) {
         write_file_atomically(shared.endpoint_file(), advertised(server->endpoint()) + "\n"));
     spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
     const server::ServiceNotice notice(io, manager, *server);
-    const auto ended = server->run();
+    auto ended = server->run();
+    // Whether the stored bytes are damaged, too, is found out at the next start.
+    if (!ended && ended.error().code == ErrorCode::Corrupt) ended.error().code = ErrorCode::Failed;
     pid.remove();
     if (!server->let_go()) {
         spdlog::warn(
@@ -472,7 +477,9 @@ int run(int argc, char** argv) {
     const auto served = kept ? *kept : serve(options, manager);
     if (!served && !kept && !options.check_config)
         spdlog::critical("ended: {}", served.error().message);
-    return tell(served);
+    const int status = tell(served);
+    const bool damaged = !served && served.error().code == ErrorCode::Corrupt;
+    return damaged && !kept ? kExitDamaged : status;
 }
 
 }  // namespace

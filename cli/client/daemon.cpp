@@ -37,7 +37,10 @@ Result<Daemon> Daemon::connect_for_change(const Context& context) {
     for (bool told = false;;) {
         auto daemon = connect(context);
         std::error_code error;
-        const bool expected = std::filesystem::exists(directory.pid("rolld"), error);
+        // The state directory of a key's holder is on another machine than rolld, so it does not
+        // show whether rolld is about to start.
+        const bool expected =
+            directory.is_key_holders() || std::filesystem::exists(directory.pid("rolld"), error);
         if (daemon || daemon.error().code != ErrorCode::Unavailable || !expected ||
             std::chrono::steady_clock::now() > deadline)
             return daemon;

@@ -35,8 +35,9 @@ class Daemon {
     // directory.
     static Result<Daemon> connect(const Context& context);
 
-    // Connects for an operation that changes State. Waits up to 20 s for a rolld that is starting
-    // or has crashed, and says on stderr that it waits.
+    // Connects for an operation that changes State, and for commands in scripts that must outlive a
+    // restart of rolld. Waits up to 20 s for a rolld that is starting or has crashed, and says on
+    // stderr that it waits. On another machine than rolld's, also waits for a rolld that was ended.
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`

@@ -352,7 +352,9 @@ Result<int> follow_output(const Context& context, Daemon& daemon, std::uint64_t 
         status = exit_status(job);
     };
     // A job that never ran has no log. Its state and its exit status tell this.
-    ROLL_TRY_VOID(follow_one(context, daemon, id, {}, {}, look));
+    LogsOptions options;
+    options.ranks = "all";
+    ROLL_TRY_VOID(follow_one(context, daemon, id, options, {}, look));
     return status;
 }
 

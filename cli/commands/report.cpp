@@ -1,14 +1,17 @@
 // `rollctl report`: adds up the pages of a report and prints the sums in hours.
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <map>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/client/daemon.hpp"
 #include "cli/client/look.hpp"
 #include "cli/commands/usage.hpp"
+#include "cli/slurm/values.hpp"
 #include "cli/text/render.hpp"
 #include "cli/text/since.hpp"
 
@@ -58,14 +61,16 @@ struct Sum {
     }
 };
 
-// Returns the cells of a row: its key, the number of jobs, the GPU-hours and the slot-hours, then
+using Words = std::vector<std::string>;
+
+// Returns the cells of a row: its keys, the number of jobs, the GPU-hours and the slot-hours, then
 // the wasted GPU-hours and slot-hours for each cause in kCauses, then the ETTR.
-std::vector<std::string> cells_of(const std::string& key, const Json& row) {
+Words cells_of(Words cells, const Json& row) {
     const auto hours = [](const Json& of, const char* unit) {
         return fmt::format("{:.2f}", of.value(unit, 0.0));
     };
-    std::vector<std::string> cells = {key, field_text(row, "jobs"), hours(row, "gpu_hours"),
-                                      hours(row, "slot_hours")};
+    cells.insert(cells.end(),
+                 {field_text(row, "jobs"), hours(row, "gpu_hours"), hours(row, "slot_hours")});
     for (const char* cause : kCauses) {
         const Json wasted = row.value("wasted", Json::object()).value(cause, Json::object());
         cells.push_back(hours(wasted, "gpu_hours"));
@@ -76,56 +81,77 @@ std::vector<std::string> cells_of(const std::string& key, const Json& row) {
     return cells;
 }
 
-std::string shown_key(const Json& row, const std::string& by) {
-    const std::string key = field_text(row, by);
-    return key.empty() ? "(none)" : key;
+// Returns the groups of a report, such as {"user", "week"}.
+Words groups_of(const Json& report) { return split_at(field_text(report, "by"), ','); }
+
+// Returns the row's value of each group. An empty value becomes `none`.
+Words keys_of(const Json& row, const Words& groups, const char* none) {
+    Words keys;
+    for (const std::string& group : groups) {
+        const std::string key = field_text(row, group);
+        keys.push_back(key.empty() ? none : key);
+    }
+    return keys;
 }
 
-std::string report_csv(const Json& report, const std::string& by) {
-    std::vector<std::vector<std::string>> rows = {{by, "jobs", "gpu_hours", "slot_hours"}};
+std::string report_csv(const Json& report) {
+    const Words groups = groups_of(report);
+    Words titles = groups;
+    titles.insert(titles.end(), {"jobs", "gpu_hours", "slot_hours"});
     for (const char* cause : kCauses)
         for (const char* unit : {"gpu_hours", "slot_hours"})
-            rows[0].push_back(fmt::format("{}_{}", cause, unit));
-    rows[0].push_back("ettr");
-    for (const Json& row : report["rows"]) rows.push_back(cells_of(field_text(row, by), row));
+            titles.push_back(fmt::format("{}_{}", cause, unit));
+    titles.emplace_back("ettr");
+    std::vector<Words> rows = {titles};
+    for (const Json& row : report["rows"]) rows.push_back(cells_of(keys_of(row, groups, ""), row));
     return csv_text(rows);
 }
 
 }  // namespace
 
-Json report_of(const std::vector<Json>& pages, const std::string& by) {
-    std::map<std::string, Sum> sums;
+Json report_of(const std::vector<Json>& pages, const std::vector<std::string>& by) {
+    std::map<Words, Sum> sums;
     Sum total;
     for (const Json& page : pages) {
         for (const Json& row : page.value("rows", Json::array())) {
-            sums[field_text(row, by)].add(row);
+            sums[keys_of(row, by, "")].add(row);
             total.add(row);
         }
     }
     Json rows = Json::array();
-    for (const auto& [key, sum] : sums) {
+    for (const auto& [keys, sum] : sums) {
         Json row = sum.json();
-        row[by] = key;
+        for (std::size_t i = 0; i < by.size(); ++i) row[by[i]] = keys[i];
         rows.push_back(std::move(row));
     }
     // A job that ran in several weeks has a row for each of them, so the sum over the rows would
     // count the job several times.
     Json all = total.json();
-    if (by == "week") all.erase("jobs");
-    return {{"schema", "roll.report/1"}, {"by", by}, {"rows", rows}, {"total", all}};
+    if (std::ranges::find(by, "week") != by.end()) all.erase("jobs");
+    return {{"schema", "roll.report/1"},
+            {"by", fmt::format("{}", fmt::join(by, ","))},
+            {"rows", rows},
+            {"total", all}};
 }
 
 std::string report_text(const Json& report, std::size_t width) {
-    const std::string by = field_text(report, "by");
-    std::vector<std::vector<std::string>> rows;
-    for (const Json& row : report["rows"]) rows.push_back(cells_of(shown_key(row, by), row));
-    rows.push_back(cells_of("total", report["total"]));
-    std::string title = by;
-    for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    std::vector<Column> columns = {{.title = title, .shrinks = 1, .least = 10},
-                                   {.title = "JOBS", .right = true, .drops = 1},
-                                   {.title = "GPU-HOURS", .right = true},
-                                   {.title = "SLOT-HOURS", .right = true}};
+    const Words groups = groups_of(report);
+    std::vector<Words> rows;
+    std::vector<Column> columns;
+    for (const std::string& group : groups) {
+        columns.push_back({.title = group, .shrinks = 1, .least = 10});
+        for (char& c : columns.back().title)
+            c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+    for (const Json& row : report["rows"])
+        rows.push_back(cells_of(keys_of(row, groups, "(none)"), row));
+    Words last(groups.size());
+    last.front() = "total";
+    rows.push_back(cells_of(std::move(last), report["total"]));
+    columns.push_back({.title = "JOBS", .right = true, .drops = 1});
+    columns.push_back({.title = "GPU-HOURS", .right = true});
+    columns.push_back({.title = "SLOT-HOURS", .right = true});
+    const std::size_t first = groups.size() + 3;
     const bool trains = report["total"].value("ettr", Json()).is_number();
     // The table shows the wasted hours in one unit only: in GPU-hours, or in slot-hours if no job
     // used GPUs.
@@ -134,9 +160,9 @@ std::string report_text(const Json& report, std::size_t width) {
         columns.push_back({.title = name, .right = true, .drops = 2});
     if (trains) columns.push_back({.title = "ETTR", .right = true});
     for (auto& row : rows) {
-        std::vector<std::string> kept(row.begin(), row.begin() + 4);
+        Words kept(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(first));
         for (std::size_t cause = 0; cause < kCauses.size(); ++cause)
-            kept.push_back(row[4 + 2 * cause + (gpus ? 0 : 1)]);
+            kept.push_back(row[first + 2 * cause + (gpus ? 0 : 1)]);
         if (trains) kept.push_back(row.back());
         row = std::move(kept);
     }
@@ -151,18 +177,31 @@ std::string report_text(const Json& report, std::size_t width) {
 void add_report_options(CLI::App& command, ReportOptions& options) {
     command
         .add_option("--by", options.by,
-                    "Group the rows of the report by user, account, kind or week [user]")
+                    "Group the rows by user, account, kind or week, or by several of them, such as "
+                    "user,week [user]")
+        ->delimiter(',')
         ->check(CLI::IsMember({"user", "account", "kind", "week"}));
     command.add_option("--since", options.since,
                        "Count only usage since this time: 7d, or 2026-11-22T08:00:00Z");
+    command.add_option("--until", options.until,
+                       "Count only usage before this time: 7d, or 2026-11-22T08:00:00Z");
     command.add_flag("--csv", options.csv, "Print comma-separated values");
 }
 
 Result<int> run_report(const Context& context, const ReportOptions& options) {
-    protocol::ReportArgs args{.by = options.by};
+    protocol::ReportArgs args{.by = fmt::format("{}", fmt::join(options.by, ","))};
+    const Time now = wall_clock_now();
     if (!options.since.empty()) {
-        ROLL_TRY(const Time since, parse_since(options.since, wall_clock_now()));
+        ROLL_TRY(const Time since, parse_since(options.since, now));
         args.since = since.time_since_epoch().count();
+    }
+    if (!options.until.empty()) {
+        ROLL_TRY(const Time until, parse_since(options.until, now, "--until"));
+        args.until = until.time_since_epoch().count();
+        if (*args.until <= args.since.value_or(0))
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("--until {} is not after --since {}; the report would be empty",
+                                    options.until, options.since));
     }
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     std::vector<Json> pages;
@@ -173,13 +212,12 @@ Result<int> run_report(const Context& context, const ReportOptions& options) {
         pages.push_back(std::move(page));
     }
     Json report = report_of(pages, options.by);
-    if (!options.since.empty())
-        report["since"] = to_iso8601(Time(std::chrono::milliseconds(args.since)));
+    if (args.since) report["since"] = to_iso8601(Time(std::chrono::milliseconds(*args.since)));
+    if (args.until) report["until"] = to_iso8601(Time(std::chrono::milliseconds(*args.until)));
     if (context.json)
         print_json(report);
     else
-        print(options.csv ? report_csv(report, options.by)
-                          : report_text(report, look_of(context).width));
+        print(options.csv ? report_csv(report) : report_text(report, look_of(context).width));
     return 0;
 }
 

@@ -31,8 +31,8 @@ constexpr std::array kSlurmHelp = {
     SlurmHelp{"squeue",
               "Usage: squeue [OPTION]...\n\n"
               "Lists queued and running jobs. Options as in Slurm: -u USERS, --me, -j JOBS,\n"
-              "-t STATES, -n NAMES, -l, -h, --start, -o FORMAT (docs/from-slurm.md lists the\n"
-              "fields).\n"},
+              "-t STATES, -n NAMES, -l, -h, --start, -o FORMAT, -O FIELDS, -S FIELDS, --json\n"
+              "(docs/from-slurm.md lists the fields).\n"},
     SlurmHelp{"sacct",
               "Usage: sacct [OPTION]...\n\n"
               "Lists jobs, also ended ones. Options as in Slurm: -j JOBS, -u USERS, -s STATES,\n"

@@ -44,18 +44,43 @@ TrialMetric read_trial(const std::string& output, const std::string& metric, boo
     return seen;
 }
 
-// Returns the roll.sweep/1 reply for the sweep that contains the newest job selected by `selector`.
-Result<Json> ask_sweep(Daemon& daemon, const std::string& selector) {
+// Options of `sweep show` and `sweep best`
+struct SweepView {
+    std::string selector;
+    std::string metric;  // empty: the metric of the sweep
+    std::string mode;    // empty: the mode of the sweep
+    bool csv = false;
+};
+
+tl::unexpected<Error> no_value(const Json& sweep) {
+    return fail(ErrorCode::NotFound,
+                fmt::format("no trial of sweep {} has a value of {}{}", field_text(sweep, "id"),
+                            field_text(sweep, "metric"),
+                            std::ranges::all_of(sweep["trials"], is_over) ? "" : " yet"),
+                fmt::format("rollctl sweep show {}", field_text(sweep, "id")));
+}
+
+// Returns the roll.sweep/1 reply for the sweep that contains the newest selected job. Fails with
+// NotFound if `view` names a metric that no trial has.
+Result<Json> ask_sweep(Daemon& daemon, const SweepView& view) {
+    const std::string& selector = view.selector;
     ROLL_TRY(const std::vector<std::uint64_t> ids, jobs_of(daemon, selector));
     ROLL_TRY(const Json any, daemon.show(ids.back()));
     const Json array = any.value("array", Json());
     const std::uint64_t first = array.is_object() ? array.value("job", ids.back()) : ids.back();
-    ROLL_TRY(const Json shown, daemon.show(first));
+    ROLL_TRY(Json shown, daemon.show(first));
+    if (trials_of(shown) > 0) {
+        Json& sweep = shown["spec"]["sweep"];
+        if (!view.metric.empty()) sweep["metric"] = view.metric;
+        if (!view.mode.empty()) sweep["mode"] = view.mode;
+    }
     const std::size_t trials = std::max<std::size_t>(trials_of(shown), 1);
     ROLL_TRY(const Json reply,
              daemon.jobs({.selector = fmt::format("{}-{}", first, first + trials - 1),
                           .fields = {"id", "state", "reason", "output", "array", "progress"}}));
-    return sweep_json(shown, reply.value("jobs", Json::array()), read_trial);
+    ROLL_TRY(Json sweep, sweep_json(shown, reply.value("jobs", Json::array()), read_trial));
+    if (!view.metric.empty() && sweep["best"].is_null()) return no_value(sweep);
+    return sweep;
 }
 
 }  // namespace
@@ -127,12 +152,12 @@ Result<int> run_sweep(const Context& context, const SubmitOptions& options) {
 
 namespace {
 
-Result<int> show_trials(const Context& context, const std::string& selector, bool csv) {
+Result<int> show_trials(const Context& context, const SweepView& view) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json sweep, ask_sweep(daemon, selector));
+    ROLL_TRY(const Json sweep, ask_sweep(daemon, view));
     if (context.json) {
         print_json(sweep);
-    } else if (csv) {
+    } else if (view.csv) {
         print(sweep_csv(sweep));
     } else if (context.parsable) {
         for (const Json& trial : sweep["trials"]) print(field_text(trial, "id") + "\n");
@@ -142,17 +167,12 @@ Result<int> show_trials(const Context& context, const std::string& selector, boo
     return 0;
 }
 
-Result<int> show_best(const Context& context, const std::string& selector) {
+Result<int> show_best(const Context& context, const SweepView& view) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json sweep, ask_sweep(daemon, selector));
+    ROLL_TRY(const Json sweep, ask_sweep(daemon, view));
     const auto best = std::ranges::find_if(
         sweep["trials"], [&](const Json& trial) { return trial["id"] == sweep["best"]; });
-    if (best == sweep["trials"].end())
-        return fail(ErrorCode::NotFound,
-                    fmt::format("no trial of sweep {} has a value of {}{}", field_text(sweep, "id"),
-                                field_text(sweep, "metric"),
-                                std::ranges::all_of(sweep["trials"], is_over) ? "" : " yet"),
-                    fmt::format("rollctl sweep show {}", field_text(sweep, "id")));
+    if (best == sweep["trials"].end()) return no_value(sweep);
     if (context.json) {
         Json reply = *best;
         reply["schema"] = "roll.trial/1";
@@ -175,17 +195,19 @@ Result<int> show_best(const Context& context, const std::string& selector) {
 }  // namespace
 
 void add_sweep_commands(CLI::App& sweep, const AddCommand& command, const Context& context) {
-    const auto selector = std::make_shared<std::string>();
-    const auto csv = std::make_shared<bool>(false);
-    const char* const what = "Id or name of a trial, or `last`";
+    const auto view = std::make_shared<SweepView>();
     CLI::App* show = command(sweep, "show", "List the trials with parameters and metrics",
-                             [=, &context] { return show_trials(context, *selector, *csv); });
-    show->add_option("JOB", *selector, what)->required();
-    show->add_flag("--csv", *csv, "Print comma-separated values");
-    command(sweep, "best", "Print the trial with the best value of the metric",
-            [=, &context] { return show_best(context, *selector); })
-        ->add_option("JOB", *selector, what)
-        ->required();
+                             [=, &context] { return show_trials(context, *view); });
+    CLI::App* best = command(sweep, "best", "Print the trial with the best value of the metric",
+                             [=, &context] { return show_best(context, *view); });
+    for (CLI::App* const one : {show, best}) {
+        one->add_option("JOB", view->selector, "Id or name of a trial, or `last`")->required();
+        one->add_option("--metric", view->metric,
+                        "Compare the trials by this metric [the sweep's metric]");
+        one->add_option("--mode", view->mode, "Best value: min or max [the sweep's mode]")
+            ->check(CLI::IsMember({"min", "max"}));
+    }
+    show->add_flag("--csv", view->csv, "Print comma-separated values");
 }
 
 }  // namespace roll::cli

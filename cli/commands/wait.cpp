@@ -6,7 +6,7 @@ namespace roll::cli {
 
 Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors,
                      bool follow) {
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     std::vector<std::uint64_t> ids;
     for (const std::string& selector : selectors) {
         ROLL_TRY(const Json reply, daemon.jobs({.selector = selector, .all = true}));

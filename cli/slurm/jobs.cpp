@@ -1,12 +1,12 @@
 #include "cli/slurm/jobs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <ctime>
 
 #include <fmt/format.h>
 
+#include "cli/slurm/values.hpp"
 #include "cli/text/render.hpp"
 #include "common/spec/schema/array.hpp"
 
@@ -92,12 +92,13 @@ bool has_state(const Json& job, const std::string& name) {
 
 Result<void> check_states(const std::string& program, const std::vector<std::string>& names) {
     // Roll's jobs never have the states from BOOT_FAIL on.
-    static constexpr std::array kStates = {
-        "ALL", "PENDING",   "PD", "RUNNING",     "R",  "COMPLETING",    "CG",  "COMPLETED",
-        "CD",  "CANCELLED", "CA", "TIMEOUT",     "TO", "OUT_OF_MEMORY", "OOM", "FAILED",
-        "F",   "BOOT_FAIL", "BF", "CONFIGURING", "CF", "DEADLINE",      "DL",  "NODE_FAIL",
-        "NF",  "PREEMPTED", "PR", "REQUEUED",    "RQ", "RESIZING",      "RS",  "REVOKED",
-        "RV",  "SUSPENDED", "S",  "STOPPED",     "ST", "SPECIAL_EXIT",  "SE"};
+    static const std::vector<std::string> kStates = split_at(
+        "ALL PENDING PD RUNNING R COMPLETING CG COMPLETED CD CANCELLED CA TIMEOUT TO FAILED F "
+        "OUT_OF_MEMORY OOM BOOT_FAIL BF CONFIGURING CF DEADLINE DL NODE_FAIL NF PREEMPTED PR "
+        "REQUEUED RQ RESIZING RS REVOKED RV SUSPENDED S STOPPED ST SPECIAL_EXIT SE STAGE_OUT SO "
+        "SIGNALING SI REQUEUE_FED RF REQUEUE_HOLD RH RESV_DEL_HOLD RD LAUNCH_FAILED RECONFIG_FAIL "
+        "POWER_UP_NODE UPDATE_DB",
+        ' ');
     for (const std::string& name : names) {
         if (std::ranges::find(kStates, to_upper(name)) != kStates.end()) continue;
         return fail(ErrorCode::InvalidArgument,

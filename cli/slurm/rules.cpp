@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/slurm/pyxis.hpp"
 #include "cli/slurm/values.hpp"
 #include "common/files.hpp"
+#include "common/spec/schema/pyxis.hpp"
 
 namespace roll::cli {
 namespace {
@@ -394,9 +394,9 @@ void Translation::read_container() {
         value ? void(key = *std::move(value)) : refuse(option, value.error().message);
     };
     Json& container = reading_.document["container"];
-    read(*image, pyxis_image(image->value), container);
+    read(*image, spec::pyxis_image(image->value), container);
     if (const SbatchOption* const option = find("container-mounts"))
-        read(*option, pyxis_mounts(option->value), container["binds"]);
+        read(*option, spec::pyxis_mounts(option->value), container["binds"]);
     if (find("container-mount-home") != nullptr)
         if (const char* const home = std::getenv("HOME")) container["binds"].push_back(home);
     if (const SbatchOption* const option = find("container-workdir"))

@@ -84,7 +84,7 @@ constexpr std::array kAcctFields = {
     AcctField{"JobIDRaw", -12, [](const Json& job, Time) { return field_text(job, "id"); }},
     AcctField{"JobName", 10, [](const Json& job, Time) { return field_text(job, "name"); }},
     AcctField{"Partition", 10, [](const Json&, Time) { return std::string("roll"); }},
-    AcctField{"Account", 10, [](const Json&, Time) { return std::string(); }},
+    AcctField{"Account", 10, [](const Json& job, Time) { return field_text(job, "account"); }},
     AcctField{"User", 9, [](const Json& job, Time) { return field_text(job, "user"); }},
     AcctField{"AllocCPUS", 10, cpus_text},
     AcctField{"NCPUS", 10, cpus_text},

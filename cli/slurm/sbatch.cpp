@@ -8,7 +8,6 @@
 
 #include "cli/job/options.hpp"
 #include "cli/slurm/directives.hpp"
-#include "cli/slurm/pyxis.hpp"
 #include "cli/slurm/rules.hpp"
 #include "common/files.hpp"
 #include "common/io/process.hpp"
@@ -68,6 +67,34 @@ std::string host_name() {
 const SbatchOption* find_option(const std::vector<SbatchOption>& options, const std::string& name) {
     const auto found = std::ranges::find(options, name, &SbatchOption::name);
     return found == options.end() ? nullptr : &*found;
+}
+
+// Makes a plain command of a batch script that runs in a container, where the programs of the node,
+// such as srun, do not exist. Replaces the key `sbatch` by those of Slurm's variables that describe
+// the job.
+void leave_srun(Json& document) {
+    const Json batch = document["sbatch"];
+    const Json resources = document.value("resources", Json::object());
+    Json& env = document["env"];
+    const auto add = [&](const char* name, const Json& value) {
+        if (value.is_null() || env.contains(name)) return;
+        env[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    };
+    add("SLURM_JOB_NAME", batch.value("name", document.value("name", Json())));
+    add("SLURM_SUBMIT_DIR", batch.value("submit_dir", Json()));
+    add("SLURM_SUBMIT_HOST", batch.value("submit_host", Json()));
+    add("SLURM_JOB_NUM_NODES", 1);
+    add("SLURM_NNODES", 1);
+    add("SLURM_CPUS_ON_NODE", resources.value("slots_per_node", Json()));
+    add("SLURM_GPUS_ON_NODE", resources.value("gpus_per_node", Json()));
+    add("SLURM_NTASKS", batch.value("ntasks", batch.value("ntasks_per_node", Json())));
+    add("SLURM_CPUS_PER_TASK", batch.value("cpus_per_task", Json()));
+    // The numbers of the job and of its task in the array are known only in the job.
+    document["setup"] =
+        "export SLURM_JOB_ID=\"$ROLL_JOB\" SLURM_JOBID=\"$ROLL_JOB\"\n"
+        "[ -z \"$ROLL_ARRAY_INDEX\" ] || export SLURM_ARRAY_TASK_ID=\"$ROLL_ARRAY_INDEX\"\n" +
+        document.value("setup", std::string());
+    document.erase("sbatch");
 }
 
 }  // namespace

@@ -6,14 +6,13 @@
 
 namespace roll::cli {
 
-Result<Time> parse_since(std::string_view text, Time now) {
+Result<Time> parse_since(std::string_view text, Time now, const char* option) {
     if (const auto ago = spec::parse_duration(text)) return now - *ago;
     if (const auto time = spec::parse_instant(text)) return *time;
-    return fail(
-        ErrorCode::InvalidArgument,
-        fmt::format("--since is {}; allowed: a duration such as 90s, 2h or 1-12:00:00, or a "
-                    "time such as 2026-11-22T08:00:00Z or 2026-11-22",
-                    text));
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} is {}; allowed: a duration such as 90s, 2h or 1-12:00:00, or a "
+                            "time such as 2026-11-22T08:00:00Z or 2026-11-22",
+                            option, text));
 }
 
 }  // namespace roll::cli

@@ -63,7 +63,7 @@ struct ReportArgs {
                                           "roll.report_page/1",
                                           "Sums up used and wasted resources, a page at a time."};
     std::string by{};
-    std::int64_t since = 0;
+    std::optional<std::int64_t> since{}, until{};
     std::uint64_t from = 0;
 };
 struct VersionArgs {
@@ -90,12 +90,11 @@ struct ShutdownReply {
 inline constexpr int kRowsMax = 10'000;  // largest `limit` of jobs and events
 
 // clang-format off
-// The names of the fields of a job in the reply to `jobs`, in the order in which rolld computes
-// them.
-inline constexpr std::array<std::string_view, 30> kJobFields = {
-    "id", "name", "kind", "user", "state", "held", "cancelling", "priority", "submitted_at", "started_at", "ended_at", "exit_code",
-    "reason", "halved", "labels", "waiting", "output", "attempt", "nodes", "source_job", "export_job", "into", "after", "resources",
-    "times", "array", "usage", "progress", "ettr", "starts_at"};
+// The names of a job's fields in the reply to `jobs`, in the order in which rolld computes them.
+inline constexpr std::array<std::string_view, 31> kJobFields = {
+    "id", "name", "kind", "user", "account", "state", "held", "cancelling", "priority", "submitted_at", "started_at", "ended_at",
+    "exit_code", "reason", "halved", "labels", "waiting", "output", "attempt", "nodes", "source_job", "export_job", "into", "after",
+    "resources", "times", "array", "usage", "progress", "ettr", "starts_at"};
 template <class V> void fields(V& v, JobsArgs& a) {
     v("selector", a.selector, "jobs: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, or a name with wildcards (* and ?)");
     v("me", a.me, "the user that @me stands for");
@@ -125,8 +124,9 @@ template <class V> void fields(V& v, NodesArgs& a) { v("limit", a.limit, "larges
 template <class V> void fields(V&, TotalsArgs&) {}
 template <class V> void fields(V& v, UsageArgs& a) { v("user", a.user, "name of the user"); }
 template <class V> void fields(V& v, ReportArgs& a) {
-    v("by", a.by, "user, account, kind or week");
+    v("by", a.by, "one or more of user, account, kind and week, separated by commas");
     v("since", a.since, "count only usage after this time, in ms since 1970", {.minimum = 0});
+    v("until", a.until, "count only usage before this time, in ms since 1970", {.minimum = 0});
     v("from", a.from, "count only jobs with this number or a higher one");
 }
 template <class V> void fields(V&, VersionArgs&) {}

@@ -1,9 +1,12 @@
 // The operations that change jobs.
 #include <algorithm>
 #include <array>
+#include <set>
+#include <sstream>
 
 #include <fmt/ranges.h>
 
+#include "common/number.hpp"
 #include "common/protocol/job_operations.hpp"
 #include "common/training_request.hpp"
 #include "daemon/api/operations.hpp"
@@ -25,17 +28,28 @@ struct Selected {
     std::vector<JobId> over;
 };
 
-// Selects the jobs that a request changes. `all` means all jobs that the caller may change. `all`
-// and `@me` leave out jobs that have ended, because nobody means these.
+// Returns the numbers among the words of a selector.
+std::set<JobId> numbers_in(const std::string& selector) {
+    std::set<JobId> named;
+    std::istringstream words(selector);
+    for (std::string word; std::getline(words, word, ',');)
+        if (const auto number = parse_number<std::uint64_t>(word)) named.insert(JobId{*number});
+    return named;
+}
+
+// Selects the jobs that a request changes. `all` means all jobs that the caller may change. Ranges,
+// patterns, `all` and `@me` leave out jobs that have ended, because nobody means these.
 Result<Selected> select_own(const Context& context, const Caller& who,
                             const protocol::Selection& args) {
     const bool own = args.selector == "all" && who.role != Role::Operator;
     const std::string selector = own ? "@me" : args.selector;
     Selected selected;
     ROLL_TRY(selected.all, query::select(context.state, selector, acting_user(who, args.me)));
-    if (selector == "all" || selector == "@me")
-        std::erase_if(selected.all,
-                      [&](JobId id) { return core::is_over(context.state.jobs.at(id).phase); });
+    const std::set<JobId> named = numbers_in(selector);
+    if (selector != "last")
+        std::erase_if(selected.all, [&](JobId id) {
+            return core::is_over(context.state.jobs.at(id).phase) && !named.contains(id);
+        });
     ROLL_TRY_VOID(owns(context, who, selected.all));
     for (const JobId id : selected.all) {
         const bool is_over = core::is_over(context.state.jobs.at(id).phase);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
@@ -29,6 +30,12 @@ namespace fs = std::filesystem;
 bool is_there(const fs::path& path) {
     std::error_code ignored;
     return fs::exists(path, ignored);
+}
+
+// Returns whether the volume of the path is mounted read-only, for example after disk errors.
+bool is_read_only(const fs::path& path) {
+    struct statvfs volume {};
+    return ::statvfs(path.c_str(), &volume) == 0 && (volume.f_flag & ST_RDONLY) != 0;
 }
 
 Result<void> move_file(const fs::path& from, const fs::path& to) {
@@ -100,11 +107,12 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
     return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
 }
 
-// Converts an error about the temporary copy of a backup to an error that names the backup itself.
-tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::path& backup) {
-    if (const auto at = error.message.find(copy.string()); at != std::string::npos)
-        error.message.replace(at, copy.string().size(), backup.string());
-    return fail(error.code, error.message, "nothing was changed; give an earlier backup");
+// Converts an error about the temporary copy of a ledger to an error that names the ledger itself.
+tl::unexpected<Error> of_original(Error error, const fs::path& copy, const fs::path& original) {
+    for (std::string* const text : {&error.message, &error.hint})
+        if (const auto at = text->find(copy.string()); at != std::string::npos)
+            text->replace(at, copy.string().size(), original.string());
+    return tl::unexpected(std::move(error));
 }
 
 // Moves the ledger of `state` to `before`, and then the ledger of `made` to `state`. Moves the mark
@@ -140,6 +148,21 @@ Result<void> give_to_owner(const fs::path& state, const fs::path& before) {
     return {};
 }
 
+// Writes the events of the ledger in `state` to a new ledger in `to`. A rolld may be adding events.
+Result<void> copy_served(const fs::path& state, const fs::path& to) {
+    const fs::path source = state / "ledger.db";
+    // Read the mark before copying the database, because rolld may add events at any time. In this
+    // order, the copy has all events up to the mark, and maybe more.
+    ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
+    const std::optional<Mark> marked = mark.read();
+    ROLL_TRY(const Database database, open_database(source));
+    ROLL_TRY_VOID(check_chain(database.get(), source, marked));
+    ROLL_TRY(const Statement copy, prepare(database.get(), "VACUUM INTO ?"));
+    const std::string target = (to / "ledger.db").string();
+    bind_value(copy.get(), 1, target);
+    return step(copy.get()).map([](bool) {});
+}
+
 }  // namespace
 
 Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
@@ -154,19 +177,12 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     }
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));
-    {
-        // Read the mark before copying the database, because rolld may add events at any time. In
-        // this order, the copy has all events up to the mark, and maybe more.
-        ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
-        const std::optional<Mark> marked = mark.read();
-        ROLL_TRY(const Database database, open_database(source));
-        ROLL_TRY_VOID(check_chain(database.get(), source, marked));
-        ROLL_TRY(const Statement copy, prepare(database.get(), "VACUUM INTO ?"));
-        const std::string to = (scratch.path / "ledger.db").string();
-        bind_value(copy.get(), 1, to);
-        ROLL_TRY_VOID(step(copy.get()));
-    }
-    ROLL_TRY(const std::int64_t newest, check_and_close(scratch.path));
+    // SQLite cannot open a ledger with a WAL on a read-only volume. No rolld adds events there, so
+    // the files can be copied.
+    ROLL_TRY_VOID(is_read_only(state) ? copy_backup(state, scratch.path)
+                                      : copy_served(state, scratch.path));
+    const auto newest = check_and_close(scratch.path);
+    if (!newest) return of_original(newest.error(), scratch.path, state);
     ROLL_TRY_VOID(sync_file(scratch.path / "ledger.db"));
     ROLL_TRY_VOID(sync_file(scratch.path / "ledger.mark"));
     ROLL_TRY_VOID(rename_new(scratch.path, target));
@@ -182,7 +198,10 @@ Result<Restored> restore(const fs::path& backup, const fs::path& state, std::uin
     Restored restored;
     {
         auto copy = Ledger::open(scratch.path);
-        if (!copy) return of_backup(copy.error(), scratch.path, backup);
+        if (!copy)
+            return of_original({copy.error().code, copy.error().message,
+                                "nothing was changed; give an earlier backup"},
+                               scratch.path, backup);
         ROLL_TRY(const core::State known, copy->load());
         restored.next_job = std::max(known.next_job, unused_job(state));
         const std::array<core::Event, 2> raised{

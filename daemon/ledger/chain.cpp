@@ -17,10 +17,11 @@ Result<bool> was_pruned(sqlite3* database, const Mark& marked) {
     return step(query.get());
 }
 
-// Returns the error of a check that could not read the ledger. A full volume or a file that may not
-// be read says nothing about the ledger, so these errors (Refused) do not advise a restore.
+// Returns the error of a check that could not read the ledger. A full volume or a file that cannot
+// be opened says nothing about the ledger, so these errors do not advise a restore.
 tl::unexpected<Error> unreadable(const std::filesystem::path& path, const Error& error) {
-    if (error.code == ErrorCode::Refused) return tl::unexpected(error);
+    if (error.code == ErrorCode::Refused || error.code == ErrorCode::Unavailable)
+        return tl::unexpected(error);
     return damaged(path, error.message);
 }
 

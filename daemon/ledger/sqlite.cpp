@@ -1,6 +1,7 @@
 #include "daemon/ledger/sqlite.hpp"
 
 #include <cerrno>
+#include <cstring>
 
 namespace roll::ledger {
 namespace {
@@ -22,9 +23,14 @@ Error sqlite_error(sqlite3* database, int code) {
                 "free some space on that volume; running jobs continue, and the queue then works "
                 "again by itself"};
     }
-    if ((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_PERM)
-        return {ErrorCode::Refused, "cannot open " + name + " or its WAL: " + sqlite3_errstr(code),
-                kMayNotUse};
+    if ((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_PERM) {
+        // Only a lack of permission lasts. Too many open files, for example, are a passing state.
+        const bool denied = number == 0 || number == EACCES || number == EPERM || number == EROFS;
+        return {denied ? ErrorCode::Refused : ErrorCode::Unavailable,
+                "cannot open " + name +
+                    " or its WAL: " + (number == 0 ? sqlite3_errstr(code) : std::strerror(number)),
+                denied ? kMayNotUse : "remove this cause, then start rolld again"};
+    }
     const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     return {damaged ? ErrorCode::Corrupt : ErrorCode::Failed,
             name + ": " + sqlite3_errmsg(database),
@@ -38,9 +44,7 @@ Result<Database> open_database(const std::filesystem::path& path) {
     const int code = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
     Database database(raw);
     if (code != SQLITE_OK) {
-        Error error = sqlite_error(raw, code);
-        return fail(error.code, "cannot open " + path.string() + ": " + sqlite3_errstr(code),
-                    error.hint);
+        return tl::unexpected(sqlite_error(raw, code));
     }
     // SQLite opens a file that may not be written for reading only, and fails at the first commit.
     if (sqlite3_db_readonly(raw, "main") == 1)

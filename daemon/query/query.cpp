@@ -279,6 +279,7 @@ constexpr std::array kFields = {
     Field{"name", [](const View& v) { return Json(v.job.spec.name); }},
     Field{"kind", [](const View& v) { return Json(kind_name(v.job)); }},
     Field{"user", [](const View& v) { return Json(v.job.user); }},
+    Field{"account", [](const View& v) { return Json(v.job.spec.account); }},
     Field{"state", [](const View& v) { return Json(name(v.job.phase, core::kJobPhases)); }},
     Field{"held", [](const View& v) { return Json(v.job.held); }},
     Field{"cancelling",

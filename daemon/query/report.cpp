@@ -7,10 +7,12 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "daemon/query/query.hpp"
 
@@ -138,19 +140,28 @@ Time week_of(Time time) {
     return day - (weekday(day) - Monday);
 }
 
+// The values of a row's groups, such as {"ann", "2026-11-23"}
+using Key = std::vector<std::string>;
+
 class Report {
   public:
-    Report(std::string by, Time since, Time now) : by_(std::move(by)), since_(since), now_(now) {}
+    Report(std::vector<std::string> by, Time since, Time until, Time now)
+        : by_(std::move(by)),
+          since_(since),
+          until_(until),
+          now_(now) {}
 
     void add(const core::Job& job) {
-        std::map<std::string, HeldSum> own;
+        const bool weekly = std::ranges::find(by_, "week") != by_.end();
+        std::map<Key, HeldSum> own;
         for (Span span : spans_of(job, now_)) {
             span.from = std::max(span.from, since_);
+            span.to = std::min(span.to, until_);
             if (span.to <= span.from) continue;
-            if (by_ == "week")
-                add_weeks(own, span);
+            if (weekly)
+                add_weeks(own, job, span);
             else
-                add_to(own[key_of(job)], span);
+                add_to(own[key_of(job, span.from)], span);
         }
         for (const auto& [key, part] : own) {
             HeldSum& sum = sums_[key];
@@ -169,38 +180,59 @@ class Report {
                 const auto found = sum.wasted.find(waste);
                 return (found == sum.wasted.end() ? HeldTime{} : found->second).json();
             };
-            rows.push_back({{by_, key},
-                            {"jobs", sum.jobs},
-                            {"held", sum.held.json()},
-                            {"failed", wasted(Waste::Failed)},
-                            {"requeued", wasted(Waste::Requeued)},
-                            {"cancelled", wasted(Waste::Cancelled)},
-                            {"elapsed", sum.elapsed.json()},
-                            {"trained", sum.trained.json()}});
+            Json row = {{"jobs", sum.jobs},
+                        {"held", sum.held.json()},
+                        {"failed", wasted(Waste::Failed)},
+                        {"requeued", wasted(Waste::Requeued)},
+                        {"cancelled", wasted(Waste::Cancelled)},
+                        {"elapsed", sum.elapsed.json()},
+                        {"trained", sum.trained.json()}};
+            for (std::size_t i = 0; i < by_.size(); ++i) row[by_[i]] = key[i];
+            rows.push_back(std::move(row));
         }
         return rows;
     }
 
   private:
-    std::string key_of(const core::Job& job) const {
-        if (by_ == "user") return job.user;
-        if (by_ == "account") return job.spec.account;
-        return spec::name_of(job.spec.kind);
+    Key key_of(const core::Job& job, Time at) const {
+        Key key;
+        for (const std::string& by : by_) {
+            if (by == "user") key.push_back(job.user);
+            if (by == "account") key.push_back(job.spec.account);
+            if (by == "kind") key.emplace_back(spec::name_of(job.spec.kind));
+            if (by == "week") key.push_back(to_iso8601(week_of(at)).substr(0, 10));
+        }
+        return key;
     }
-    static void add_weeks(std::map<std::string, HeldSum>& sums, const Span& whole) {
+    void add_weeks(std::map<Key, HeldSum>& sums, const core::Job& job, const Span& whole) const {
         for (Time from = whole.from; from < whole.to;) {
-            const Time week = week_of(from);
             Span part = whole;
             part.from = from;
-            part.to = from = std::min(whole.to, week + std::chrono::weeks(1));
-            add_to(sums[to_iso8601(week).substr(0, 10)], part);
+            part.to = from = std::min(whole.to, week_of(from) + std::chrono::weeks(1));
+            add_to(sums[key_of(job, part.from)], part);
         }
     }
 
-    std::string by_;
-    Time since_, now_;
-    std::map<std::string, HeldSum> sums_{};
+    std::vector<std::string> by_;
+    Time since_, until_, now_;
+    std::map<Key, HeldSum> sums_{};
 };
+
+// Parses the argument `by`. Fails with InvalidArgument if a group does not exist or is repeated.
+Result<std::vector<std::string>> read_groups(const std::string& by) {
+    std::vector<std::string> groups;
+    std::istringstream words(by.empty() ? "user" : by);
+    for (std::string group; std::getline(words, group, ',');) {
+        const bool known = std::ranges::find(kGroups, group) != kGroups.end();
+        if (!known || std::ranges::find(groups, group) != groups.end())
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("there is no report by {}; allowed: {}, separated by commas, "
+                                    "each at most once",
+                                    by, fmt::join(kGroups, ", ")));
+        groups.push_back(std::move(group));
+    }
+    return groups;
+}
 
 // Returns trained / elapsed of GPUs, or of slots if no GPU was held; null if nothing trained.
 Json ratio(const HeldSum& sum) {
@@ -230,12 +262,10 @@ Json ettr_of_open(const core::State& state, Time now) {
 }
 
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now) {
-    const std::string by = args.by.empty() ? "user" : args.by;
-    const Time since{std::chrono::milliseconds(args.since)};
-    if (std::ranges::find(kGroups, by) == kGroups.end())
-        return fail(ErrorCode::InvalidArgument, "there is no report by " + by,
-                    "use user, account, kind or week");
-    Report sums(by, since, now);
+    const Time since{std::chrono::milliseconds(args.since.value_or(0))};
+    const Time until = args.until ? Time(std::chrono::milliseconds(*args.until)) : Time::max();
+    ROLL_TRY(std::vector<std::string> by, read_groups(args.by));
+    Report sums(std::move(by), since, until, now);
     auto at = state.jobs.lower_bound(JobId{args.from});
     for (int looks = 0; at != state.jobs.end() && looks < kReportedMax; ++at, ++looks)
         sums.add(at->second);

@@ -67,7 +67,7 @@ install(FILES systemd/rolld.service systemd/roll-worker.service systemd/roll-web
 install(FILES systemd/user/rolld.service systemd/user/roll-worker.service DESTINATION lib/systemd/user
         COMPONENT roll)
 install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME roll.conf COMPONENT roll)
-install(FILES docs/man/rollctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT roll)
+install(FILES docs/man/rollctl.1 docs/man/roll-convert.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT roll)
 install(FILES docs/man/roll-job.5 docs/man/rolld.yaml.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 COMPONENT roll)
 install(FILES docs/man/roll.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT roll)
 install(FILES docs/man/rolld.8 docs/man/roll-worker.8 docs/man/roll-web.8 docs/man/roll-notify.8

@@ -142,7 +142,7 @@ class ProveTest(unittest.TestCase):
         done = run('prove', *words, plant="drop|tied embedding's gradient")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertTrue(done.stdout.startswith('kjv-pipeline: NOT proven\n'), done.stdout)
-        self.assertRegex(done.stderr, r'error: .*: step 1, gradient of embedding\.word_embeddings\.weight, element '
+        self.assertRegex(done.stderr, r'roll-rank: .*: step 1, gradient of embedding\.word_embeddings\.weight, element '
                                       r'\[\d+,\d+\]: .*; error \d')
         proof = json.loads(run('prove', *words, '--json', plant='delay|activation').stdout)
         self.assertEqual((proof['proven'], proof['first']['step'], proof['first']['quantity']), (False, 1, 'loss'))

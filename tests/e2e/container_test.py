@@ -95,6 +95,25 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.assertEqual(self.ctl('logs', job).stdout, f'an input\n/tmp\nsetup\nread-only\nsent with {job}\n'
                          'a small file\n')
 
+    def test_srun_starts_tasks_in_containers_and_none_is_left_after_a_cancel(self):
+        self.up()
+        self.write('job.sh', '#!/bin/sh\n#SBATCH -n 2 --output=out\n'
+                   "srun --container-image=./roll-test -l sh -c 'cat /etc/image; pwd' 2>&1 || true\n"
+                   "srun --container-image=localhost#roll-test -l sh -c 'cat /etc/image; pwd; echo $SLURM_PROCID'\n"
+                   "srun --container-image=localhost#roll-test sleep 600\n")
+        job = self.submit('job.sh')
+        wait_until(lambda: len(self.containers()) == 2, 'the containers of the last step')
+        with open(os.path.join(self.work, 'out'), encoding='utf-8') as file:
+            lines = file.read().splitlines()
+        self.assertEqual([line for line in lines if line.startswith('0: ')],
+                         ['0: made here', f'0: {self.work}', '0: 0'])
+        self.assertEqual([line for line in lines if line.startswith('1: ')],
+                         ['1: made here', f'1: {self.work}', '1: 1'])
+        self.assertIn('cannot run the container', lines[0])
+        self.ctl('cancel', job)
+        self.assertEqual(self.wait(job)['state'], 'cancelled')
+        self.assertEqual(self.containers(), [])
+
     def test_no_container_is_left_after_a_cancel_and_a_time_limit(self):
         self.up()
         trap = 'trap "echo got it; exit 0" TERM; echo on; while :; do sleep 0.1; done'

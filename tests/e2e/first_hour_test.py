@@ -85,7 +85,13 @@ class FirstHour(RollTest):
             self.assertEqual(gone.returncode, 5)
             self.assertIn('no rolld listens on tcp://127.0.0.1:', gone.stderr)
             self.assertLess(time.monotonic() - begun, 8, 'ten seconds are the patience for a busy rolld')
+        waits = subprocess.Popen([os.path.join(BIN, 'rollctl'), 'submit', '--hold', '--', 'true'], env=as_bob,
+                                 cwd=self.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(3)  # a restart may take longer than the second that a client waits for a connection
         self.ctl('up', '--slots', 1)
+        said, told = waits.communicate(timeout=60)
+        self.assertEqual((waits.returncode, said), (0, 'job 1 true is queued\n'), told)
+        self.assertIn('rolld does not answer; waiting up to 20 s for it to restart', told)
         self.assertEqual(self.read(self.state, 'endpoint'), endpoint)
         self.ctl('jobs', env=as_bob)
         self.ctl('down')
@@ -122,6 +128,9 @@ class FirstHour(RollTest):
         parsable = self.ctl('submit', '--follow', '--parsable', *program, check=False)
         self.assertRegex(parsable.stdout, r'^\d+\n')
         self.assertNotIn('two', parsable.stdout)
+        ranks = self.ctl('submit', '--follow', '--slots', 2, '--tasks-per-node', 2, '--', 'sh', '-c',
+                         'echo rank $RANK')
+        self.assertEqual(sorted(ranks.stdout.splitlines()), ['[0] rank 0', '[1] rank 1'])
         several = self.ctl('submit', '--follow', '--array', '1-2', *program, check=False).stdout
         self.assertRegex(several, r'^jobs \d+-\d+ sh are queued\n')
         self.assertNotIn('two', several)

@@ -141,8 +141,12 @@ class Limits(RollTest):
                          [(1, ['line 3']), (2, ['line 3'])])
 
     def test_usage_and_report_say_who_holds_and_who_waits(self):
+        os.makedirs(self.state, mode=0o700)
+        with open(os.path.join(self.state, 'rolld.yaml'), 'w', encoding='ascii') as file:
+            file.write('accounts: {lab: {users: []}}\n')
         self.up()
-        self.ctl('submit', '--slots', '2', '--time', '10m', '--', 'sleep', '600')
+        self.ctl('submit', '--slots', '2', '--time', '10m', '--account', 'lab', '--', 'sleep', '600')
+        self.assertEqual(self.ctl('slurm', 'sacct', '-nPo', 'account').stdout, 'lab\n')
         self.ctl('submit', '--slots', '2', '--array', '1-9', '--name', 'waits', '--', 'true')
         wait_until(lambda: self.json('usage')['running'] == 1, 'the first job to run')
         usage = self.json('usage')
@@ -162,6 +166,12 @@ class Limits(RollTest):
         self.assertGreater(wasted['cancelled']['slot_hours'], 0)
         self.assertEqual(wasted['failed']['slot_hours'], 0)
         self.assertEqual(len(self.ctl('report', '--csv').stdout.splitlines()), 2)
+        self.assertRegex(self.ctl('report', '--by', 'user,kind', '--csv').stdout,
+                         r'^user,kind,jobs,.*\n[^,]+,command,10,')
+        self.assertEqual(self.json('report', '--until', '1h')['rows'], [])
+        backwards = self.ctl('report', '--since', '1h', '--until', '2h', check=False)
+        self.assertEqual(backwards.returncode, 2)
+        self.assertIn('--until 2h is not after --since 1h', backwards.stderr)
 
     def test_a_running_job_is_queued_again_under_its_number(self):
         self.up(slots=1)

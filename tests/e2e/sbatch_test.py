@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Batch scripts of Slurm on two workers of one host, srun in them, and Slurm's commands of `rollctl compat`."""
+import json
 import os
 import pwd
 import re
 import shutil
 import socket
 import subprocess
+import time
 import unittest
 
 from harness import ORACLE, RollTest, TwoWorkers, wait_until
@@ -129,7 +131,19 @@ class Sbatch(TwoWorkers):
         self.assertEqual(run('squeue', '--start')[0].splitlines()[1].split(),
                          ['3', 'roll', 'wrap', user, 'PD', 'N/A', '1', '(null)', '(JobHeldUser)'])
         self.assertIn('squeue: the field %z has no meaning in Roll', run('squeue', '-o', '%z', check=2)[1])
-        self.assertIn("squeue: Roll's squeue has no option --json", run('squeue', '--json', check=2)[1])
+        self.assertIn("squeue: Roll's squeue has no option --iterate", run('squeue', '--iterate=1', check=2)[1])
+        self.assertEqual(run('squeue', '-h', '-S', 'P,-i', '-o', '%i')[0].split(), ['3', '1_2', '1_1'])
+        self.assertEqual(run('squeue', '-S', 'i', '-O', 'JobArrayID:.6 ,state:4|,NumNodes:1')[0].splitlines(), [
+            ' JOBID STAT|N', '   1_1 RUNN|1', '   1_2 RUNN|1', '     3 PEND|1'])
+        for words in (('-S', 'z'), ('-O', 'nosuch')):
+            self.assertIn(f'squeue: the field {words[1]} has no meaning in Roll', run('squeue', *words, check=2)[1])
+        shown = json.loads(run('squeue', '--json', '-S', 'i')[0])
+        self.assertEqual(shown['errors'], [])
+        keys = ('job_id', 'array_job_id', 'array_task_id', 'job_state', 'time_limit')
+        self.assertEqual([tuple(job[key] for key in keys) for job in shown['jobs']],
+                         [(1, 1, 1, 'RUNNING', None), (2, 1, 2, 'RUNNING', None), (3, 0, None, 'PENDING', 5)])
+        self.assertAlmostEqual(shown['jobs'][0]['start_time'], time.time(), delta=120)
+        self.assertEqual(run('squeue', '-h', '-t', 'SO,REQUEUE_HOLD')[0], '', 'states of Slurm that no job of Roll has')
         self.assertEqual(run('scancel', '1_[2-5]')[0], '')
         self.assertEqual(self.ctl('show', '1_2', '--parsable').stdout, '2\n')
         self.assertEqual(run('scancel', '99', check=1)[1], 'scancel: error: there is no job 99\n')
@@ -217,6 +231,28 @@ class Pyxis(RollTest):
         self.assertTrue({'--env=A', '--env=SLURM_SUBMIT_DIR', '--env=ROLL_JOB'} <= set(words))
         image = words.index(f'{self.work}/yes.sqsh')
         self.assertEqual(words[image + 1:image + 5], ['/bin/sh', '-c', 'cd "$0" && exec "$@"', '/usr'])
+
+    def test_srun_starts_each_task_in_a_container(self):
+        stub = os.path.join(self.top, 'stub')
+        os.makedirs(stub)
+        os.chmod(self.write('../stub/enroot', self.ENROOT), 0o755)
+        self.env['PATH'] = f'{stub}:{self.env["PATH"]}'
+        self.up(slots=2)
+        self.write('job.sh', '#!/bin/bash\n#SBATCH -n 2 --output=out\nexport WORD=said\n'
+                   f'srun --container-image={self.work}/a.sqsh --container-workdir=/usr '
+                   '--container-mounts=/data:/mnt:ro '
+                   "bash -c 'echo $SLURM_PROCID $PWD $WORD; exit $((SLURM_PROCID * 5))'\necho $?\n")
+        job = self.submit('job.sh')
+        self.wait_done(job)
+        with open(os.path.join(self.work, 'out'), encoding='utf-8') as file:
+            lines = file.read().splitlines()
+        self.assertEqual(sorted(line for line in lines if 'srun' not in line), ['0 /usr said', '1 /usr said', '5'])
+        with open(os.path.join(self.output(job), 'words'), encoding='utf-8') as file:
+            words = file.read().splitlines()
+        self.assertTrue({'--env=WORD', '--env=SLURM_PROCID', '--mount=/data:/mnt:none:x-create=auto,rbind,ro'} <=
+                        set(words))
+        self.assertEqual([word for word in words if word.startswith(('--env=PATH', '--env=HOME'))], [],
+                         'these are of the image')
 
 
 if __name__ == '__main__':

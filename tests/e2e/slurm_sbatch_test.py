@@ -194,6 +194,7 @@ class SbatchTest(SlurmTest):
 
     def test_the_queue_shows_the_same(self):
         """Options that decide when a job runs, and those about the submission."""
+        listed = {}
         for side in SIDES:
             self.folder(side, 'queue')
 
@@ -213,6 +214,8 @@ class SbatchTest(SlurmTest):
                 self.assertEqual(shown(), f'PENDING {reason} 1 1', side)
             self.assertEqual(run('squeue', '-h', '-j', after, '-o', '%.12l|%4t|%8j|%M'),
                              '1-02:03:00|PD  |wrap    |0:00')
+            listed[side] = run('squeue', '-h', '-j', f'{after},{later},{held}', '-S', '-i', '-O',
+                               'Reason:.14,StateCompact:4|,NumNodes:3,NumCPUs:.3,Name')
             run('scancel', held, later, after)
             self.assertEqual(run('squeue', '-h', '-j', held, '-t', 'all', '-o', '%T %t'), 'CANCELLED CA')
             run('sbatch', '--wait', '--wrap', 'exit 5', check=5)
@@ -223,6 +226,13 @@ class SbatchTest(SlurmTest):
             for option in ('--help', '--usage', '--version'):
                 self.assertTrue(run('sbatch', option))
             run('scancel', '-n', 'wrap')
+
+        self.assertEqual(len(listed['slurm'].splitlines()), 3)
+        self.assertEqual(listed['roll'], listed['slurm'])
+        said = subprocess.run(['squeue', '-t', 'nosuch'], env=self.env, capture_output=True, text=True, timeout=60,
+                              check=False).stderr
+        states = re.search('Valid job states include: (.*)', said)[1].replace(' ', '')
+        self.run_in('roll', 'roll', 'squeue', '-h', '-t', states)
 
     def test_the_table_has_each_option_of_sbatch(self):
         said = self.run_in('slurm', '.', 'sbatch', '--help')

@@ -58,6 +58,13 @@ class Sweep(RollTest):
         self.assertEqual([row['env.LOSS'] for row in rows], [str(loss) for loss in losses])
         self.assertEqual(rows[3]['best'], '1.849')
         self.assertIn('sweep 1 search: 9 trials, 100 % done', self.ctl('sweep', 'show', 1).stdout)
+        steps = self.json('sweep', 'show', 1, '--metric', 'step', '--mode', 'max')
+        self.assertEqual((steps['metric'], steps['mode'], steps['best']), ('step', 'max', 4), 'the longest trial')
+        self.assertIn('best trial: job 4 with step 150', self.ctl('sweep', 'best', 1, '--metric', 'step', '--mode',
+                                                                  'max').stdout)
+        none = self.ctl('sweep', 'show', 1, '--metric', 'lost', check=False)
+        self.assertEqual((none.returncode, none.stdout), (3, ''))
+        self.assertIn('no trial of sweep 1 has a value of lost', none.stderr)
 
     def test_at_most_so_many_run_at_once_and_problems_name_the_trial(self):
         self.up(slots=4)

@@ -94,6 +94,13 @@ class Files(unittest.TestCase):
             with open(os.path.join(UNITS, unit), encoding='utf-8') as file:
                 self.assertGreater(int(re.search(r'TimeoutStopSec=(\d+)s', file.read())[1]), grace, unit)
 
+    def test_a_rolld_with_a_damaged_ledger_is_not_started_each_second(self):
+        with open(os.path.join(UNITS, '../daemon/main.cpp'), encoding='utf-8') as file:
+            damaged = re.search(r'kExitDamaged = (\d+);', file.read())[1]
+        for unit in ('rolld.service', 'user/rolld.service'):
+            with open(os.path.join(UNITS, unit), encoding='utf-8') as file:
+                self.assertIn(f'\nRestartPreventExitStatus=2 {damaged}\n', file.read(), unit)
+
     def test_units_of_a_user_use_the_directory_of_rollctl(self):
         for name in ('rolld', 'roll-worker'):
             with open(os.path.join(UNITS, 'user', f'{name}.service'), encoding='utf-8') as file:

@@ -21,7 +21,7 @@ LAYERS = {
     'core_state': 1.1, 'core_facts': 1.2, 'core_apply': 1.3, 'core_placement': 1.3,
     'core_decide': 1.4, 'core_allocation': 1.4, 'core_rules': 1.5, 'core': 2,
     'agent_core': 2.5, 'agent_host': 2.5, 'agent_logs': 2.5, 'agent_process': 2.7, 'agent': 3,
-    'agent_steps': 2.5,
+    'agent_steps': 2.8,
     'convert_checkpoint': 2.3, 'convert_plan': 2.4, 'convert_read': 2.5, 'convert_write': 2.5,
     'convert_adapter': 2.6, 'convert_command': 3.5, 'dispatch': 3, 'pilots': 3, 'secrets': 3, 'sweeps': 3, 'notify': 3,
     'config': 2.5, 'tls': 2.5, 'tokens': 3, 'api': 3.5, 'server': 4, 'http': 3,

@@ -305,7 +305,7 @@ std::vector<std::string> reaper_arguments(std::vector<std::string> words,
 
 void say_error(const Error& error) {
     std::fprintf(stderr, "roll-worker: %s\n", error.message.c_str());
-    if (!error.hint.empty()) std::fprintf(stderr, "  %s\n", error.hint.c_str());
+    if (!error.hint.empty()) std::fprintf(stderr, "  next: %s\n", error.hint.c_str());
 }
 
 Result<void> work(const Flags& flags, const std::vector<std::string>& words) {

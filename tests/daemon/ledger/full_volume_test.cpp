@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/engine.hpp"
+#include "daemon/ledger/backup.hpp"
 #include "daemon/ledger/ledger.hpp"
 
 namespace roll::ledger {
@@ -92,6 +93,46 @@ TEST_F(FullVolume, IsNotTakenForDamageAtTheStart) {
     EXPECT_EQ((refused.error().message + refused.error().hint).find("restore"), std::string::npos);
     make_room();
     EXPECT_TRUE(Ledger::open(folder_));
+}
+
+TEST_F(FullVolume, ThatIsMountedReadOnlyCanBeBackedUp) {
+    if (!make_small_volume(folder_)) GTEST_SKIP() << "no mount namespaces here";
+    const std::filesystem::path state = folder_ + "/state";
+    const std::filesystem::path copy = folder_ + "-copy";
+    std::int64_t written = 0;
+    const auto make_read_only = [&](bool yes) {
+        return ::mount(nullptr, folder_.c_str(), nullptr, MS_REMOUNT | (yes ? MS_RDONLY : 0),
+                       nullptr) == 0;
+    };
+    {
+        auto ledger = Ledger::open(folder_ + "/served");
+        engine::Engine engine(*ledger->load(), {[&](std::span<const core::Event> events, Time at) {
+                                                    return ledger->append(events, at);
+                                                },
+                                                [&] { return ledger->load(); }});
+        ASSERT_TRUE(submit(engine, "first")->replies[0]);
+        written = ledger->newest();
+        // These are the files that a killed rolld leaves.
+        std::filesystem::create_directory(state);
+        for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.mark"})
+            std::filesystem::copy_file(folder_ + "/served/" + name, state / name);
+    }
+    ASSERT_TRUE(make_read_only(true));
+    const auto newest = back_up(state, copy);
+    ASSERT_TRUE(newest) << newest.error().message;
+    EXPECT_EQ(*newest, written);
+    EXPECT_EQ(Ledger::open(copy)->load()->jobs.size(), 1u);
+    std::filesystem::remove_all(copy);
+
+    ASSERT_TRUE(make_read_only(false));
+    std::filesystem::resize_file(state / "ledger.db-wal", 100);
+    ASSERT_TRUE(make_read_only(true));
+    const auto torn = back_up(state, copy);
+    ASSERT_FALSE(torn);
+    EXPECT_EQ(torn.error().code, ErrorCode::Corrupt);
+    EXPECT_EQ(torn.error().message.find((state / "ledger.db").string() + " is damaged"), 0u)
+        << torn.error().message;
+    EXPECT_FALSE(std::filesystem::exists(copy));
 }
 
 }  // namespace

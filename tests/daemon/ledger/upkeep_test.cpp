@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "common/files.hpp"
 #include "common/spec/schema/array.hpp"
@@ -191,6 +192,22 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
     EXPECT_EQ(*Ledger::open(state)->load(), expected);
     EXPECT_TRUE(std::filesystem::exists(restored->before / "ledger.db"))
         << "what was there is kept";
+}
+
+TEST(Ledger, ThatCannotBeOpenedForLackOfDescriptorsIsNotDamagedAndBelongsToNobodyElse) {
+    const Folder folder;
+    { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    rlimit few = before;
+    few.rlim_cur = 3;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    const auto database = open_database(folder.path() / "ledger.db");
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    ASSERT_FALSE(database);
+    EXPECT_EQ(database.error().code, ErrorCode::Unavailable) << "a later start may succeed";
+    EXPECT_NE(database.error().message.find("Too many open files"), std::string::npos)
+        << database.error().message;
 }
 
 TEST(Backup, ASlashAtTheEndIsNothing) {

@@ -125,8 +125,20 @@ TEST(Report, AttemptsCountByCauseOfWaste) {
     const Json late = report(desk.state, {.since = since}, desk.now).value()["rows"];
     EXPECT_EQ(late[0]["held"]["gpu_ms"], 3 * kHour);
     EXPECT_EQ(late[0]["jobs"], 2);
-    EXPECT_EQ(report(desk.state, {.by = "colour"}, desk.now).error().message,
-              "there is no report by colour");
+    const Json early = report(desk.state, {.until = since}, desk.now).value()["rows"];
+    EXPECT_EQ(early[0]["held"]["gpu_ms"], 3 * kHour);
+    EXPECT_EQ(early[0]["jobs"], 2);
+
+    const Json both = report(desk.state, {.by = "kind,week"}, desk.now).value()["rows"];
+    ASSERT_EQ(both.size(), 2u);
+    EXPECT_EQ(both[1]["kind"], "command");
+    EXPECT_EQ(both[1]["week"], "2026-11-23");
+    EXPECT_EQ(both[1]["held"]["gpu_ms"], 5 * kHour);
+    for (const char* wrong : {"colour", "user,user", "user,,kind"})
+        EXPECT_EQ(report(desk.state, {.by = wrong}, desk.now).error().message,
+                  std::string("there is no report by ") + wrong +
+                      "; allowed: user, account, kind, week, separated by commas, each at most "
+                      "once");
 }
 
 TEST(Report, AttemptsOfTrialsThatHalvingStoppedAreNoWaste) {

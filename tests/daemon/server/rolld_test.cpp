@@ -161,6 +161,9 @@ TEST(Rolld, AUserActsOnOwnJobsOnly) {
         EXPECT_EQ(reply->value("over", Json::array()), Json::array()) << "job 2 has long ended";
         return reply->value("cancelled", Json());
     };
+    EXPECT_EQ((*bob.ask("hold", {{"selector", "2-3"}}, 30s))["over"], Json::array())
+        << "nobody means the ended job of a range";
+    EXPECT_EQ((*bob.ask("hold", {{"selector", "2,3"}}, 30s))["over"], Json({2})) << "named";
     EXPECT_EQ(cancel_all(bob), Json({3})) << "all of bob's";
     EXPECT_EQ(cancel_all(owner), Json({1}));
     EXPECT_EQ(cancel_all(owner), Json::array());

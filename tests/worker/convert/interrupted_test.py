@@ -134,7 +134,7 @@ class Interrupted(unittest.TestCase):
                         break
                     continue
                 self.assertEqual(done.returncode, 1, (at, done.stderr))
-                self.assertRegex(done.stderr.splitlines()[-2], rf'^error: {source} shrank from {len(whole)} to '
+                self.assertRegex(done.stderr.splitlines()[-2], rf'^roll-convert: {source} shrank from {len(whole)} to '
                                                                rf'{len(whole) // 2} bytes while it was read$')
                 self.assertFalse(self.out.exists())
         self.assertEqual(seen, {0, 1})
@@ -145,7 +145,7 @@ class Interrupted(unittest.TestCase):
         done = subprocess.run([PROGRAM, 'convert', self.root / 'hf', self.out], capture_output=True, text=True,
                               preexec_fn=limit, timeout=60)
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertRegex(done.stderr, r'error: cannot write \S+: File too large\n$')
+        self.assertRegex(done.stderr, r'roll-convert: cannot write \S+: File too large\n$')
         self.assertFalse(self.out.exists() or self.staging.exists())
 
     def test_what_is_not_a_regular_file_is_refused(self):

@@ -25,6 +25,10 @@ constexpr std::array<const char*, 3> kRuntimes = {"podman", "apptainer", "enroot
 
 constexpr Millis kRemoveTime{20000};
 
+// The characters of a variable's name. Names of exported shell functions have others.
+constexpr const char* kNameCharacters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+
 // A path of the node that is visible in the container
 struct Bind {
     std::string source;
@@ -206,6 +210,32 @@ Result<Container> read_container(const Json& json) {
     container.workdir = r.get_or("workdir", std::string{});
     ROLL_TRY_VOID(r.finish_lenient());
     return container;
+}
+
+Json json_of(const Container& container) {
+    return {{"image", container.image},
+            {"runtime", container.runtime},
+            {"binds", container.binds},
+            {"workdir", container.workdir}};
+}
+
+std::map<std::string, std::string> inherited(const std::vector<std::string>& environment) {
+    std::map<std::string, std::string> variables;
+    for (const std::string& variable : environment) {
+        const std::size_t equals = variable.find('=');
+        const std::string name = variable.substr(0, equals);
+        const bool of_shell = name == "PWD" || name == "OLDPWD" || name == "_" ||
+                              name.find_first_not_of(kNameCharacters) != std::string::npos;
+        if (equals != std::string::npos && !of_shell && !configures_runtime(name))
+            variables[name] = variable.substr(equals + 1);
+    }
+    return variables;
+}
+
+Program removal_of_listed(const std::string& podman, const std::string& file) {
+    constexpr const char* kRemove =
+        "test ! -e \"$0\" || xargs \"$1\" rm --force --ignore --time=0 <\"$0\"";
+    return {removal({"/bin/sh", "-c", kRemove, file, podman}), {}, "/", ""};
 }
 
 std::string runtime_of(const Container& container, const LaunchSite& site) {

@@ -19,8 +19,10 @@ struct Container {
     std::string runtime = "auto";
     std::vector<std::string> binds{};  // "SRC", "SRC:DST" or "SRC:DST:ro"
     std::string workdir{};             // empty: the job's working directory
+    friend bool operator==(const Container&, const Container&) = default;
 };
 Result<Container> read_container(const Json& json);
+Json json_of(const Container& container);
 
 // Returns the path of each container runtime in the directories of `path`, a value of PATH.
 std::map<std::string, std::string> find_runtimes(const std::string& path);
@@ -44,6 +46,18 @@ struct ContainerPlace {
 Result<void> enclose(const Container& container, const ContainerPlace& place,
                      const std::map<std::string, std::string>& environment, const LaunchSite& site,
                      GuardPlan& plan);
+
+// Returns the variables in `environment` ("NAME=value") that a container of a process with this
+// environment gets: all except those that configure the container runtime or describe the host.
+std::map<std::string, std::string> inherited(const std::vector<std::string>& environment);
+
+// Prefix of the file in the folder of an attempt's steps that lists the containers of srun's tasks
+// on a node. The number of the node follows.
+constexpr const char* kListedContainers = "/containers-";
+
+// Returns a program that removes the containers whose names are in `file`, one a line. It does
+// nothing if the file does not exist.
+Program removal_of_listed(const std::string& podman, const std::string& file);
 
 // Removes the containers of attempts that roll-workers with these sessions started. Call it after
 // the processes of these attempts have ended. Blocks for at most 20 seconds per session.

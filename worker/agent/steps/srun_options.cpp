@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <optional>
+
+#include "common/spec/schema/pyxis.hpp"
 
 namespace roll::agent {
 namespace {
@@ -25,8 +28,8 @@ constexpr const char* kGpus =
     "the tasks of a step see all GPUs that the job has on their node; set CUDA_VISIBLE_DEVICES in "
     "the script";
 constexpr const char* kPyxis =
-    "this is an option of pyxis, which Roll does not have; start the container in the command, for "
-    "example `srun podman run ...`, or use `container` in a job file instead of a script";
+    "this is an option of pyxis; Roll keeps no containers between steps and starts them writable, "
+    "as the user of the job and without their entry point; use --container-image";
 constexpr const char* kMpi = "Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE";
 
 constexpr Option kOptions[] = {
@@ -78,10 +81,20 @@ constexpr Option kOptions[] = {
      "srun starts tasks only in the job of its script; remove --jobid"},
     {0, "het-group", Form::Value, Use::Refused, "Roll has no heterogeneous jobs"},
     {0, "container", Form::Value, Use::Refused, "start the container in the command"},
-    {0, "container-image", Form::Value, Use::Refused, kPyxis},
-    {0, "container-mounts", Form::Value, Use::Refused, kPyxis},
+    {0, "container-image", Form::Value},
+    {0, "container-mounts", Form::Value},
+    {0, "container-workdir", Form::Value},
+    {0, "container-mount-home", Form::Flag},
+    {0, "no-container-mount-home", Form::Flag, Use::Ignored},
+    {0, "no-container-remap-root", Form::Flag, Use::Ignored},
+    {0, "no-container-entrypoint", Form::Flag, Use::Ignored},
+    {0, "container-env", Form::Value, Use::Ignored},
+    {0, "container-writable", Form::Flag, Use::Ignored},
     {0, "container-name", Form::Value, Use::Refused, kPyxis},
-    {0, "container-workdir", Form::Value, Use::Refused, kPyxis},
+    {0, "container-save", Form::Value, Use::Refused, kPyxis},
+    {0, "container-readonly", Form::Flag, Use::Refused, kPyxis},
+    {0, "container-remap-root", Form::Flag, Use::Refused, kPyxis},
+    {0, "container-entrypoint", Form::Flag, Use::Refused, kPyxis},
 };
 
 tl::unexpected<Error> wrong(const std::string& what) {
@@ -201,6 +214,27 @@ Result<std::vector<int>> usable_nodes(const SrunOptions& options, const StepSite
     return usable;
 }
 
+// Reads the options of pyxis. Like pyxis, ignores them without --container-image.
+Result<std::optional<Container>> read_pyxis(Given& given) {
+    if (!given.contains("container-image")) return std::nullopt;
+    const auto told = [](const char* option, const std::string& value, const Error& error) {
+        return wrong("--" + std::string(option) + " is \"" + value +
+                     "\"; allowed: " + error.message);
+    };
+    auto key = spec::pyxis_image(given["container-image"]);
+    if (!key) return told("container-image", given["container-image"], key.error());
+    ROLL_TRY(Container container, read_container(*key));
+    if (given.contains("container-mounts")) {
+        const auto binds = spec::pyxis_mounts(given["container-mounts"]);
+        if (!binds) return told("container-mounts", given["container-mounts"], binds.error());
+        container.binds = binds->get<std::vector<std::string>>();
+    }
+    const char* const home = std::getenv("HOME");
+    if (given.contains("container-mount-home") && home != nullptr) container.binds.push_back(home);
+    container.workdir = given["container-workdir"];
+    return container;
+}
+
 }  // namespace
 
 std::vector<std::string> expand_hosts(const std::string& list) {
@@ -249,6 +283,7 @@ Result<SrunOptions> read_srun(const std::vector<std::string>& arguments) {
     options.error = given["error"];
     options.directory = given["chdir"];
     if (given.contains("export")) options.export_names = given["export"];
+    ROLL_TRY(options.container, read_pyxis(given));
     return options;
 }
 
@@ -271,6 +306,7 @@ Result<Step> plan_step(const SrunOptions& options, const StepSite& site) {
     usable.resize(static_cast<std::size_t>(nodes));
     Step step;
     step.words = options.words;
+    step.container = options.container;
     step.job_nodes = usable;
     for (const int node : usable) step.nodes.push_back(site.nodes[static_cast<std::size_t>(node)]);
     step.tasks = place_tasks(spread(tasks, nodes), options.cyclic);

@@ -1,6 +1,7 @@
 // The options of srun, as roll-worker's srun reads them. The functions are pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct SrunOptions {
     std::string error;
     std::string directory;
     std::string export_names = "ALL";
+    std::optional<Container> container;  // options of pyxis
     std::vector<std::string> words;
 };
 

@@ -27,6 +27,7 @@ Json json_of(const Step& step) {
                          {"output", task.output},
                          {"error", task.error}});
     return {{"number", step.number},
+            {"container", step.container ? json_of(*step.container) : Json()},
             {"words", step.words},
             {"environment", step.environment},
             {"directory", step.directory},
@@ -45,6 +46,7 @@ Result<Step> step_of(const Json& json) {
     step.nodes = r.get<std::vector<std::string>>("nodes");
     step.job_nodes = r.get<std::vector<int>>("job_nodes");
     const Json tasks = r.raw("tasks");
+    const Json container = r.raw("container");
     ROLL_TRY_VOID(r.finish_lenient());
     for (const Json& one : tasks) {
         JsonReader t(one, "task");
@@ -52,6 +54,9 @@ Result<Step> step_of(const Json& json) {
                   t.get<std::string>("output"), t.get<std::string>("error")};
         ROLL_TRY_VOID(t.finish_lenient());
         step.tasks.push_back(std::move(task));
+    }
+    if (!container.is_null()) {
+        ROLL_TRY(step.container, read_container(container));
     }
     return step;
 }

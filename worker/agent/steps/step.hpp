@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/agent/process/container.hpp"
 
 namespace roll::agent {
 
@@ -26,9 +27,10 @@ struct Step {
     // environment of the tasks, "NAME=value", without the variables of secrets
     std::vector<std::string> environment;
     std::string directory;
-    std::vector<std::string> nodes;  // names of the step's nodes
-    std::vector<int> job_nodes;      // the step's nodes, as node numbers of the job
-    std::vector<Task> tasks;         // tasks in ascending order of number
+    std::optional<Container> container{};  // the container in which each task runs
+    std::vector<std::string> nodes;        // names of the step's nodes
+    std::vector<int> job_nodes;            // the step's nodes, as node numbers of the job
+    std::vector<Task> tasks;               // tasks in ascending order of number
     friend bool operator==(const Step&, const Step&) = default;
 };
 

@@ -1,6 +1,7 @@
 #include "worker/agent/steps/task.hpp"
 
 #include <csignal>
+#include <fstream>
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -17,6 +18,33 @@ Result<io::Descriptor> open_output(const std::string& file) {
     return fail(ErrorCode::Failed, "cannot open " + file);
 }
 
+// Makes the task run in the step's container. Lists a container of Podman in the file whose
+// containers the guard removes after the attempt.
+Result<void> enclose_task(const std::string& folder, const Step& step, const Task& task,
+                          io::Spawn& spawn) {
+    const auto value = [&](const char* name) { return value_in(spawn.environment, name); };
+    LaunchSite site;
+    site.session = value("ROLL_WORKER");
+    site.node = step.nodes[static_cast<std::size_t>(task.node)];
+    site.container_runtimes = find_runtimes(value("PATH"));
+    site.is_root = ::geteuid() == 0;
+    const ContainerPlace place = {"roll-" + value("ROLL_JOB") + "-" + value("ROLL_TOKEN") +
+                                      "-step-" + std::to_string(step.number) + "-" +
+                                      std::to_string(task.number) + "-" + site.session,
+                                  value("ROLL_OUTPUT"), step.directory, value("ROLL_FILES"),
+                                  !value("CUDA_VISIBLE_DEVICES").empty()};
+    GuardPlan plan;
+    plan.programs.push_back(
+        {.arguments = spawn.arguments, .environment = {}, .directory = {}, .log = {}});
+    ROLL_TRY_VOID(enclose(*step.container, place, inherited(spawn.environment), site, plan));
+    spawn.arguments = std::move(plan.programs.back().arguments);
+    if (plan.after.empty()) return {};
+    const std::string node = std::to_string(job_node(step, task));
+    std::ofstream list(folder + kListedContainers + node, std::ios::app);
+    if (list << place.name << std::endl) return {};
+    return fail(ErrorCode::Failed, "cannot write " + folder + kListedContainers + node);
+}
+
 }  // namespace
 
 int shell_status(int wait_status) {
@@ -28,6 +56,7 @@ Result<void> RunningTasks::start(const std::string& folder, const Step& step, co
     io::Spawn spawn;
     spawn.arguments = step.words;
     spawn.environment = merged(environment, task_variables(step, task));
+    if (step.container) ROLL_TRY_VOID(enclose_task(folder, step, task, spawn));
     spawn.directory = step.directory;
     // Start the task in a process group of its own. In the script's process group, the task would
     // get each signal twice: from srun, and together with the script.

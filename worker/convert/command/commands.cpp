@@ -343,8 +343,8 @@ int report_error(const Error& error, bool json) {
     if (json) {
         print({{"error", to_json(error)}});
     } else {
-        fmt::print(stderr, "error: {}\n", error.message);
-        if (!error.hint.empty()) fmt::print(stderr, "  try: {}\n", error.hint);
+        fmt::print(stderr, "roll-convert: {}\n", error.message);
+        if (!error.hint.empty()) fmt::print(stderr, "  next: {}\n", error.hint);
     }
     return exit_code(error.code);
 }

@@ -175,7 +175,7 @@ int prove_layout(const Arguments& arguments) {
     std::printf("%s\n", (arguments.json ? json.dump() : proof_text(json)).c_str());
     if (json["proven"].get<bool>()) return 0;
     std::fflush(stdout);
-    std::fprintf(stderr, "error: %s\n", failure_text(json).c_str());
+    std::fprintf(stderr, "roll-rank: %s\n", failure_text(json).c_str());
     return 1;
 }
 
@@ -344,13 +344,13 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
-        std::fprintf(stderr, "error: %s\n  try: --help lists the options\n", e.what());
+        std::fprintf(stderr, "roll-rank: %s\n  next: roll-rank --help\n", e.what());
         return 2;
     }
     const auto on_stderr = [&](const std::string& sentence) {
         if (arguments.json)
             std::printf("%s\n", Json{{"error", {{"message", sentence}}}}.dump().c_str());
-        std::fprintf(stderr, "error: %s\n", sentence.c_str());
+        std::fprintf(stderr, "roll-rank: %s\n", sentence.c_str());
     };
     if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
     const auto check = [&] {
@@ -369,7 +369,7 @@ int main(int argc, char** argv) {
     if (*proving) return run([&] { return prove_layout(arguments); }, on_stderr);
     if (arguments.launch.empty()) {
         std::fprintf(stderr,
-                     "error: give --launch FILE --rank R, or a command: generate, eval, plan, "
+                     "roll-rank: give --launch FILE --rank R, or a command: generate, eval, plan, "
                      "layout, prove, preview, check-export\n");
         return 2;
     }

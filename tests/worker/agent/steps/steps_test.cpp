@@ -83,14 +83,32 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
     EXPECT_EQ(plan({"-n0", "true"}),
               "srun: --ntasks is \"0\"; allowed: a whole number of at least 1");
     EXPECT_EQ(plan({"--pty", "bash"}), "srun: --pty: a batch script has no terminal");
-    EXPECT_TRUE(plan({"--container-image=nvcr.io#nvidia/pytorch:24.01-py3", "true"})
-                    .starts_with("srun: --container-image: this is an option of pyxis, "));
+    EXPECT_TRUE(plan({"--container-name=a", "true"})
+                    .starts_with("srun: --container-name: this is an option of pyxis; "));
     EXPECT_EQ(plan({"--mpi=pmix", "a"}),
               "srun: --mpi=pmix: Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE");
     EXPECT_EQ(plan({"--gpus-per-task=1", "a"}).substr(0, 57),
               "srun: --gpus-per-task: the tasks of a step see all GPUs t");
     EXPECT_EQ(plan({"-n", "2"}), "srun: no program is given");
     EXPECT_EQ(plan({"-n"}), "srun: -n needs a value");
+}
+
+TEST(Srun, ReadsTheOptionsOfPyxis) {
+    const auto read = read_srun({"--container-image=nvcr.io#nvidia/pytorch:24.01-py3",
+                                 "--container-mounts=/data:/d:ro,/x", "--container-workdir=/d",
+                                 "--no-container-mount-home", "--container-env=A", "true"});
+    ASSERT_TRUE(read) << read.error().message;
+    ASSERT_TRUE(read->container);
+    EXPECT_EQ(read->container->image, "nvcr.io/nvidia/pytorch:24.01-py3");
+    EXPECT_EQ(read->container->binds, (Texts{"/data:/d:ro", "/x:/x"}));
+    EXPECT_EQ(read->container->workdir, "/d");
+    EXPECT_EQ(read_srun({"--container-image=/a.sqsh", "a"})->container->runtime, "enroot");
+    EXPECT_FALSE(read_srun({"--container-mounts=/a", "true"})->container)
+        << "pyxis ignores the others without an image";
+    EXPECT_TRUE(plan({"--container-image=a#", "true"})
+                    .starts_with("srun: --container-image is \"a#\"; allowed: [REGISTRY#]IMAGE"));
+    EXPECT_TRUE(plan({"--container-image=a", "--container-mounts=x", "true"})
+                    .starts_with("srun: --container-mounts is \"x\"; allowed: SRC:DST, "));
 }
 
 TEST(Hosts, AreExpanded) {

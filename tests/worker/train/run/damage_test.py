@@ -123,7 +123,7 @@ class Damage(RankCase):
                     code, text = convert(found[4], '--to', 'hf', *words)
                     self.assertIn(code, (1, 3), text)
                     self.assertIn(path, text)
-                    self.assertIn('\n  try: copy the file again', text)
+                    self.assertIn('\n  next: copy the file again', text)
         found = self.source('mca')
         state = os.path.join(found[4], 'roll/optimizer/rank-00001.safetensors')
         flipped(state, os.path.getsize(state) - 100)

@@ -6,7 +6,7 @@
 #include "common/error.hpp"
 #include "common/json.hpp"
 
-namespace roll::cli {
+namespace roll::spec {
 
 // Returns the key `container` for a value of --container-image: [REGISTRY#]IMAGE[:TAG] or the path
 // of a squashfs file. If the value is wrong, the error message says which values are allowed.
@@ -16,9 +16,4 @@ Result<Json> pyxis_image(const std::string& value);
 // is wrong, the error message says which values are allowed.
 Result<Json> pyxis_mounts(const std::string& value);
 
-// Turns the job of a batch script that runs in a container into a plain command, because srun does
-// not exist in the container. Replaces the key `sbatch` by environment variables of Slurm that
-// describe the job, such as SLURM_JOB_NAME.
-void leave_srun(Json& document);
-
-}  // namespace roll::cli
+}  // namespace roll::spec

@@ -1,14 +1,23 @@
-#include "cli/slurm/pyxis.hpp"
+#include "common/spec/schema/pyxis.hpp"
 
 #include <filesystem>
 #include <vector>
 
-#include "cli/slurm/values.hpp"
-
-namespace roll::cli {
+namespace roll::spec {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::vector<std::string> parts_of(const std::string& text, char separator) {
+    std::vector<std::string> parts(1);
+    for (const char c : text) {
+        if (c == separator)
+            parts.emplace_back();
+        else
+            parts.back() += c;
+    }
+    return parts;
+}
 
 constexpr const char* kImages = "[REGISTRY#]IMAGE[:TAG], or the path of a squashfs file";
 constexpr const char* kMounts =
@@ -18,16 +27,16 @@ constexpr const char* kMounts =
 constexpr const char* kRegistry = "docker.io";
 
 // Like pyxis, takes a text for a path if it starts with a slash or a dot.
-bool is_path(const std::string& text) { return text.starts_with('/') || text.starts_with('.'); }
+bool names_path(const std::string& text) { return text.starts_with('/') || text.starts_with('.'); }
 
 Result<std::string> bind_of_mount(const std::string& mount) {
-    const std::vector<std::string> parts = split_at(mount, ':');
+    const std::vector<std::string> parts = parts_of(mount, ':');
     const std::string& source = parts[0];
     const std::string& target = parts.size() > 1 ? parts[1] : source;
-    if (parts.size() > 3 || !is_path(source) || !is_path(target))
+    if (parts.size() > 3 || !names_path(source) || !names_path(target))
         return fail(ErrorCode::InvalidArgument, kMounts);
     const std::string flags = parts.size() > 2 ? parts[2] : "";
-    for (const std::string& flag : split_at(flags, '+'))
+    for (const std::string& flag : parts_of(flags, '+'))
         if (flag != "ro" && flag != "rw" && !flags.empty())
             return fail(ErrorCode::InvalidArgument, kMounts);
     const std::string read_only = flags.find("ro") == std::string::npos ? "" : ":ro";
@@ -39,7 +48,7 @@ Result<std::string> bind_of_mount(const std::string& mount) {
 }  // namespace
 
 Result<Json> pyxis_image(const std::string& value) {
-    if (is_path(value))
+    if (names_path(value))
         return Json{{"image", fs::absolute(value).lexically_normal().string()},
                     {"runtime", "enroot"}};
     constexpr std::string_view kScheme = "docker://";
@@ -61,36 +70,11 @@ Result<Json> pyxis_image(const std::string& value) {
 
 Result<Json> pyxis_mounts(const std::string& value) {
     Json binds = Json::array();
-    for (const std::string& mount : split_at(value, ',')) {
+    for (const std::string& mount : parts_of(value, ',')) {
         ROLL_TRY(std::string bind, bind_of_mount(mount));
         binds.push_back(std::move(bind));
     }
     return binds;
 }
 
-void leave_srun(Json& document) {
-    const Json batch = document["sbatch"];
-    const Json resources = document.value("resources", Json::object());
-    Json& env = document["env"];
-    const auto add = [&](const char* name, const Json& value) {
-        if (value.is_null() || env.contains(name)) return;
-        env[name] = value.is_string() ? value.get<std::string>() : value.dump();
-    };
-    add("SLURM_JOB_NAME", batch.value("name", document.value("name", Json())));
-    add("SLURM_SUBMIT_DIR", batch.value("submit_dir", Json()));
-    add("SLURM_SUBMIT_HOST", batch.value("submit_host", Json()));
-    add("SLURM_JOB_NUM_NODES", 1);
-    add("SLURM_NNODES", 1);
-    add("SLURM_CPUS_ON_NODE", resources.value("slots_per_node", Json()));
-    add("SLURM_GPUS_ON_NODE", resources.value("gpus_per_node", Json()));
-    add("SLURM_NTASKS", batch.value("ntasks", batch.value("ntasks_per_node", Json())));
-    add("SLURM_CPUS_PER_TASK", batch.value("cpus_per_task", Json()));
-    // The numbers of the job and of its task in the array are known only in the job.
-    document["setup"] =
-        "export SLURM_JOB_ID=\"$ROLL_JOB\" SLURM_JOBID=\"$ROLL_JOB\"\n"
-        "[ -z \"$ROLL_ARRAY_INDEX\" ] || export SLURM_ARRAY_TASK_ID=\"$ROLL_ARRAY_INDEX\"\n" +
-        document.value("setup", std::string());
-    document.erase("sbatch");
-}
-
-}  // namespace roll::cli
+}  // namespace roll::spec
