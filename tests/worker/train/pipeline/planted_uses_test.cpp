@@ -60,10 +60,9 @@ World with_steps(World world, int steps) {
 }
 
 // Adds a bug in the transfers of a site.
-void change(World& world, Site site, std::function<at::Tensor(const Delivery&)> how,
-            const char* group = "") {
+void change(World& world, Site site, std::function<at::Tensor(const Delivery&)> how) {
     world.fabric.plants.push_back(
-        {.kind = Plant::Kind::Change, .site = site, .group = group, .change = std::move(how)});
+        {.kind = Plant::Kind::Change, .site = site, .change = std::move(how)});
 }
 
 // A received message overwrites the one before it, whose tensor the rank still uses.
@@ -152,7 +151,7 @@ void clip_before_partial_sum(World& world) {
         (*late)[to.rank][to.transfer.tag.layer] = to.right.view(-1);
         return to.inputs[static_cast<std::size_t>(to.rank)];
     });
-    change(world, Site::GradNorm, [late, steps = steps_of(world)](const Delivery& to) {
+    change(world, Site::StepSums, [late, steps = steps_of(world)](const Delivery& to) {
         std::vector<at::Tensor> sums;
         for (const auto& [bucket, sum] : (*late)[to.rank]) sums.push_back(sum);
         const at::Tensor all = at::cat(sums);
@@ -172,9 +171,11 @@ void count_decayed(World& world) {
     const double decay = world.optimizer.weight_decay;
     const std::unique_ptr<Chunk> model = starting_model(world);
     const double squares = model->parameters().flat_weight.square().sum().item<double>();
-    change(
-        world, Site::GradNorm,
-        [sum = decay * decay * squares](const Delivery& to) { return to.right + sum; }, "pp");
+    change(world, Site::StepSums, [sum = decay * decay * squares](const Delivery& to) {
+        at::Tensor numbers_N = to.right.clone();
+        numbers_N.view(-1)[2] += sum;  // the first rank's sum of squares
+        return numbers_N;
+    });
 }
 
 // Each tensor-parallel rank draws its own weights.
@@ -230,7 +231,12 @@ std::vector<Misuse> misuses() {
         change(world, Site::Bucket, [row](const Delivery& to) { return to.right.roll(row); });
     };
     const auto count_on_each = [](World& world) {
-        world.fabric.plants = {{.kind = Plant::Kind::Double, .site = Site::LossSum, .group = "pp"}};
+        change(world, Site::StepSums, [](const Delivery& to) {
+            at::Tensor numbers_N = to.right.clone();
+            const auto ranks = static_cast<std::int64_t>(to.inputs.size());
+            numbers_N.view({ranks, -1}).select(1, 0).mul_(2);  // the losses
+            return numbers_N;
+        });
     };
     World sequence = columns(2);
     sequence.sequence = true;
