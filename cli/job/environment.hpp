@@ -10,11 +10,12 @@
 
 namespace roll::cli {
 
-// Adds variables of `environment` ("NAME=value") to `env` of the document if the document is a
-// command. Does the same for each command among the later jobs of its chain. Replaces %u in the
-// names of the commands' logs by `user`. Sets `export_env` to "none", so that a resubmitted job
-// keeps the environment of its first submission. Returns the names of variables that were left out
-// because they look like secrets.
+// Changes the document and the later jobs of its chain, as far as they are of kind command:
+// - adds variables of `environment` ("NAME=value") to `env`
+// - sets `export_env` to "none", so that a resubmitted job keeps the environment of its first
+//   submission
+// - replaces %u in the names of the log files by `user`
+// Returns the names of variables that were left out because they look like secrets.
 std::vector<std::string> capture_environment(Json& document,
                                              const std::vector<std::string>& environment,
                                              const std::string& user);

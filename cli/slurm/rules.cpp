@@ -337,7 +337,8 @@ void Translation::read_dependency() {
 void Translation::read_export() {
     Json& document = reading_.document;
     const SbatchOption* const option = find("export");
-    // A container has variables of its own, such as PATH.
+    // A job in a container does not get the variables of this shell by default, because the
+    // container has its own PATH.
     const bool all =
         option == nullptr && find("export-file") == nullptr && find("container-image") == nullptr;
     document["export_env"] = all ? "all" : "none";

@@ -24,7 +24,8 @@ Error sqlite_error(sqlite3* database, int code) {
                 "again by itself"};
     }
     if ((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_PERM) {
-        // Only a lack of permission lasts. Too many open files, for example, are a passing state.
+        // A missing permission does not go away by itself, so the file is refused. Other causes,
+        // such as too many open files, may go away.
         const bool denied = number == 0 || number == EACCES || number == EPERM || number == EROFS;
         return {denied ? ErrorCode::Refused : ErrorCode::Unavailable,
                 "cannot open " + name +

@@ -346,8 +346,9 @@ class Opener {
         return {};
     }
 
-    // Adds `count` elements from position `at` of a rank's concatenated groups. The range may span
-    // several groups.
+    // Adds a part of tensor `number` to the source: `count` elements of the tensor from element
+    // `begin`. They are at position `at` of a rank's concatenated groups, and may span several
+    // groups.
     Result<void> add_part(const Flat& rank, int number, std::int64_t begin, std::int64_t count,
                           std::int64_t at) {
         std::int64_t group_begin = 0;

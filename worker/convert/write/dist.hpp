@@ -16,8 +16,9 @@
 
 namespace roll::convert {
 
-// Returns the target's tensors. Their file is in iter_0000001/dist_model, as in ROLL.
-// finish_torch_dist() adds links for Megatron.
+// Returns the target's tensors. Their file is in the folder iter_0000001/dist_model, as in
+// checkpoints of the framework ROLL. finish_torch_dist() adds links with the names that Megatron
+// expects.
 Result<std::vector<Stored>> torch_dist_layout(const Source& source,
                                               const formats::McaConfig& config);
 // Like torch_dist_layout(), but the file is in iter_0000001/dist_optimizer, where ROLL keeps the

@@ -25,8 +25,8 @@ struct Backend {
     // Returns the memory that tensors use on `device`. On a CPU, `memory` is empty.
     std::function<DeviceMemory()> memory = {};
 
-    // Returns a tensor of `size` zeros on `device` whose memory is in the host's memory. Throws
-    // OutOfMemory. On a CPU, this function is empty.
+    // Returns a tensor of `size` zeros that the device can use, but whose bytes are in the host's
+    // memory. Throws OutOfMemory. On a CPU, this function is empty.
     std::function<at::Tensor(std::int64_t size, const at::TensorOptions& options)> host_memory = {};
 };
 

@@ -163,10 +163,13 @@ void Trainer::stop_at(const TrainingRequest& request) {
            steering_.stop_step);
 }
 
-// Explains why a transfer does not end; empty: the transfer has ended after all. Called on the
-// recorder's thread. Writes all recorded transfers to a file beside the logs, and one rank writes
-// what all ranks have published; if rank 0 is stopped, the ranks exchange this in files. Reports
-// the reason first, because the file system may be what hangs.
+// Reports why a transfer does not end. If `why` is empty, the transfer has ended after all. Called
+// on the recorder's thread.
+//
+// Each rank writes its recorded transfers to a file beside the logs. One rank also writes a table
+// of the transfers of all ranks: the ranks publish them through rank 0 or, if rank 0 is stopped,
+// through files. The reason is reported before any file is written, because the file system may be
+// what hangs.
 void Trainer::tell_stuck(const std::string& why) {
     link_.report(protocol::Failed{why});
     if (why.empty()) {

@@ -31,10 +31,11 @@ std::optional<std::int64_t> window_before(const AttentionRule& rule) {
     return rule.window - 1;
 }
 
-// A block of queries, and all keys to which at least one of these queries attends. Letters: Q
-// queries, S keys, R query heads per key head, N = B G key heads of the whole batch. The query
-// heads that share a key head are concatenated, so the scores are N products of Q R queries with S
-// keys: [N, Q R, S].
+// A block of queries, and all keys to which at least one of these queries attends. The letters of
+// shapes: Q is the number of queries, S the number of keys, R the number of query heads for each
+// key head, and N = B G the number of key heads in the whole batch. The R query heads that share a
+// key head become one matrix of Q R rows. So the scores are N matrix products, with the shape
+// [N, Q R, S].
 struct Block {
     std::int64_t begin, end, first;
 

@@ -62,7 +62,8 @@ at::Tensor modules_in_part(const Item& item, const layout::Part& part) {
     return item.module_R.narrow(0, part.whole[0], part.size[0]);
 }
 
-// Returns the own rows of the main weight. If the weight is stored as halves, this is a copy.
+// Returns this rank's own rows of the main weight. If the weight is stored as halves, this is a
+// copy.
 at::Tensor own_main(const Parameters& p, std::size_t i) {
     if (!p.flat_rest.defined()) return p.main[i];
     const at::Tensor copy = at::empty(own_rows(p, i, p.weight[i]).sizes(), main_type(p));
@@ -144,7 +145,7 @@ at::Tensor direction_of(const Item& item, const layout::Part& part) {
     return grad.mul(row.unsqueeze(1)).mul_(column);
 }
 
-// Applies the weight decay and the clipped direction to the own rows.
+// Applies the weight decay and the clipped direction to this rank's own rows.
 void move(const Item& item) {
     const Update& update = item.update;
     const Parameters& p = update.parameters;

@@ -15,8 +15,8 @@
 namespace roll::train {
 
 // Makes the updates of a chunk's parameters. State: exp_avg_sq_row [rows] and exp_avg_sq_col
-// [modules, columns] of a whole matrix; exp_avg_sq of the own elements of a vector. All ranks of
-// the dp and tp groups that `sums` uses must call this function with the same parameters.
+// [modules, columns] of a whole matrix; exp_avg_sq of this rank's own elements of a vector. All
+// ranks of the dp and tp groups that `sums` uses must call this function with the same parameters.
 void adafactor(std::span<const Update> updates, const spec::ModelConfig& config,
                const WholeSums& sums);
 

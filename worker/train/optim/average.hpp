@@ -1,6 +1,6 @@
 // The exponential moving average of a parameter's main weights, as in
-// torch.optim.swa_utils.get_ema_multi_avg_fn. `average` has the own rows of parameter `i`
-// (parameters.hpp).
+// torch.optim.swa_utils.get_ema_multi_avg_fn. `average` has the rows of parameter `i`
+// that this rank owns (parameters.hpp).
 #pragma once
 
 #include <cstddef>

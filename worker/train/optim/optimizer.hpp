@@ -53,8 +53,8 @@ class Optimizer {
     // Starts the average of the weights with the present weights. Call this function after weights
     // are loaded.
     void start_average();
-    // Exchanges the main weights of the own rows with their average. A second call restores both
-    // bitwise. Weights that other ranks own do not change.
+    // Exchanges the main weights of this rank's own rows with their average. A second call restores
+    // both bitwise. Weights that other ranks own do not change.
     void swap_average();
 
     // Changes the weight decay that the next steps use.

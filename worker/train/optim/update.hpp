@@ -66,9 +66,9 @@ struct Slice {
 };
 
 // Calls body(S{}), where S is the type of the numbers that a rule changes. updated() returns these
-// numbers for the own rows of parameter `i`. If the main weights are stored as halves, the numbers
-// are the first halves, in bfloat16. Otherwise, they are the main weights in their type. The
-// parameters must be on the CPU.
+// numbers for this rank's own rows of parameter `i`. If the main weights are stored as halves, the
+// numbers are the first halves, in bfloat16. Otherwise, they are the main weights in their type.
+// The parameters must be on the CPU.
 template <class Body>
 void for_updated_type(const Parameters& p, const Body& body) {
     if (p.flat_rest.defined()) return body(c10::BFloat16{});

@@ -76,7 +76,8 @@ class GradBuckets final : public GradStage {
     std::vector<int> missing_;    // for each bucket: number of contributions that are still missing
     std::vector<int> added_;      // for each parameter: number of contributions in this step
     std::vector<int> summed_;     // for each bucket: number of micro-batches summed over the ranks
-    std::vector<bool> fresh_;  // for each parameter; true: its staged gradient has no contribution
+    // for each parameter: true if nothing has been added to its staged gradient yet
+    std::vector<bool> fresh_;
     std::vector<std::int64_t> sent_;
     std::vector<Communicator::Ticket> tickets_;
     std::optional<RowExchange> exchange_;  // set if the ranks share optimizer state

@@ -29,7 +29,8 @@ struct Owned {
 std::vector<Owned> owned_rows(TrainStep& step, const std::vector<std::int64_t>& fixed,
                               bool with_weights = false);
 
-// Returns the number of bytes that the rank of each replica writes as owned_rows() divides them.
+// Returns, for each replica, the number of bytes that its rank writes. owned_rows() decides which
+// bytes a rank writes.
 std::vector<std::int64_t> owned_bytes(TrainStep& step, const std::vector<std::int64_t>& fixed);
 
 // Divides `shared` bytes among the ranks. Returns the number of bytes for each rank. This division

@@ -256,7 +256,8 @@ Result<AnswerPair> encoded_pair(const Value& record, const PairRules& rules, cha
     return pair;
 }
 
-// Returns whether prompt and answer of a labelled answer are texts that no chat template writes.
+// Returns whether the record has its prompt and its answer as texts. A chat template is not applied
+// to texts, only to messages.
 bool is_labelled_text(const Value& record, const AnswerFields& fields) {
     return field(record, fields.completion).is(Kind::String) &&
            field(record, fields.prompt).is(Kind::String);
