@@ -115,7 +115,9 @@ class TurnFinder {
     Result<Span> after_separator(std::size_t index, Span span) {
         if (!separator_) separator_ = separator();
         if (!std::string_view(whole_).substr(span.end).starts_with(*separator_))
-            return refused(index, "the text between two messages differs from turn to turn");
+            return refused(
+                index,
+                "the text that the template writes between two messages is not always the same");
         return Span{span.begin, span.end + separator_->size()};
     }
 

@@ -15,7 +15,10 @@ Expression sealed(Expression expression) {
     for (const Expression& arg : expression.args)
         expression.height = std::max(expression.height, arg.height + 1);
     if (expression.height > kHeightMax)
-        refuse("an expression is nested more than 200 levels deep", expression.line);
+        refuse(
+            "an expression is nested too deep; allowed: at most 200 levels; split it with {% set "
+            "%}",
+            expression.line);
     return expression;
 }
 
@@ -46,7 +49,10 @@ class Deeper {
   public:
     explicit Deeper(ExpressionParser& parser) : parser_(parser) {
         if (++parser_.depth_ > kParseDepthMax)
-            refuse("an expression is nested more than 100 levels deep", parser_.token().line);
+            refuse(
+                "an expression is nested too deep; allowed: at most 100 levels; split it with "
+                "{% set %}",
+                parser_.token().line);
     }
     Deeper(const Deeper&) = delete;
     Deeper& operator=(const Deeper&) = delete;
@@ -346,7 +352,10 @@ Expression ExpressionParser::postfix(Expression value) {
         else
             return value;
     }
-    refuse("an expression has over 100 attributes, items and calls", token().line);
+    refuse(
+        "an expression has too many attributes, items and calls in a row; allowed: fewer than 100; "
+        "split it with {% set %}",
+        token().line);
 }
 
 Expression ExpressionParser::filters(Expression value) {
@@ -368,7 +377,10 @@ Expression ExpressionParser::filters(Expression value) {
             return value;
         }
     }
-    refuse("an expression has over 100 filters", token().line);
+    refuse(
+        "an expression has too many filters and tests in a row; allowed: fewer than 100; split it "
+        "with {% set %}",
+        token().line);
 }
 
 Expression ExpressionParser::subscript(Expression value) {

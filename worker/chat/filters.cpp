@@ -101,7 +101,7 @@ Value replace(Renderer& renderer, const Call& call) {
              at = text.find(from, at + from.size()))
             ++found;
     if (found != 0 && to.size() > kTextMax / found)
-        refuse("replace makes a text of more than 16 MiB");
+        refuse("the result of replace is larger than 16 MiB, which is the limit");
     renderer.work(found * to.size());
     return renderer.text(replaced(text, from, to, most));
 }
@@ -181,7 +181,8 @@ Value join(Renderer& renderer, const Call& call) {
     for (const Value& value : iterate(call.need(0, ""), renderer.arena())) {
         if (!std::exchange(first, false)) made += mark;
         append_str(path == nullptr ? value : follow(renderer, value, *path), made);
-        if (made.size() > kTextMax) refuse("join makes a text of more than 16 MiB");
+        if (made.size() > kTextMax)
+            refuse("the result of join is larger than 16 MiB, which is the limit");
     }
     renderer.work(made.size());
     return renderer.text(made);
@@ -342,7 +343,8 @@ Value indent(Renderer& renderer, const Call& call) {
     for (const std::string_view line : split_lines(ended, false)) {
         if (!std::exchange(at_start, false)) made += blank || !line.empty() ? "\n" + margin : "\n";
         made += line;
-        if (made.size() > kTextMax) refuse("indent makes a text of more than 16 MiB");
+        if (made.size() > kTextMax)
+            refuse("the result of indent is larger than 16 MiB, which is the limit");
     }
     renderer.work(made.size());
     return renderer.text(made);

@@ -18,8 +18,9 @@ constexpr int kReprDepthMax = 200;
 constexpr std::size_t kWrittenMax = std::size_t{16} << 20U;
 
 void check_written(const std::string& text, int depth) {
-    if (depth > kReprDepthMax) refuse("a value is nested more than 200 levels deep");
-    if (text.size() > kWrittenMax) refuse("a value makes more than 16 MiB of text");
+    if (depth > kReprDepthMax) refuse("a value is nested too deep; allowed: at most 200 levels");
+    if (text.size() > kWrittenMax)
+        refuse("the text of a value is larger than 16 MiB, which is the limit");
 }
 
 // Builds values from the events of nlohmann's JSON parser. If a handler returns false, the parser

@@ -22,7 +22,12 @@ class Parser : public ExpressionParser {
     // Parses statements until the next token is the name of one of the tags in `ends`. `line` is
     // the line of the enclosing tag, for error messages.
     std::vector<Statement> statements(std::initializer_list<std::string_view> ends, int line) {
-        if (++nesting_ > kNestingMax) refuse("statements nest more than 50 levels deep", line);
+        if (++nesting_ > kNestingMax)
+            refuse(
+                "statements are nested too deep; allowed: at most 50 levels; put the inner "
+                "statements "
+                "into a macro",
+                line);
         std::vector<Statement> found;
         while (token().kind != TokenKind::End) {
             const Token begin = next();
@@ -91,7 +96,11 @@ class Parser : public ExpressionParser {
         result.body = statements({"elif", "else", "endif"}, line);
         const Token tag = next();
         if (tag.text == "elif") {
-            if (++branches_ > kBranchesMax) refuse("an if has over 200 branches", line);
+            if (++branches_ > kBranchesMax)
+                refuse(
+                    "an if has too many branches; allowed: at most 200 elif; split it into several "
+                    "ifs",
+                    line);
             result.other.push_back(condition(tag.line));
             --branches_;
             return result;

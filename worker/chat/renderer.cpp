@@ -16,7 +16,8 @@ constexpr std::int64_t kRangeMax = 100'000;  // the same limit as in jinja2
 }  // namespace
 
 Renderer::Deeper::Deeper(Renderer& renderer) : renderer_(renderer) {
-    if (++renderer_.depth_ > kRunDepthMax) refuse("macros call each other too many levels deep");
+    if (++renderer_.depth_ > kRunDepthMax)
+        refuse("macros call each other too deep; allowed: at most 1000 levels");
 }
 
 Renderer::Renderer(const Syntax& syntax, Arena& memory, const Limits& limits, std::time_t now)
@@ -305,7 +306,8 @@ Value Renderer::call_function(Function function, const Call& call) {
             if (step == 0) refuse("the step of range is 0");
             std::vector<Value> items;
             for (std::int64_t i = begin; step > 0 ? i < end : i > end;) {
-                if (std::ssize(items) == kRangeMax) refuse("range has over 100,000 items");
+                if (std::ssize(items) == kRangeMax)
+                    refuse("range has too many items; allowed: at most 100,000");
                 items.push_back(integer(i));
                 if (__builtin_add_overflow(i, step, &i)) break;
             }

@@ -47,8 +47,9 @@ TEST(Template, AnEndlessTemplateIsRefused) {
     EXPECT_EQ(rendered("\n" + loop + loop + loop + end + end + end, {.steps = 100'000}),
               "run: line 2: the template does not end within 100000 steps");
     EXPECT_EQ(rendered("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
-              "run: line 1: macros call each other too many levels deep");
-    EXPECT_EQ(rendered("{{ range(100001) }}"), "run: line 1: range has over 100,000 items");
+              "run: line 1: macros call each other too deep; allowed: at most 1000 levels");
+    EXPECT_EQ(rendered("{{ range(100001) }}"),
+              "run: line 1: range has too many items; allowed: at most 100,000");
 }
 
 TEST(Template, LargeTextsAreRefused) {
@@ -62,7 +63,7 @@ TEST(Template, LargeTextsAreRefused) {
               "run: line 1: the template needs more than 64 MiB of memory for one conversation");
     EXPECT_EQ(rendered("{% set n = namespace(l=[]) %}{% for i in range(900) %}"
                        "{% set n.l = [n.l] %}{% endfor %}{{ n.l }}"),
-              "run: line 1: a value is nested more than 200 levels deep");
+              "run: line 1: a value is nested too deep; allowed: at most 200 levels");
 }
 
 // a list that holds the same list twice, 60 times over, is small and has 2^60 texts
@@ -71,8 +72,9 @@ TEST(Template, AValueThatIsLargeOnceWrittenIsRefused) {
         "{% set n = namespace(l=['a'], k=['a']) %}{% for i in range(60) %}"
         "{% set n.l = [n.l, n.l] %}{% set n.k = [n.k, n.k] %}{% endfor %}";
     EXPECT_EQ(rendered(twice + "{{ n.l | tojson }}"),
-              "run: line 1: a value makes more than 16 MiB of text");
-    EXPECT_EQ(rendered(twice + "{{ n.l }}"), "run: line 1: a value makes more than 16 MiB of text");
+              "run: line 1: the text of a value is larger than 16 MiB, which is the limit");
+    EXPECT_EQ(rendered(twice + "{{ n.l }}"),
+              "run: line 1: the text of a value is larger than 16 MiB, which is the limit");
     EXPECT_EQ(rendered(twice + "{{ n.l == n.k }}"),
               "run: line 1: comparing two values takes more than a million comparisons");
 }
