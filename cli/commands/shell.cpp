@@ -149,13 +149,16 @@ Result<int> run_interactive(const Context& context, Daemon& daemon, const ShellO
 void add_shell_options(CLI::App& command, ShellOptions& options) {
     command.add_option(
         "JOB", options.selector,
-        "Id or name of the job, or `last`. Without JOB, starts a new interactive job, which "
-        "takes the options of `submit`");
+        "Id or name of the job, or `last`. Without JOB, starts a new interactive job on one "
+        "node, with the options of `submit` that are listed here");
     CLI::Option* rank =
         command.add_option("--rank", options.rank, "Rank whose node and environment are used [0]");
     command.add_option("--node", options.node, "Node of the job: name, or number from 0")
         ->excludes(rank);
     add_queue_options(command, options.job);
+    // An interactive job has one node and one process, so the help leaves these options out.
+    for (const char* const name : {"--nodes", "--tasks-per-node", "--array"})
+        command.get_option(name)->group("");
 }
 
 Result<int> run_shell(const Context& context, const ShellOptions& options,
