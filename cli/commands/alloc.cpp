@@ -39,8 +39,9 @@ std::string queues_text(const Json& queues, bool color) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& queue : queues) {
         const std::string shape =
-            fmt::format("{} x {} slots, {} GPUs", field_text(queue, "nodes"),
-                        field_text(queue, "slots"), field_text(queue, "gpus"));
+            fmt::format("{} x {} slot{}, {} GPU{}", field_text(queue, "nodes"),
+                        field_text(queue, "slots"), field_text(queue, "slots") == "1" ? "" : "s",
+                        field_text(queue, "gpus"), field_text(queue, "gpus") == "1" ? "" : "s");
         rows.push_back({field_text(queue, "name"), field_text(queue, "state"), shape,
                         duration_field(queue, "time_s"), field_text(queue, "partition"),
                         limits_text(queue), field_text(queue, "waiting"),

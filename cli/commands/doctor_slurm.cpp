@@ -72,8 +72,9 @@ Finding check_partitions(const slurm::Site& site) {
     bool any = false;
     for (const slurm::PartitionRow& row : *rows) {
         any |= row.up;
-        text += fmt::format("{}{}: {} x {} CPUs, {} GPUs{}", text.empty() ? "" : "; ", row.name,
-                            row.nodes, row.cpus, row.gpus, row.up ? "" : " (down)");
+        text += fmt::format("{}{}: {} x {} CPU{}, {} GPU{}{}", text.empty() ? "" : "; ", row.name,
+                            row.nodes, row.cpus, row.cpus == 1 ? "" : "s", row.gpus,
+                            row.gpus == 1 ? "" : "s", row.up ? "" : " (down)");
     }
     if (any) return {"partitions", true, text, ""};
     return {"partitions", false, text,

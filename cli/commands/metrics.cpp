@@ -66,7 +66,7 @@ std::string phases_text(const std::vector<Json>& rows) {
         cells.push_back({phase.name, fmt::format("{:.3f}", 1e3 * phase.mean / times.steps),
                          fmt::format("{:.3f}", 1e3 * phase.longest / times.steps),
                          fmt::format("{:.1f} %", 100 * phase.mean / all)});
-    return fmt::format("{} steps of {:.3f} ms each\n", times.steps,
+    return fmt::format("{} step{} of {:.3f} ms each\n", times.steps, times.steps == 1 ? "" : "s",
                        1e3 * times.wall / times.steps) +
            table({{"PHASE"}, {"MEAN MS", true}, {"LONGEST MS", true}, {"SHARE", true}}, cells,
                  false);

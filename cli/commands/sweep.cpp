@@ -110,8 +110,9 @@ std::string sweep_text(const Json& sweep, const Look& look) {
         row.push_back(trial["id"] == sweep["best"] ? "best" : field_text(trial, "reason"));
         rows.push_back(std::move(row));
     }
-    return fmt::format("sweep {} {}: {} trials, {:.0f} % done\n", field_text(sweep, "id"),
-                       field_text(sweep, "name"), trials.size(), sweep["percent"].get<double>()) +
+    return fmt::format("sweep {} {}: {} trial{}, {:.0f} % done\n", field_text(sweep, "id"),
+                       field_text(sweep, "name"), trials.size(), trials.size() == 1 ? "" : "s",
+                       sweep["percent"].get<double>()) +
            table(columns, rows, look.color, look.width);
 }
 

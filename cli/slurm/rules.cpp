@@ -161,9 +161,8 @@ void Translation::read_sizes() {
     if (find("nodes") == nullptr && ntasks && per_node)
         nodes = (*ntasks + *per_node - 1) / *per_node;
     if (ntasks && *ntasks < nodes) {
-        reading_.read.push_back(
-            fmt::format("  note: {} tasks need at most {} nodes, so the job has {} nodes", *ntasks,
-                        *ntasks, *ntasks));
+        reading_.read.push_back(fmt::format(
+            "  note: the number of nodes is lowered to {}, the number of tasks", *ntasks));
         nodes = *ntasks;
     }
     const int tasks = ntasks ? (*ntasks + nodes - 1) / nodes : per_node.value_or(1);

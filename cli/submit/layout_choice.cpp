@@ -272,11 +272,12 @@ std::vector<std::string> layout_lines(const Json& report) {
     for (const Json& key : report["searched"])
         keys += (keys.empty() ? "" : ", ") + key.get<std::string>();
     lines.push_back(fmt::format(
-        "layout: chose {} for {} ranks from {} layouts ({} simulated); memory limit of a rank: {} "
+        "layout: chose {} for {} rank{} from {} layout{} ({} simulated); memory limit of a rank: "
+        "{} "
         "({})",
-        keys, report["ranks"].get<int>(), report["legal"].get<int>(),
-        report["simulated"].get<int>(), size_text(report["memory_limit"]),
-        report["memory_limit_from"].get<std::string>()));
+        keys, report["ranks"].get<int>(), report["ranks"] == 1 ? "" : "s",
+        report["legal"].get<int>(), report["legal"] == 1 ? "" : "s", report["simulated"].get<int>(),
+        size_text(report["memory_limit"]), report["memory_limit_from"].get<std::string>()));
     lines.emplace_back(
         "       dp   tp   pp  vpp  zero  seq.      recompute  micro        schedule    time   "
         "bubble     memory       sent");

@@ -142,7 +142,8 @@ std::string resources_text(const Json& job) {
                                    field_text(resources, "slots_per_node"),
                                    field_text(resources, "slots_per_node") == "1" ? "" : "s");
     const std::string gpus = field_text(resources, "gpus_per_node");
-    if (gpus != "0" && !gpus.empty()) text += fmt::format(" and {} GPUs", gpus);
+    if (gpus != "0" && !gpus.empty())
+        text += fmt::format(" and {} GPU{}", gpus, gpus == "1" ? "" : "s");
     const double limit = resources.value("time_seconds", 0.0);
     return limit > 0 ? text + ", for at most " + duration_text(limit) : text;
 }

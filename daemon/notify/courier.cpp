@@ -96,7 +96,7 @@ bool Courier::take(const Json& event, Clock::time_point now) {
         if (failures_++ == 0) failing_since_ = now;
         if (now - failing_since_ < target_.give_up) {
             due_ = now + backoff(failures_);
-            spdlog::warn("{}: event {} was not delivered ({} failures, next try in {} s): {}",
+            spdlog::warn("{}: event {} was not delivered (failure {}, next try in {} s): {}",
                          target_.name, seq, failures_, backoff(failures_).count(),
                          done.error().message);
             return false;

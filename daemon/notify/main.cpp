@@ -72,7 +72,8 @@ Result<int> serve(const Options& options, const io::ServiceManager& manager) {
     ROLL_TRY(const std::string text, read_file(config));
     ROLL_TRY(const std::vector<Target> targets, read_targets(text, config));
     if (options.check) {
-        fmt::print("{}: {} targets\n", config.string(), targets.size());
+        fmt::print("{}: {} target{}\n", config.string(), targets.size(),
+                   targets.size() == 1 ? "" : "s");
         return 0;
     }
     const auto folder = directory.root() / "notify";
@@ -84,8 +85,10 @@ Result<int> serve(const Options& options, const io::ServiceManager& manager) {
     manager.tell("READY=1\nSTATUS=waits for rolld");
     ROLL_TRY(const bool opened, open_all(couriers));
     if (opened) {
-        spdlog::info("notifies {} targets of {}", targets.size(), directory.root().string());
-        manager.tell(fmt::format("STATUS=notifies {} targets", targets.size()));
+        const char* const plural = targets.size() == 1 ? "" : "s";
+        spdlog::info("notifies {} target{} of {}", targets.size(), plural,
+                     directory.root().string());
+        manager.tell(fmt::format("STATUS=notifies {} target{}", targets.size(), plural));
     }
     while (g_ended == 0) {
         for (Courier& courier : couriers) courier.work(Courier::Clock::now());

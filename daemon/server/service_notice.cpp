@@ -21,7 +21,7 @@ std::chrono::milliseconds spacing_of(std::chrono::milliseconds watchdog) {
 
 std::string service_status(const core::State& state) {
     const std::size_t running = state.index.running.size();
-    return fmt::format("{} jobs run, {} wait; {} workers", running,
+    return fmt::format("jobs: {} running, {} waiting; workers: {}", running,
                        state.index.open.size() - running, state.workers.size());
 }
 

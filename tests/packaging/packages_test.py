@@ -131,7 +131,7 @@ class Life(unittest.TestCase):
 
     def check_start(self):
         self.tree.run('systemctl enable rolld && systemctl start rolld && rollctl --dir /var/lib/roll jobs')
-        self.assertEqual(self.shown('rolld', 'StatusText'), '0 jobs run, 0 wait; 0 workers')
+        self.assertEqual(self.shown('rolld', 'StatusText'), 'jobs: 0 running, 0 waiting; workers: 0')
         self.tree.run('systemctl start roll-worker')
         self.assertEqual(self.shown('roll-worker', 'StatusText'), 'runs jobs for rolld')
         self.tree.run('systemctl start roll-web')

@@ -77,8 +77,11 @@ std::string skipped_text(const std::string& report) {
     const std::string left_out = count("left_out_samples");
     std::string text;
     if (!skipped.empty())
-        text = skipped + (step.empty() ? "" : " of " + step) + " steps were skipped";
-    if (!left_out.empty()) text += (text.empty() ? "" : ", ") + left_out + " samples were left out";
+        text = skipped + (step.empty() ? "" : " of " + step) +
+               (skipped == "1" && step.empty() ? " step was skipped" : " steps were skipped");
+    if (!left_out.empty())
+        text += (text.empty() ? "" : ", ") + left_out +
+                (left_out == "1" ? " sample was left out" : " samples were left out");
     return text;
 }
 

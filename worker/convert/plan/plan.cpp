@@ -316,9 +316,12 @@ std::string to_text(const Source& source, const Plan& plan) {
     }
     for (const Dropped& dropped : source.matching.dropped)
         text += "dropped " + dropped.file + " " + dropped.name + ": " + dropped.rule + "\n";
-    return text + std::to_string(plan.tensors.size()) + " tensors, " + std::to_string(plan.bytes) +
-           " bytes in " + std::to_string(plan.files.size()) + " files; the conversion compares " +
-           std::to_string(plan.comparisons.size()) + " replicas\n";
+    const auto counted = [](std::size_t number, const char* thing) {
+        return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+    };
+    return text + counted(plan.tensors.size(), "tensor") + ", " + std::to_string(plan.bytes) +
+           " bytes in " + counted(plan.files.size(), "file") + "; the conversion compares " +
+           counted(plan.comparisons.size(), "replica") + "\n";
 }
 
 }  // namespace roll::convert

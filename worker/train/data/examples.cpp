@@ -38,8 +38,8 @@ Result<std::vector<std::size_t>> Examples::chosen(std::string_view line) {
         return fail(ErrorCode::InvalidArgument,
                     "num_fewshot is " + std::to_string(options_.count) + ", but only " +
                         std::to_string(found) +
-                        " records can be examples for this question; set num_fewshot to at most " +
-                        std::to_string(found));
+                        (found == 1 ? " record can be an example" : " records can be examples") +
+                        " for this question; set num_fewshot to at most " + std::to_string(found));
     };
     if (options_.in_order) {
         std::vector<std::size_t> first = others(line);

@@ -146,14 +146,21 @@ std::string percent_of(std::int64_t part, std::int64_t whole) {
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
 }
 
+// Returns "1 document" or "2 documents".
+std::string counted(std::int64_t number, const std::string& thing) {
+    return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+}
+
 std::string head_of(const PreviewFile& file, const PreviewStyle& style) {
-    std::string counts = std::to_string(file.documents) + " documents";
+    std::string counts = counted(file.documents, "document");
     if (!file.whole) counts += " in the first MiB";
-    counts += ", " + std::to_string(file.tokens) + " tokens, " + std::to_string(file.learned) +
+    counts += ", " + counted(file.tokens, "token") + ", " + std::to_string(file.learned) +
               " learned (" + percent_of(file.learned, file.tokens) + ")";
-    if (file.cut > 0) counts += "; " + std::to_string(file.cut) + " documents are cut";
+    if (file.cut > 0)
+        counts += "; " + counted(file.cut, "document") + (file.cut == 1 ? " is cut" : " are cut");
     if (file.dropped > 0)
-        counts += "; " + std::to_string(file.dropped) + " longer documents are dropped";
+        counts += "; " + counted(file.dropped, "longer document") +
+                  (file.dropped == 1 ? " is dropped" : " are dropped");
     if (!file.form.empty()) counts += "; conversations: " + file.form;
     std::string text = file.path + "\n" + wrapped(counts, style.columns);
     for (const std::string& line : file.bad) text += wrapped("bad " + line, style.columns);
@@ -162,8 +169,7 @@ std::string head_of(const PreviewFile& file, const PreviewStyle& style) {
 
 std::string title_of(const PreviewDocument& document, std::size_t number) {
     const auto shown = std::ssize(document.tokens);
-    std::string text = "\ndocument " + std::to_string(number) + ": " + std::to_string(shown);
-    text += " tokens";
+    std::string text = "\ndocument " + std::to_string(number) + ": " + counted(shown, "token");
     if (document.size > shown) text += " of " + std::to_string(document.size);
     return text + ", " + std::to_string(document.learned) + " learned\n";
 }
@@ -178,7 +184,7 @@ std::string first_lines(const std::string& text) {
     }
     if (at == text.size()) return text;
     const auto left = std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), '\n');
-    return text.substr(0, at) + "  ... and " + std::to_string(left) + " more lines\n";
+    return text.substr(0, at) + "  ... and " + counted(left, "more line") + "\n";
 }
 
 }  // namespace

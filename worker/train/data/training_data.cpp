@@ -138,8 +138,9 @@ void Opener::tell(const fs::path& path, const data::Prepared& prepared, const da
             "the content of %s has changed, although the file has the same size and modification "
             "time; the text is tokenized again\n",
             path.c_str());
-    std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
-                file.tokens().size(), seconds, prepared.bin.c_str());
+    std::printf("%s: %zu document%s, %zu token%s, in %.1f s; %s\n", path.c_str(), file.documents(),
+                file.documents() == 1 ? "" : "s", file.tokens().size(),
+                file.tokens().size() == 1 ? "" : "s", seconds, prepared.bin.c_str());
     if (prepared.form)
         std::printf("%s: conversations in the form %s, with the template of %s\n", path.c_str(),
                     chat::name_of(*prepared.form), options.rules.chat->path.c_str());

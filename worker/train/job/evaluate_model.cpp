@@ -168,9 +168,10 @@ std::string evaluation_text(const OrderedJson& json) {
     char line[256];
     for (const auto& [name, score] : json["tasks"].items()) {
         std::snprintf(line, sizeof line,
-                      ": %lld questions, acc %.4f ± %.4f, acc_norm %.4f ± %.4f\n",
-                      score["questions"].get<long long>(), of(score, "acc"),
-                      of(score, "acc_stderr"), of(score, "acc_norm"), of(score, "acc_norm_stderr"));
+                      ": %lld question%s, acc %.4f ± %.4f, acc_norm %.4f ± %.4f\n",
+                      score["questions"].get<long long>(), score["questions"] == 1 ? "" : "s",
+                      of(score, "acc"), of(score, "acc_stderr"), of(score, "acc_norm"),
+                      of(score, "acc_norm_stderr"));
         text += name + line;
     }
     for (const auto& [path, one] : json["data"].items()) {
@@ -181,7 +182,8 @@ std::string evaluation_text(const OrderedJson& json) {
             std::snprintf(line, sizeof line, ", %.4f bits per byte", of(one, "bits_per_byte"));
             text += line;
         }
-        text += ", " + std::to_string(one["tokens"].get<std::int64_t>()) + " tokens\n";
+        text += ", " + std::to_string(one["tokens"].get<std::int64_t>()) +
+                (one["tokens"] == 1 ? " token\n" : " tokens\n");
     }
     return text;
 }

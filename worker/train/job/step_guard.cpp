@@ -40,8 +40,9 @@ std::string untrained_text(const checkpoint::State& state) {
                " steps were skipped because of a spike or a value that is not finite";
     if (!state.left_out.empty())
         text += (text.empty() ? "" : "; ") + std::to_string(state.left_out.size()) +
-                " samples were left out after a return to an earlier checkpoint (" +
-                ranges_text(state.left_out) + ")";
+                (state.left_out.size() == 1 ? " sample was left out after"
+                                            : " samples were left out after") +
+                " a return to an earlier checkpoint (" + ranges_text(state.left_out) + ")";
     return text.empty() ? text : text + "\n";
 }
 

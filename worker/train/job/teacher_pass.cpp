@@ -200,8 +200,9 @@ bool compute_all(const TeacherPass& pass, const TeacherWindows& windows, const M
                  std::span<const std::int64_t> missing, const fs::path& directory) {
     Teacher teacher(pass, setup);
     if (is_writer(pass))
-        std::printf("teacher %s (%s): computing its predictions for %zu windows\n",
-                    pass.spec.teacher.from.c_str(), teacher.how().c_str(), missing.size());
+        std::printf("teacher %s (%s): computing its predictions for %zu window%s\n",
+                    pass.spec.teacher.from.c_str(), teacher.how().c_str(), missing.size(),
+                    missing.size() == 1 ? "" : "s");
     TeacherValuesWriter writer(directory / pass.attempt);
     const auto most = static_cast<std::size_t>(windows_at_once(pass));
     auto due = Steady::now() + kSyncedEvery;

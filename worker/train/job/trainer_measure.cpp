@@ -121,9 +121,10 @@ bool Trainer::evaluate_tasks(bool last) {
         row["task_acc/" + score.name] = score.acc;
         row["task_acc_norm/" + score.name] = score.acc_norm;
         if (!writes()) continue;
-        std::printf("step %lld  task %s: acc %.4f, acc_norm %.4f, %lld questions\n",
+        std::printf("step %lld  task %s: acc %.4f, acc_norm %.4f, %lld question%s\n",
                     static_cast<long long>(state_.step), score.name.c_str(), score.acc,
-                    score.acc_norm, static_cast<long long>(score.questions));
+                    score.acc_norm, static_cast<long long>(score.questions),
+                    score.questions == 1 ? "" : "s");
     }
     judge_.add(row);
     if (!writes()) return true;

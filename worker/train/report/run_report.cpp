@@ -22,10 +22,13 @@ std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
         if (files++ < kNamedFiles) names += (names.empty() ? "" : ", ") + file.name;
     }
     if (files == 0) return {};
+    const bool one = corpus.files().size() == 1;
     return std::to_string(files) + " of " + std::to_string(corpus.files().size()) +
-           " files of data.train (" + std::to_string(tokens) +
-           " tokens) are shorter than a sequence of " + std::to_string(seq_length) +
-           " and are not used: " + names + (files > kNamedFiles ? ", ..." : "") +
+           (one ? " file" : " files") + " of data.train (" + std::to_string(tokens) +
+           (tokens == 1 ? " token" : " tokens") + (files == 1 ? ") is" : ") are") +
+           " shorter than a sequence of " + std::to_string(seq_length) +
+           (files == 1 ? " and is" : " and are") + " not used: " + names +
+           (files > kNamedFiles ? ", ..." : "") +
            "; join them into one file, or make them lines of one .jsonl";
 }
 

@@ -78,7 +78,7 @@ TEST(SkippedText, NamesWhatAReportSaysAndNothingElse) {
     EXPECT_EQ(skipped_text(R"({"step":300,"steps":300,"skipped_steps":2,"loss":2.5})"),
               "2 of 300 steps were skipped");
     EXPECT_EQ(skipped_text(R"({"skipped_steps":1,"left_out_samples":8})"),
-              "1 steps were skipped, 8 samples were left out");
+              "1 step was skipped, 8 samples were left out");
     EXPECT_EQ(skipped_text(R"({"left_out_samples":8})"), "8 samples were left out");
     for (const char* said : {"", "[]", "no json", R"({"step":300})", R"({"skipped_steps":0})",
                              R"({"skipped_steps":-1})", R"({"skipped_steps":"<b>"})"})

@@ -68,7 +68,7 @@ TEST_F(Preview, ColoursEachLineOnATerminal) {
 TEST_F(Preview, IsOfWhatTruncationLeaves) {
     const std::string shown =
         text(R"({"prompt": "ab", "completion": "cdef"})", {}, /*seq_length=*/2);
-    EXPECT_NE(shown.find("1 documents, 3 tokens, 1 learned (33.3 %); 1 documents are cut"),
+    EXPECT_NE(shown.find("1 document, 3 tokens, 1 learned (33.3 %); 1 document is cut"),
               std::string::npos)
         << shown;
     EXPECT_NE(shown.find("document 1: 3 tokens of 6, 1 learned\n  ab{+c+}\n"), std::string::npos);
@@ -122,7 +122,7 @@ TEST_F(Preview, OfALongTextShowsItsBeginning) {
     EXPECT_EQ(files[0].documents, 1);
     EXPECT_GT(files[0].tokens, 1'000'000);
     const std::string shown = preview_text(files, {});
-    EXPECT_NE(shown.find("  1 documents in the first MiB, "), std::string::npos);
+    EXPECT_NE(shown.find("  1 document in the first MiB, "), std::string::npos);
     EXPECT_NE(shown.find("\n  ... and "), std::string::npos);
     EXPECT_LT(shown.size(), 20'000u);
 }

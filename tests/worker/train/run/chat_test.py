@@ -117,7 +117,7 @@ class ChatTest(RankCase):
             return self.refused(document, 2, 'rows.parquet: roll-parquet, which reads such files through Apache Arrow, '
                                 'is not installed; run packaging/setup --parquet and build again')
         run = self.run_whole(1, 1, document)
-        self.assertIn('.jsonl: 1 documents', run.log())
+        self.assertIn('.jsonl: 1 document, ', run.log())
         self.assertIn('2 bad lines skipped', run.log())
 
     def test_what_cannot_be_trained_on_is_refused_with_its_line(self):
