@@ -81,8 +81,9 @@ void read_named(const Config& config, std::vector<std::string>& train) {
                       problem + "; name a local file, or set `dataset` and `dataset_dir`");
     for (const char* const key : {"dataset_config", "dataset_train_split"})
         if (const auto value = config.text(key); value && *value != "train")
-            config.refuse(key, fmt::format("is {}, but {} is a file, which has none; name the "
-                                           "file with these data as dataset_name",
+            config.refuse(key, fmt::format("is {}, but {} is a file, and a file has neither "
+                                           "configurations nor splits; set dataset_name to the "
+                                           "file with these data",
                                            *value, *named));
 }
 

@@ -61,7 +61,7 @@ Result<void> Outputs::check_one(const core::State& state, const spec::JobSpec& s
                         "would replace them",
                         output, id.value),
             fmt::format("use another `output`, such as one with {{id}}; or continue job {0}: "
-                        "rollctl resume {0}; or allow to replace the results: --after any:{0}",
+                        "rollctl resume {0}; or, to replace the results: --after any:{0}",
                         id.value));
     }
     return fail(

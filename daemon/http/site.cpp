@@ -124,7 +124,7 @@ Result<Reply> stream_reply(const Target& target) {
             if (one.find("from=") != std::string_view::npos)
                 return fail(ErrorCode::InvalidArgument,
                             "a stream sends only text that is added to a log; leave out `from`",
-                            "request the earlier parts");
+                            "request the earlier text with GET /api/v1/jobs/ID/log");
         }
         if (!one.empty()) reply.watched.push_back(fmt::format("/api/v1/{}", one));
         rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);

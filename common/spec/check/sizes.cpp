@@ -225,9 +225,9 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
         (parallel->stages_by_cost || !parallel->pipeline_layout.empty() ||
          !parallel->schedule_file.empty()))
         problems.push_back({"parallel.layout",
-                            "is auto, but parallel.stages, parallel.pipeline_layout or "
-                            "parallel.schedule_file describes a pipeline that is not chosen yet; "
-                            "remove that key, or set layout to given"});
+                            "is auto, so Roll chooses the pipeline, but parallel.stages, "
+                            "parallel.pipeline_layout or parallel.schedule_file describes a given "
+                            "pipeline; remove that key, or set layout to given"});
     const Json limit = key_at(document, "/train/microbatch_limit");
     const bool varies = key_at(document, "/train/batch_size_schedule").is_string() ||
                         (limit.is_string() && limit != "0");

@@ -177,7 +177,9 @@ Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     if (!known)
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("this version of Roll does not know parallel.recompute {}", recompute));
+            fmt::format("this version of Roll does not know parallel.recompute {}; on all nodes, "
+                        "install the version that accepted the job",
+                        recompute));
     parallel.recompute = *known;
     parallel.recompute_method =
         method == "block" ? RecomputeMethod::Block : RecomputeMethod::Uniform;
@@ -241,7 +243,9 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     if (!known)
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("this version of Roll does not know parallel.schedule {}", schedule));
+            fmt::format("this version of Roll does not know parallel.schedule {}; on all nodes, "
+                        "install the version that accepted the job",
+                        schedule));
     parallel.schedule = *known;
     return parallel;
 }

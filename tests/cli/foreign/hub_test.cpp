@@ -159,8 +159,8 @@ TEST_F(Hub, TrlsDataSetIsReadFromTheCache) {
                     {"dataset_train_split", "test"}}),
               Json({main + "test.jsonl"}).dump());
     EXPECT_EQ(told({{"dataset_name", "own.jsonl"}, {"dataset_train_split", "test"}}),
-              "dataset_train_split is test, but own.jsonl is a file, which has none; name the file "
-              "with these data as dataset_name");
+              "dataset_train_split is test, but own.jsonl is a file, and a file has neither "
+              "configurations nor splits; set dataset_name to the file with these data");
     write(
         "data/dataset_info.json",
         R"({"math": {"hf_hub_url": "Ann/math", "subset": "main"}, "no": {"hf_hub_url": "Ann/no"}})");

@@ -294,7 +294,9 @@ int run_srun(int argc, char** argv) {
     auto step = plan_step(*options, site);
     if (!step) return complain(step.error().message);
     if (step->tasks.size() > kTasksMax)
-        return complain("srun: the step has more than " + std::to_string(kTasksMax) + " tasks");
+        return complain("srun: the step has " + std::to_string(step->tasks.size()) +
+                        " tasks; allowed: at most " + std::to_string(kTasksMax) +
+                        "; set a lower --ntasks");
     const auto number = take_number(folder);
     if (!number) return complain(number.error().message);
     step->number = *number;

@@ -195,9 +195,10 @@ class Parser {
     }
 
     void add_conversions() {
-        CLI::App& convert = command(
-            "convert", "Convert a checkpoint; default: HuggingFace to MCA, others to HuggingFace",
-            [this] { return finish(); });
+        CLI::App& convert = command("convert",
+                                    "Convert a checkpoint; without --to, HuggingFace to MCA and "
+                                    "any other format to HuggingFace",
+                                    [this] { return finish(); });
         convert.add_option("SRC,--checkpoint-path,--model-path", request_.source, "Checkpoint");
         convert.add_option("DST,--output-path,--output-folder", request_.target, "New directory");
         convert.add_option("--adapter,--adapter-path", request_.adapter_source,

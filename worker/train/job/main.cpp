@@ -293,7 +293,7 @@ void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--memory-limit", arguments.memory.bytes,
                        "Bytes of memory that a rank may use");
     command.add_option("--memory-from", arguments.memory.from,
-                       "Text for messages that says what sets the memory limit");
+                       "What sets the memory limit; messages show this text");
 }
 
 void add_plan_options(CLI::App& command, Arguments& arguments) {

@@ -198,7 +198,8 @@ std::string proof_text(const OrderedJson& p) {
             short_text(p["clip_grad"].get<double>()) + "\n";
     if (p["checkpoints"].get<bool>())
         text +=
-            "checkpoints compared, too: one rank resumed the layout's checkpoint, and the layout "
+            "checkpoints were compared, too: one rank resumed the layout's checkpoint, and the "
+            "layout "
             "resumed one rank's checkpoint\n";
     if (holds)
         text += "worst error " + error_text(p["worst"]["error"].get<double>()) + " (" +

@@ -128,7 +128,10 @@ void search_key(SearchSpace& space, const std::string& key) {
             space.*member = true;
             return;
         }
-    throw RankFailure(2, "--search " + key + " is not a key that the search can choose");
+    std::string known;
+    for (const auto& [name, member] : kKeys)
+        known += (known.empty() ? "" : ", ") + std::string(name);
+    throw RankFailure(2, "--search is " + key + "; allowed: " + known);
 }
 
 }  // namespace roll::train
