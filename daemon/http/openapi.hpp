@@ -8,8 +8,8 @@
 namespace roll::http {
 
 // Returns whether /api/v1/NAME serves the operation. Operations on tokens and `shutdown` are not
-// served, because only clients with a key may call them. job_file is not served, because
-// the addresses of a job's log and metrics read the files without rolld.
+// served, because only clients with a key may call them. job_file is not served, because roll-web
+// reads the log and the metrics of a job itself and has other addresses for them.
 bool is_served(const protocol::Operation& operation);
 
 Json openapi();

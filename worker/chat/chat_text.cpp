@@ -195,10 +195,11 @@ class TurnFinder {
         return refused(index, kDiffers);
     }
 
-    // Returns whether a text ends with the text that the template writes between the content of the
-    // message at `index`, as the last one, and the EOS token. If there is no such text, the mark of
-    // a turn cannot be told from the text before the next message, because the template may write
-    // the EOS token in place of this mark.
+    // Returns whether a text ends with the mark with which the template ends the turn at `index`.
+    // To find this mark, renders the conversation up to this turn: the mark is the text between the
+    // content of the last message and the EOS token. Returns false if there is no such text. The
+    // template may then write the EOS token in place of a mark, so the end of the turn cannot be
+    // told from the beginning of the next message.
     bool ends_with_mark(std::size_t index, std::string_view text) const {
         const std::vector<Value> messages = marked(index, kMarks[0]);
         const auto alone = part(std::span(messages).first(index + 1), /*prompt=*/false);

@@ -6,7 +6,7 @@ namespace roll::chat {
 namespace {
 
 constexpr std::string_view kText = "Rq7xVz";  // stands for a text of a list
-// start of such a text in the form in which Python prints a list
+// how a list begins with this text if the template prints the list as Python does
 constexpr std::string_view kPrinted = "'text': 'Rq7xVz";
 
 bool is_list(const Value& message) {

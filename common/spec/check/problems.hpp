@@ -17,8 +17,9 @@ inline void append(std::vector<Problem>& all, std::vector<Problem> more) {
     for (Problem& problem : more) all.push_back(std::move(problem));
 }
 
-// Adds a problem if the number `section.key` is not in the range from `least` to `most`. Makes no
-// text of a number in the range, because rolld checks about twenty numbers of each submitted job.
+// Adds a problem if the number `section.key` is not in the range from `least` to `most`. For
+// a valid number, makes no strings, because rolld checks about twenty numbers of each submitted
+// job.
 inline void check_range(std::string_view section, std::string_view key, std::int64_t value,
                         std::int64_t least, std::int64_t most, std::vector<Problem>& problems) {
     if (value >= least && value <= most) return;

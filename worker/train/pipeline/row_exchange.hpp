@@ -52,8 +52,8 @@ class RowExchange {
     // Weights: the weights of the trained parameters that every rank stores completely.
     enum class Of { Gradients, Weights };
 
-    // Calls body(i, rows) for each parameter `i` of the bucket whose gradient or weight, as the
-    // argument `of` says, is exchanged. `rows` are the rows that rank `owner` owns.
+    // Calls body(i, rows) for each parameter `i` of the bucket that takes part in the exchange of
+    // gradients or weights (`of`). `rows` are the rows that rank `owner` owns.
     template <class Body>
     void for_rows_of(Of of, int bucket, int owner, const Body& body) const;
     std::vector<std::int64_t> longest_pieces(Of of) const;
