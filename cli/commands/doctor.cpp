@@ -32,7 +32,7 @@ Finding check_volume(const io::StateDirectory& state) {
     const std::string root = state.root().string();
     const std::string name = network_file_system(static_cast<std::uint64_t>(info.f_type));
     if (state.is_key_holders()) return {"volume", true, root + " has no ledger", ""};
-    if (name.empty()) return {"volume", true, root + " is on no network file system", ""};
+    if (name.empty()) return {"volume", true, root + " is not on a network file system", ""};
     return {"volume", false, fmt::format("{} is on {}; the ledger needs a local disk", root, name),
             "rollctl down, move the directory to a local disk, and name it in ROLL_DIR"};
 }

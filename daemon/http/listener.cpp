@@ -54,16 +54,18 @@ Request request_of(const Parser::value_type& message, const std::string& address
 std::optional<Reply> reply_to_garbage(const beast::error_code& error) {
     Reply reply = error_reply({ErrorCode::InvalidArgument, "the request is not valid HTTP/1.1"});
     if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow) {
-        reply = error_reply(
-            {ErrorCode::InvalidArgument,
-             fmt::format("the request's header has more than {} bytes", kHeaderBytesMax)});
+        reply =
+            error_reply({ErrorCode::InvalidArgument,
+                         fmt::format("the request's header is too large; allowed: at most {} bytes",
+                                     kHeaderBytesMax)});
         reply.status = 431;
         return reply;
     }
     if (error == beast::http::error::body_limit) {
         reply =
             error_reply({ErrorCode::InvalidArgument,
-                         fmt::format("the request's body has more than {} bytes", kBodyBytesMax)});
+                         fmt::format("the request's body is too large; allowed: at most {} bytes",
+                                     kBodyBytesMax)});
         reply.status = 413;
         return reply;
     }

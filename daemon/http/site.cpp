@@ -210,12 +210,12 @@ Reply Site::answer(const Request& request, bool counts) {
 std::optional<Reply> Site::take(const std::string& client) {
     const auto wait = rate_.take(client, std::chrono::steady_clock::now());
     if (!wait) return std::nullopt;
-    return too_many(
-        {ErrorCode::Refused,
-         fmt::format("this client sends more than {} requests a second", rate_.per_second()),
-         "send fewer requests, watch answers with /api/v1/stream, or raise "
-         "http.requests_per_second in rolld.yaml"},
-        "requests", *wait);
+    return too_many({ErrorCode::Refused,
+                     fmt::format("this client sends too many requests; allowed: {} a second",
+                                 rate_.per_second()),
+                     "send fewer requests, watch answers with /api/v1/stream, or raise "
+                     "http.requests_per_second in rolld.yaml"},
+                    "requests", *wait);
 }
 
 // Counts a request that has no valid token for the client's address.

@@ -371,7 +371,7 @@ class Dashboard(RollTest):
             self.ask('/api/v1/totals')  # leaves no request for the page, unless the page opens a second later
             self.go(page, next(pages))
             return page.run('(window.said || []).some(one => one.includes("too many requests, tries again in 1 s") && '
-                            'one.includes("more than 1 requests a second"))')
+                            'one.includes("allowed: 1 a second"))')
         wait_until(told, 'the page to tell the limit')
         page.wait('window.said.at(-1).startsWith("live")')
         self.assertFalse(page.run('window.said.some(one => one.includes("no stream left"))'))

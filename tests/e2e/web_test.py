@@ -260,7 +260,7 @@ class Web(RollTest):
         self.assertEqual({status for status, _ in answers[:19]}, {200})
         status, body = answers[-1]
         self.assertEqual((status, json.loads(body)['error']['message']),
-                         (429, 'this client sends more than 1 requests a second'))
+                         (429, 'this client sends too many requests; allowed: 1 a second'))
         head = self.raw(f'GET /api/v1/totals HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n'
                         f'Authorization: Bearer {self.token}\r\n\r\n'.encode())
         self.assertIn('\r\nRetry-After: 1\r\n', head)

@@ -77,7 +77,8 @@ class Builder {
         bool is_dict = false;
     };
     bool open(bool is_dict) {
-        if (open_.size() == kJsonDepthMax) problem_ = "is nested more than 100 levels deep";
+        if (open_.size() == kJsonDepthMax)
+            problem_ = "is nested too deep; allowed: at most 100 levels";
         open_.push_back({{}, {}, is_dict});
         return problem_.empty();
     }

@@ -57,7 +57,7 @@ Value repeated(Renderer& renderer, const Value& value, std::int64_t times) {
     const std::size_t count = times < 0 ? 0 : static_cast<std::size_t>(times);
     const std::size_t size = value.size;
     if (size != 0 && count > (std::size_t{16} << 20U) / size)
-        refuse("the result of * is a text or a list larger than 16 MiB");
+        refuse("the result of * is larger than 16 MiB, which is the limit");
     renderer.work(size * count);
     if (value.is(Kind::String)) {
         std::string made;

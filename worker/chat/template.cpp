@@ -16,7 +16,8 @@ tl::unexpected<Error> failed(const Failure& failure, int line) {
 }  // namespace
 
 Result<Template> Template::parse(std::string_view source) {
-    if (source.size() > kSourceMax) return fail(ErrorCode::InvalidArgument, "is longer than 1 MiB");
+    if (source.size() > kSourceMax)
+        return fail(ErrorCode::InvalidArgument, "is too long; allowed: at most 1 MiB");
     auto syntax = std::make_shared<Syntax>();
     try {
         parse_template(source, *syntax);

@@ -27,7 +27,7 @@ Result<std::size_t> read_count(std::string_view text, std::size_t& at) {
 
 Result<void> repeat(std::string& symbols, std::string_view what, std::size_t count) {
     if (symbols.size() + what.size() * count > kSymbolsMax)
-        return invalid(fmt::format("has more than {} symbols", kSymbolsMax));
+        return invalid(fmt::format("has too many symbols; allowed: at most {}", kSymbolsMax));
     for (std::size_t i = 0; i < count; ++i) symbols += what;
     return {};
 }

@@ -177,9 +177,7 @@ Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     if (!known)
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("this version of Roll does not know parallel.recompute {}; on all nodes, "
-                        "install the version that accepted the job",
-                        recompute));
+            fmt::format("parallel.recompute {} needs a newer Roll on this machine", recompute));
     parallel.recompute = *known;
     parallel.recompute_method =
         method == "block" ? RecomputeMethod::Block : RecomputeMethod::Uniform;
@@ -243,9 +241,7 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     if (!known)
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("this version of Roll does not know parallel.schedule {}; on all nodes, "
-                        "install the version that accepted the job",
-                        schedule));
+            fmt::format("parallel.schedule {} needs a newer Roll on this machine", schedule));
     parallel.schedule = *known;
     return parallel;
 }

@@ -294,7 +294,7 @@ TEST_F(SiteTest, AClientThatSendsTooManyRequestsIsToldWhenToSendMore) {
     const Reply refused = with("Bearer roll_read");
     EXPECT_EQ(refused.status, 429);
     EXPECT_EQ(refused.retry_after_s, 1);
-    EXPECT_EQ(message(refused), "this client sends more than 1 requests a second");
+    EXPECT_EQ(message(refused), "this client sends too many requests; allowed: 1 a second");
     EXPECT_EQ(slow.answer_watched(made).status, 200) << "a stream's answers are not counted";
     made.address = "192.0.2.2";
     EXPECT_EQ(status("Bearer roll_read"), 200) << "the same token at another address";

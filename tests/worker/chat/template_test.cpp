@@ -56,7 +56,7 @@ TEST(Template, LargeTextsAreRefused) {
     EXPECT_EQ(rendered("{% for i in range(5) %}{{ 'abcd' * 1000000 }}{% endfor %}"),
               "run: line 1: the template writes more than 16 MiB");
     EXPECT_EQ(rendered("{{ 'a' * 99999999 }}"),
-              "run: line 1: the result of * is a text or a list larger than 16 MiB");
+              "run: line 1: the result of * is larger than 16 MiB, which is the limit");
     EXPECT_EQ(rendered("{% set n = namespace(s='a') %}{% for i in range(60) %}"
                        "{% set n.s = n.s + n.s %}{% endfor %}",
                        {.memory = std::size_t{64} << 20U}),
