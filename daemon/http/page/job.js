@@ -42,8 +42,8 @@ function factsOf(job) {
   const wanted = job.resources;
   const slots = wanted.slots_per_node === 1 ? '1 slot' : `${number(wanted.slots_per_node)} slots`;
   const asks = [wanted.nodes > 1 ? `${number(wanted.nodes)} nodes × ${slots}` : slots,
-    wanted.gpus_per_node ? `${number(wanted.gpus_per_node)} GPUs` : '', wanted.memory ? bytes(wanted.memory) : '',
-    wanted.cpus ? `${number(wanted.cpus)} CPUs` : '', wanted.time_seconds ? duration(wanted.time_seconds) : '']
+    wanted.gpus_per_node ? `${number(wanted.gpus_per_node)} ${wanted.gpus_per_node === 1 ? 'GPU' : 'GPUs'}` : '', wanted.memory ? bytes(wanted.memory) : '',
+    wanted.cpus ? `${number(wanted.cpus)} ${wanted.cpus === 1 ? 'CPU' : 'CPUs'}` : '', wanted.time_seconds ? duration(wanted.time_seconds) : '']
     .filter(text => text).join(', ');
   const array = job.array ? link(`tasks of job ${job.array.job}`, `#/?state=all&name=${job.array.job}`) : '';
   return facts([['User', job.user], ['Kind', job.kind], ['Nodes', job.nodes.join(' ')], ['Asks for', asks],
@@ -81,7 +81,7 @@ function phasesOf(rows) {
   if (steps === 0) return null;
   const all = phases.reduce((sum, phase) => sum + phase.mean, 0);
   return section('Phases of a step',
-    make('p', {className: 'quiet', textContent: `means of ${number(steps)} steps of ${number(1000 * wall / steps)} ms each`}),
+    make('p', {className: 'quiet', textContent: `means of ${number(steps)} ${steps === 1 ? 'step' : 'steps'} of ${number(1000 * wall / steps)} ms each`}),
     table([{title: 'Phase', kind: 'name', value: phase => phase.name},
       {title: 'Share', value: phase => bar(phase.mean / all, `${(100 * phase.mean / all).toFixed(1)} %`)},
       {title: 'Mean (ms)', kind: 'number', value: phase => (1000 * phase.mean / steps).toFixed(3)},

@@ -24,7 +24,7 @@ export function logPart(id) {
     const lines = words ? text.split('\n').filter(line => line.toLowerCase().includes(words)) : null;
     log.textContent = lines ? lines.join('\n') : text;
     earlier.hidden = first === 0;
-    note.textContent = lines ? `${number(lines.length)} lines` : next === null ? '' : `${number(size)} bytes`;
+    note.textContent = lines ? `${number(lines.length)} ${lines.length === 1 ? 'line' : 'lines'}` : next === null ? '' : `${number(size)} bytes`;
     if (follow.checked) log.scrollTop = log.scrollHeight;
   }
 

@@ -78,7 +78,7 @@ export function sweepPage(context, id) {
       const best = sweep.trials.find(trial => trial.id === sweep.best);
       const names = Object.keys(sweep.trials[0]?.parameters || {});
       fill(head, make('h1', {textContent: `Sweep ${sweep.id}: ${sweep.name}`}),
-        bar(sweep.percent / 100, `${Math.round(sweep.percent)} % of ${number(sweep.trials.length)} trials`),
+        bar(sweep.percent / 100, `${Math.round(sweep.percent)} % of ${number(sweep.trials.length)} ${sweep.trials.length === 1 ? 'trial' : 'trials'}`),
         make('p', {}, best ? make('span', {}, 'Best: ', link(`job ${best.id}`, '#/job/' + best.id),
           `, ${sweep.metric} ${number(best.best)} at step ${number(best.best_step)} with `,
           Object.entries(best.parameters).map(([name, value]) => `${name} = ${valueText(value)}`).join(', '))
