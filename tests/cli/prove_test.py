@@ -160,7 +160,7 @@ class ProveTest(unittest.TestCase):
                                         ("drop|column input's gradient|0", 'gradient', 'decoder.layers.0.'),
                                         ('delay|gradient of an activation', 'gradient', 'decoder.layers.0.'),
                                         ('double|row output|1', 'loss', 'decoder.'),
-                                        ('drop|gradient norm||tp', 'gradient norm', embedding)):
+                                        ('drop|loss and gradient norm||world', 'loss', embedding)):
             with self.subTest(plant):
                 done = run('prove', *words, '--json', plant=plant)
                 self.assertEqual(done.returncode, 1, done.stderr)

@@ -67,10 +67,21 @@ void make(const spec::FaultSpec& fault, TrainStep& trainer) {
     }
 }
 
+// Returns true if the fault changes weights or gradients. Then the faulty rank waits for the
+// weights that it gathers, so all replicas must wait at the same time.
+bool changes_numbers(const spec::FaultSpec& fault) {
+    using enum spec::FaultKind;
+    return fault.kind == Nan || fault.kind == Flip || fault.kind == Glitch;
+}
+
 }  // namespace
 
 void inject_faults(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step,
                    spec::FaultPhase phase, TrainStep& trainer) {
+    const auto is_now = [&](const spec::FaultSpec& fault) {
+        return fault.phase == phase && fault.step == step && changes_numbers(fault);
+    };
+    if (std::ranges::any_of(faults, is_now)) trainer.await_weights();
     for (const spec::FaultSpec& fault : faults) {
         const bool lasts = fault.kind == spec::FaultKind::Slow;
         if (fault.rank != rank || fault.phase != phase) continue;

@@ -9,7 +9,8 @@
 
 namespace roll::train {
 
-// Injects the faults of rank `rank` for phase `phase` of step `step`. Steps are counted from 1.
+// Injects the faults of rank `rank` for phase `phase` of step `step`. Steps are counted from 1. All
+// ranks must call this, because some faults make all replicas wait for their weights.
 void inject_faults(const std::vector<spec::FaultSpec>& faults, int rank, std::int64_t step,
                    spec::FaultPhase phase, TrainStep& trainer);
 

@@ -103,7 +103,6 @@ void move_on_gpu(const Update& update, const GpuTables& tables, const at::Tensor
 }  // namespace
 
 void adamw_8bit_on_gpu(std::span<const Update> updates, const WholeSums& sums) {
-    if (updates.empty()) return;
     std::int64_t size = 0;
     for (const Update& update : updates) size += 2 * update.state[2].numel();
     const at::TensorOptions options = updates[0].state[2].options();
