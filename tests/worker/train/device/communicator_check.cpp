@@ -13,7 +13,7 @@ namespace roll::train {
 namespace {
 
 // A group of one rank that claims to have two, so that training reduces its gradients through it. A
-// sum over one rank changes nothing.
+// sum over one rank changes nothing. A gather returns zeros for the other rank.
 class ClaimsTwo final : public Communicator {
   public:
     explicit ClaimsTwo(Communicator& inner) : inner_(inner) {}
@@ -21,7 +21,11 @@ class ClaimsTwo final : public Communicator {
     int size() const override { return 2; }
     Ticket issue(const Transfer& transfer) override {
         reductions += transfer.kind == Transfer::Kind::AllReduce ? 1 : 0;
-        return inner_.issue(transfer);
+        if (transfer.kind != Transfer::Kind::AllGather) return inner_.issue(transfer);
+        transfer.out.narrow(0, 1, 1).zero_();
+        Transfer own = transfer;
+        own.out = transfer.out.narrow(0, 0, 1);
+        return inner_.issue(own);
     }
     void wait(Ticket ticket) override { inner_.wait(ticket); }
 
