@@ -13,7 +13,7 @@ namespace roll::train {
 namespace {
 
 // A group of one rank that claims to have two, so that training reduces its gradients through it. A
-// sum over one rank changes nothing. A gather returns zeros for the other rank.
+// sum over one rank changes nothing. In a gather, the other rank has the same numbers.
 class ClaimsTwo final : public Communicator {
   public:
     explicit ClaimsTwo(Communicator& inner) : inner_(inner) {}
@@ -22,7 +22,7 @@ class ClaimsTwo final : public Communicator {
     Ticket issue(const Transfer& transfer) override {
         reductions += transfer.kind == Transfer::Kind::AllReduce ? 1 : 0;
         if (transfer.kind != Transfer::Kind::AllGather) return inner_.issue(transfer);
-        transfer.out.narrow(0, 1, 1).zero_();
+        transfer.out[1].copy_(transfer.in);
         Transfer own = transfer;
         own.out = transfer.out.narrow(0, 0, 1);
         return inner_.issue(own);
@@ -88,7 +88,8 @@ std::vector<double> losses_with(Communicator& dp, at::Device device) {
         batch.push_back({ids.narrow(1, 0, 32).contiguous(), ids.narrow(1, 1, 32).contiguous()});
     }
     std::vector<double> losses;
-    for (int i = 0; i < 4; ++i) losses.push_back(step.run(batch, 1e-3).loss);
+    // The loss is the sum over the ranks, divided by the number of tokens of one rank.
+    for (int i = 0; i < 4; ++i) losses.push_back(step.run(batch, 1e-3).loss / dp.size());
     losses.push_back(step.evaluate(batch).loss);
     return losses;
 }
