@@ -1,5 +1,6 @@
 #include "cli/submit/record_check.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -55,7 +56,8 @@ std::string first_row(const std::string& file) {
 }
 
 // Returns the first record of a file; an empty text if this machine cannot read the file, or if the
-// file has no records.
+// file has no record that ends within its first kRecordMax bytes. A larger part of a file is not
+// read, because a file on a remote volume may have many GiB without a line break.
 std::string first_record_of(const std::string& file) {
     if (!is_file(file)) return "";
     if (data::is_parquet(file)) return first_row(file);
@@ -63,34 +65,44 @@ std::string first_record_of(const std::string& file) {
     const auto mapped = MappedFile::open(file);
     if (!mapped) return "";
     const auto bytes = mapped->bytes();
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::size_t size = std::min(bytes.size(), kRecordMax + 2);
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), size);
     const bool list = fs::path(file).extension() == ".json" && is_json_list(text);
-    return std::string(first_record(text, list).substr(0, kRecordMax + 1));
+    for (std::size_t at = 0; at < size;) {
+        const JsonRecord record = record_at(text, list, at);
+        if (record.end == size && size < bytes.size()) return "";  // the record may be longer
+        if (!record.text.empty()) return std::string(record.text);
+        at = record.end;
+    }
+    return "";
 }
 
-using Documents = std::span<const Json>;
-
-std::vector<std::string> tokenizers_of(const Json& document, Documents earlier);
+// A job of a chain
+struct Link {
+    std::string name;
+    std::vector<std::string> tokenizers;  // places from which the job may take its tokenizer
+};
+using Links = std::span<const Link>;
 
 // Returns the places from which a job takes the tokenizer at `place`. If `place` is the result of
 // an earlier job of the chain, such as "{sft.result}", these are the places of the earlier job.
-std::vector<std::string> resolved(const std::string& place, Documents earlier) {
-    for (std::size_t i = earlier.size(); i-- > 0;) {
-        const std::string name = earlier[i].value("name", std::string());
-        if (place == "{" + name + ".result}" ||
+std::vector<std::string> resolved(const std::string& place, Links earlier) {
+    for (std::size_t i = earlier.size(); i-- > 0;)
+        if (place == "{" + earlier[i].name + ".result}" ||
             (place == "{previous.result}" && i + 1 == earlier.size()))
-            return tokenizers_of(earlier[i], earlier.first(i));
-    }
+            return earlier[i].tokenizers;
     return {place};
 }
 
-std::vector<std::string> tokenizers_of(const Json& document, Documents earlier) {
+// Returns the different places from which a job may take its tokenizer.
+std::vector<std::string> tokenizers_of(const Json& document, Links earlier) {
     std::vector<std::string> places;
     for (const char* const key : {"/tokenizer", "/model/from", "/merge/base", "/convert/source"}) {
         const Json::json_pointer at(key);
         if (!document.contains(at) || !document[at].is_string()) continue;
         for (std::string& place : resolved(document[at], earlier))
-            places.push_back(std::move(place));
+            if (std::ranges::find(places, place) == places.end())
+                places.push_back(std::move(place));
     }
     return places;
 }
@@ -169,13 +181,13 @@ class FileCheck {
     std::vector<spec::Problem> problems_ = {};
 };
 
-// Returns the problems of one job. `earlier` are the documents of the jobs before it in its chain.
+// Returns the problems of one job. `tokenizers` are the possible places of its tokenizer.
 std::vector<spec::Problem> problems_of(const Json& document, const std::string& prefix,
-                                       Documents earlier) {
+                                       const std::vector<std::string>& tokenizers) {
     const auto spec = spec::tokenize_spec(document.dump());
     if (!spec) return {};
     FileCheck files(spec->data, spec::objective_name(document.value("objective", Json())), prefix,
-                    missing_template(tokenizers_of(document, earlier)));
+                    missing_template(tokenizers));
     for (std::size_t i = 0; i < spec->data.train.size(); ++i)
         files.check(fmt::format("data.train[{}]", i), spec->data.train[i]);
     for (const spec::ValidFiles& set : spec->data.valid_files)
@@ -187,13 +199,13 @@ std::vector<spec::Problem> problems_of(const Json& document, const std::string& 
 
 std::vector<spec::Problem> record_problems(const spec::JobSpec& job) {
     std::vector<spec::Problem> problems;
-    std::vector<Json> documents;
+    std::vector<Link> chain;
     const auto look = [&](const spec::JobSpec& one, const std::string& prefix) {
-        Json document = Json::parse(one.document.text());
+        const Json document = Json::parse(one.document.text());
+        chain.push_back({document.value("name", std::string()), tokenizers_of(document, chain)});
         if (one.kind == spec::JobKind::Train || one.kind == spec::JobKind::Tokenize)
-            for (spec::Problem& problem : problems_of(document, prefix, documents))
+            for (spec::Problem& problem : problems_of(document, prefix, chain.back().tokenizers))
                 problems.push_back(std::move(problem));
-        documents.push_back(std::move(document));
     };
     look(job, "");
     for (std::size_t i = 0; i < job.then.size(); ++i)

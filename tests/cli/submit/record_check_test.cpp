@@ -1,6 +1,8 @@
 #include "cli/submit/record_check.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -174,6 +176,28 @@ TEST_F(Records, JobsOfAChainNeedOneToo) {
     first.update(with("chat"));
     for (const char* const from : {"{first.result}", "{previous.result}"})
         EXPECT_EQ(told_after(from), "") << from;
+}
+
+// Each job of the chain names the job before it in two keys.
+TEST_F(Records, ALongChainIsCheckedAtOnce) {
+    Json whole = job(kPair, with("plain"), "pairs.jsonl");
+    for (int i = 0; i < 30; ++i) {
+        Json next = job(kChat, {{"tokenizer", "{previous.result}"}}, "chats.jsonl");
+        next["name"] = "b" + std::to_string(i);
+        next["model"] = {{"from", "{previous.result}"}};
+        whole["then"].push_back(next);
+    }
+    const std::string text = told_of(whole);
+    EXPECT_EQ(std::ranges::count(text, '\n'), 30) << text;
+}
+
+TEST_F(Records, OnlyTheBeginOfAFileIsRead) {
+    const std::string bad = "{}\n";
+    EXPECT_NE(told(std::string(1 << 20, '\n') + bad, with("plain")), "");
+    EXPECT_EQ(told(std::string(17 << 20, '\n') + bad, with("plain")), "");
+    const std::string blanks(9 << 20, '\n'), cut = "{" + std::string(8 << 20, ' ') + "}";
+    EXPECT_EQ(told(blanks + cut, with("plain")), "")
+        << "it is not known whether this record is damaged";
 }
 
 TEST_F(Records, AListIsReadAndWhatThisMachineCannotReadIsLeftToTheNodes) {
