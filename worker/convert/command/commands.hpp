@@ -20,8 +20,9 @@ struct Environment {
 // Runs one command and returns its exit status.
 int run_command(const CommandLine& command, const Environment& environment);
 
-// Prints an error: as "error: ..." and the hint on stderr or, if `json` is true, as JSON on stdout.
-// Returns the exit status.
+// Prints an error: as "roll-convert: ..." and the hint on stderr or, if `json` is true, as JSON on
+// stdout. Returns the exit status. The log of a job that roll-worker launched has "error: ..."
+// instead, because its reader did not call this program.
 int report_error(const Error& error, bool json);
 
 }  // namespace roll::convert
