@@ -33,6 +33,13 @@ class House(RollTest):
         self.up()
         self.assertEqual(self.show(job)['state'], 'queued')
 
+    def test_a_damaged_ledger_ends_rolld_with_the_status_that_systemd_does_not_restart(self):
+        self.up()
+        self.submit('--hold', '--', 'true')
+        self.ctl('down', '--now')
+        os.truncate(os.path.join(self.state, 'ledger.db'), 5000)
+        self.assertIn('--start-over', self.rolld(status=6))
+
     def test_a_variable_that_is_not_set_does_not_make_rolld_serve(self):
         for option in ('--backup', '--restore'):
             self.assertIn('name a directory', self.rolld(option, '', status=2))
