@@ -93,24 +93,41 @@ Result<void> copy_synced(const fs::path& from, const fs::path& to) {
                                                to.string(), error.message()));
 }
 
+// Copies the files of a ledger that has a mark.
+Result<void> copy_files(const fs::path& from, const fs::path& to) {
+    for (const char* name : {"ledger.db", "ledger.mark"})
+        ROLL_TRY_VOID(copy_synced(from / name, to / name));
+    // A backup has no WAL, unless it was made by other means than --backup.
+    const char* const wal = "ledger.db-wal";
+    return is_there(from / wal) ? copy_synced(from / wal, to / wal) : Result<void>{};
+}
+
 Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
-    for (const char* name : {"ledger.db", "ledger.mark"}) {
-        if (!is_there(backup / name)) {
+    for (const char* name : {"ledger.db", "ledger.mark"})
+        if (!is_there(backup / name))
             return fail(ErrorCode::NotFound,
                         fmt::format("{} is not a backup: it has no {}", backup.string(), name),
                         "give a directory that `rolld --backup` created");
-        }
-        ROLL_TRY_VOID(copy_synced(backup / name, to / name));
-    }
-    // A ledger may have a WAL if it was copied by other means than --backup.
-    const char* const wal = "ledger.db-wal";
-    return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
+    return copy_files(backup, to);
+}
+
+// Copies the ledger of a state directory on a read-only volume. SQLite cannot open a ledger with a
+// WAL there.
+Result<void> copy_read_only(const fs::path& state, const fs::path& to) {
+    if (is_there(state / "ledger.mark")) return copy_files(state, to);
+    return fail(ErrorCode::NotFound,
+                fmt::format("the state directory {} has no ledger.mark, so the end of its ledger "
+                            "cannot be checked",
+                            state.string()),
+                "copy its files ledger.* to a volume that is not read-only, and run `rolld "
+                "--backup` with --dir set to the copy");
 }
 
 // Converts an error about the temporary copy of a ledger to an error that names the ledger itself.
 tl::unexpected<Error> of_original(Error error, const fs::path& copy, const fs::path& original) {
     for (std::string* const text : {&error.message, &error.hint})
-        if (const auto at = text->find(copy.string()); at != std::string::npos)
+        for (std::size_t at = 0; (at = text->find(copy.string(), at)) != std::string::npos;
+             at += original.string().size())
             text->replace(at, copy.string().size(), original.string());
     return tl::unexpected(std::move(error));
 }
@@ -163,6 +180,18 @@ Result<void> copy_served(const fs::path& state, const fs::path& to) {
     return step(copy.get()).map([](bool) {});
 }
 
+// Copies the ledger in `state` to the temporary directory, and checks the copy. Returns the number
+// of the newest event.
+Result<std::int64_t> copy_checked(const fs::path& state, const Scratch& copy) {
+    copy.clear();
+    ROLL_TRY_VOID(make_directories(copy.path));
+    ROLL_TRY_VOID(is_read_only(state) ? copy_read_only(state, copy.path)
+                                      : copy_served(state, copy.path));
+    const auto newest = check_and_close(copy.path);
+    if (!newest) return of_original(newest.error(), copy.path, state);
+    return newest;
+}
+
 }  // namespace
 
 Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
@@ -176,13 +205,12 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
                     "give a directory that does not exist yet");
     }
     const Scratch scratch(target.string() + ".tmp");
-    ROLL_TRY_VOID(make_directories(scratch.path));
-    // SQLite cannot open a ledger with a WAL on a read-only volume. No rolld adds events there, so
-    // the files can be copied.
-    ROLL_TRY_VOID(is_read_only(state) ? copy_backup(state, scratch.path)
-                                      : copy_served(state, scratch.path));
-    const auto newest = check_and_close(scratch.path);
-    if (!newest) return of_original(newest.error(), scratch.path, state);
+    auto newest = copy_checked(state, scratch);
+    // If `state` is a read-only bind mount, a rolld may have changed the files while they were
+    // copied, so that only the copy looks damaged.
+    if (!newest && newest.error().code == ErrorCode::Corrupt && is_read_only(state))
+        newest = copy_checked(state, scratch);
+    if (!newest) return newest;
     ROLL_TRY_VOID(sync_file(scratch.path / "ledger.db"));
     ROLL_TRY_VOID(sync_file(scratch.path / "ledger.mark"));
     ROLL_TRY_VOID(rename_new(scratch.path, target));

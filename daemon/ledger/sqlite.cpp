@@ -14,7 +14,10 @@ constexpr const char* kMayNotUse =
 
 Error sqlite_error(sqlite3* database, int code) {
     const char* const file = sqlite3_db_filename(database, "main");
-    const std::string name = file == nullptr ? "ledger" : file;
+    return sqlite_error(database, code, file == nullptr ? "ledger" : file);
+}
+
+Error sqlite_error(sqlite3* database, int code, const std::string& name) {
     const int number = sqlite3_system_errno(database);
     const bool full = (code & 0xff) == SQLITE_FULL ||
                       ((code & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT));
@@ -45,7 +48,7 @@ Result<Database> open_database(const std::filesystem::path& path) {
     const int code = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
     Database database(raw);
     if (code != SQLITE_OK) {
-        return tl::unexpected(sqlite_error(raw, code));
+        return tl::unexpected(sqlite_error(raw, code, path.string()));
     }
     // SQLite opens a file that may not be written for reading only, and fails at the first commit.
     if (sqlite3_db_readonly(raw, "main") == 1)

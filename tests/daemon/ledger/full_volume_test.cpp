@@ -132,7 +132,19 @@ TEST_F(FullVolume, ThatIsMountedReadOnlyCanBeBackedUp) {
     EXPECT_EQ(torn.error().code, ErrorCode::Corrupt);
     EXPECT_EQ(torn.error().message.find((state / "ledger.db").string() + " is damaged"), 0u)
         << torn.error().message;
+    const std::string told = torn.error().message + torn.error().hint;
+    EXPECT_EQ(told.find(copy.string() + ".tmp"), std::string::npos) << told;
     EXPECT_FALSE(std::filesystem::exists(copy));
+
+    ASSERT_TRUE(make_read_only(false));
+    std::filesystem::remove(state / "ledger.mark");
+    ASSERT_TRUE(make_read_only(true));
+    const auto unmarked = back_up(state, copy);
+    ASSERT_FALSE(unmarked);
+    EXPECT_EQ(unmarked.error().message.find("the state directory " + state.string() +
+                                            " has no ledger.mark"),
+              0u)
+        << unmarked.error().message;
 }
 
 }  // namespace

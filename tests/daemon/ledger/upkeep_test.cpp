@@ -206,8 +206,8 @@ TEST(Ledger, ThatCannotBeOpenedForLackOfDescriptorsIsNotDamagedAndBelongsToNobod
     ::setrlimit(RLIMIT_NOFILE, &before);
     ASSERT_FALSE(database);
     EXPECT_EQ(database.error().code, ErrorCode::Unavailable) << "a later start may succeed";
-    EXPECT_NE(database.error().message.find("Too many open files"), std::string::npos)
-        << database.error().message;
+    EXPECT_EQ(database.error().message, "cannot open " + (folder.path() / "ledger.db").string() +
+                                            " or its WAL: Too many open files");
 }
 
 TEST(Backup, ASlashAtTheEndIsNothing) {
@@ -291,6 +291,18 @@ TEST(Backup, ThatIsDamagedIsNotRestored) {
     EXPECT_EQ(restored.error().code, ErrorCode::Corrupt);
     EXPECT_TRUE(restored.error().message.starts_with((copy / "ledger.db").string()));
     EXPECT_EQ(*Ledger::open(state)->load(), fold(history()));
+}
+
+TEST(Backup, ThatIsDamagedIsNamedWhereverItsFilesAre) {
+    const TornLedger torn;
+    const auto other = torn.folder.path() / "other";
+    std::filesystem::create_directory(other);
+    const auto restored = restore(torn.state, other, 0, kDay0);
+    ASSERT_FALSE(restored);
+    const std::string& message = restored.error().message;
+    EXPECT_NE(message.find("the WAL " + (torn.state / "ledger.db-wal").string()), std::string::npos)
+        << message;
+    EXPECT_EQ(message.find(".ledger-restore"), std::string::npos) << message;
 }
 
 // A rolld that starts in the middle of a restore fails, instead of starting with an empty queue.
