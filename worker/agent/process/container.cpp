@@ -268,7 +268,8 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
     if (runtime.empty())
         return fail(ErrorCode::InvalidArgument,
                     "node " + site.node + " cannot run the container " + container.image +
-                        ": the PATH of its roll-worker has no " +
+                        ": the PATH of its roll-worker (for a task of srun: of the script) has "
+                        "no " +
                         (container.runtime == "auto"
                              ? "podman, apptainer or enroot that can run this container"
                              : container.runtime) +
