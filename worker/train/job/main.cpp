@@ -1,5 +1,6 @@
 // roll-rank: runs one rank of a train job. Also samples text (generate), reports plans (plan), and
 // checks that a layout computes the same numbers as one rank (prove).
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -163,6 +164,11 @@ std::vector<Plant> planted_bugs() {
     return {need(parse_plant(words))};
 }
 
+// Prints a message that begins with the name of this program: roll-rank or roll-rank-cuda.
+void complain(const std::string& sentence) {
+    std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, sentence.c_str());
+}
+
 // Checks that the job's layout computes the same numbers as one rank. Takes the same kinds of spec
 // file as plan().
 int prove_layout(const Arguments& arguments) {
@@ -175,7 +181,7 @@ int prove_layout(const Arguments& arguments) {
     std::printf("%s\n", (arguments.json ? json.dump() : proof_text(json)).c_str());
     if (json["proven"].get<bool>()) return 0;
     std::fflush(stdout);
-    std::fprintf(stderr, "roll-rank: %s\n", failure_text(json).c_str());
+    complain(failure_text(json));
     return 1;
 }
 
@@ -344,13 +350,13 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
-        std::fprintf(stderr, "roll-rank: %s\n  next: roll-rank --help\n", e.what());
+        complain(std::string(e.what()) + "\n  next: roll-rank --help");
         return 2;
     }
     const auto on_stderr = [&](const std::string& sentence) {
         if (arguments.json)
             std::printf("%s\n", Json{{"error", {{"message", sentence}}}}.dump().c_str());
-        std::fprintf(stderr, "roll-rank: %s\n", sentence.c_str());
+        complain(sentence);
     };
     if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
     const auto check = [&] {
@@ -368,9 +374,9 @@ int main(int argc, char** argv) {
     }
     if (*proving) return run([&] { return prove_layout(arguments); }, on_stderr);
     if (arguments.launch.empty()) {
-        std::fprintf(stderr,
-                     "roll-rank: give --launch FILE --rank R, or a command: generate, eval, plan, "
-                     "layout, prove, preview, check-export\n");
+        complain(
+            "give --launch FILE --rank R, or a command: generate, eval, plan, layout, prove, "
+            "preview, check-export");
         return 2;
     }
     dump_stacks_on_signal();
