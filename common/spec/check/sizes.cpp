@@ -61,6 +61,14 @@ std::int64_t product(std::initializer_list<std::int64_t> factors) {
     return all;
 }
 
+// Returns the end of a message that proposes the changes that are not empty.
+std::string remedy(std::initializer_list<std::string> changes) {
+    std::string text;
+    for (const std::string& change : changes)
+        if (!change.empty()) text += (text.empty() ? "; set " : " or ") + change;
+    return text;
+}
+
 // Returns the data-parallel size: `dp` of the document, or the size that follows from the number of
 // ranks. Adds a problem if the parallel sizes do not fit the number of ranks. Returns nullopt if
 // the size is unknown, or if the job leaves the choice of the parallel sizes to Roll.
@@ -97,23 +105,24 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     // If the parallel sizes divide all ranks, they divide so many ranks on each node.
     const std::int64_t step = wanted / std::gcd(wanted, *nodes);
     const std::int64_t enough = dp ? step : (per_node + step - 1) / step * step;
-    const std::string resize = fmt::format(
-        "resources.{} to {}", gpus ? "gpus_per_node" : "slots_per_node", product({enough, each}));
+    const std::int64_t size = product({enough, each}), largest = gpus ? 64 : 4096;  // of the schema
+    const std::string resize =
+        size > largest
+            ? ""
+            : fmt::format("resources.{} to {}", gpus ? "gpus_per_node" : "slots_per_node", size);
     if (dp && wanted != world) {
-        const bool divides = world % replica == 0, resizes = wanted % *nodes == 0;
-        const std::string remedy =
-            fmt::format("{}{}{}{}", divides || resizes ? "; set " : "",
-                        divides ? fmt::format("dp to {}", world / replica) : "",
-                        divides && resizes ? " or " : "", resizes ? resize : "");
+        const std::string fitting =
+            world % replica == 0 ? fmt::format("dp to {}", world / replica) : "";
         problems.push_back(
             {"parallel", fmt::format("dp {} x tp {} x pp {} x cp {} = {}, but {}{}", *dp, tp, pp,
-                                     cp, counted(wanted, "rank"), ranks, remedy)});
+                                     cp, counted(wanted, "rank"), ranks,
+                                     remedy({fitting, wanted % *nodes == 0 ? resize : ""}))});
         return dp;
     }
     if (world % replica == 0) return world / replica;
     problems.push_back(
-        {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide the ranks; {}; set {}",
-                                 tp, pp, cp, replica, ranks, resize)});
+        {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide the ranks; {}{}", tp,
+                                 pp, cp, replica, ranks, remedy({resize}))});
     return std::nullopt;
 }
 

@@ -74,6 +74,21 @@ TEST(TrainSpec, EachProblemOfALayoutIsToldWithWhatWorks) {
     EXPECT_EQ(problems_with(R"({"parallel": {"tp": 4}})"),
               "parallel tp 4 x pp 1 x cp 1 = 4 does not divide the ranks; resources give 2 nodes x "
               "3 slots = 6 ranks; set resources.slots_per_node to 4\n");
+    // No number of slots that the schema allows has so many ranks.
+    EXPECT_EQ(problems_with(
+                  R"({"parallel": {"dp": 4096, "tp": 4}, "train": {"global_batch_size": 4096}})"),
+              "parallel dp 4096 x tp 4 x pp 1 x cp 1 = 16384 ranks, but resources give 2 nodes x 3 "
+              "slots = 6 ranks\n");
+    EXPECT_EQ(problems_with(
+                  R"({"parallel": {"dp": 2048, "tp": 4}, "train": {"global_batch_size": 4096}})"),
+              "parallel dp 2048 x tp 4 x pp 1 x cp 1 = 8192 ranks, but resources give 2 nodes x 3 "
+              "slots = 6 ranks; set resources.slots_per_node to 4096\n");
+    EXPECT_EQ(problems_with(R"({"parallel": {"tp": 128}, "resources": {"gpus_per_node": 8}})"),
+              "parallel tp 128 x pp 1 x cp 1 = 128 does not divide the ranks; resources give 2 "
+              "nodes x 8 GPUs = 16 ranks; set resources.gpus_per_node to 64\n");
+    EXPECT_EQ(problems_with(R"({"parallel": {"tp": 256}, "resources": {"gpus_per_node": 8}})"),
+              "parallel tp 256 x pp 1 x cp 1 = 256 does not divide the ranks; resources give 2 "
+              "nodes x 8 GPUs = 16 ranks\n");
     // The product is 2^64.
     EXPECT_EQ(problems_with(R"({"parallel": {"tp": 536870912, "pp": 536870912, "cp": 64}})")
                   .find("parallel tp 536870912 x pp 536870912 x cp 64 = 1000000000000000000 does"),
