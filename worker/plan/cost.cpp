@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/processor.hpp"
 #include "worker/plan/layer_values.hpp"
 #include "worker/plan/packed_bytes.hpp"
 #include "worker/plan/snapshot_bytes.hpp"
@@ -19,14 +20,22 @@ constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
 // has room at the time.
 constexpr std::int64_t kMappedBytes = 32 << 20;
 
+// Returns true if oneDNN multiplies bfloat16 matrices on this processor, without widening them. Its
+// kernels for this need more memory.
+bool has_bf16_kernels() {
+    static const bool has = [] {
+        const Result<Processor> found = find_processor();
+        return found && found->bfloat16() != Processor::Bfloat16::Widened;
+    }();
+    return has;
+}
+
 // Returns the memory of the program with an almost empty model, in bytes. memory_test.py measured
-// the values. With bfloat16, oneDNN has other kernels, which need more memory, if this processor
-// has AVX-512 BF16.
+// the values.
 std::int64_t program_bytes(spec::Precision precision) {
     switch (precision) {
         case spec::Precision::Fp64: return 150 << 20;
-        case spec::Precision::Bf16:
-            return std::int64_t{__builtin_cpu_supports("avx512bf16") != 0 ? 150 : 140} << 20;
+        case spec::Precision::Bf16: return (has_bf16_kernels() ? 150 : 140) << 20;
         case spec::Precision::Fp16: return 140 << 20;
         default: return 141 << 20;
     }
