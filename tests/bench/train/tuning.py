@@ -99,8 +99,12 @@ def roll(args, kind, folder):
                       {'PATH': '/usr/bin:/bin', **threads(args)}, folder)
 
 
+AVX2 = {'ROLL_PROCESSOR': 'avx2', 'ATEN_CPU_CAPABILITY': 'avx2', 'ONEDNN_MAX_CPU_ISA': 'AVX2',
+        'MKL_ENABLE_INSTRUCTIONS': 'AVX2'}
+
+
 def threads(args):
-    return {'OMP_NUM_THREADS': str(args.threads), 'GOMP_SPINCOUNT': '1000'}
+    return {'OMP_NUM_THREADS': str(args.threads), 'GOMP_SPINCOUNT': '1000', **(AVX2 if args.avx2 else {})}
 
 
 def other(args, kind, folder):
@@ -232,6 +236,7 @@ def main():
     parser.add_argument('data', type=Path)
     parser.add_argument('--steps', type=int, default=12)
     parser.add_argument('--threads', type=int, default=2)
+    parser.add_argument('--avx2', action='store_true', help='limit both programs to AVX2')
     parser.add_argument('--what', nargs='*', default=list(GOALS), choices=list(GOALS))
     parser.add_argument('--only', choices=('lora', 'dpo'), help=argparse.SUPPRESS)
     parser.add_argument('--pipes', nargs=2, help=argparse.SUPPRESS)
