@@ -390,7 +390,7 @@ Result<void> serve(const Options& options, const io::ServiceManager& manager) {
     spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
     const server::ServiceNotice notice(io, manager, *server);
     auto ended = server->run();
-    // Whether the stored bytes are damaged, too, is found out at the next start.
+    // The next start checks the stored bytes, and then ends with kExitDamaged if they are damaged.
     if (!ended && ended.error().code == ErrorCode::Corrupt) ended.error().code = ErrorCode::Failed;
     pid.remove();
     if (!server->let_go()) {

@@ -152,13 +152,20 @@ class FileCheck {
           missing_(std::move(missing)) {}
 
     void check(const std::string& path, const std::string& file) {
+        std::error_code ignored;
+        if (data::has_records(file) && is_file(file) && fs::file_size(file, ignored) == 0)
+            return note(path,
+                        fmt::format("is {}, which is empty; write records to it, or remove it "
+                                    "from the list",
+                                    file));
         const std::string record = first_record_of(file);
         if (record.empty() || record.size() > kRecordMax) return;
         const auto chat = data::needs_template(record, rules_);
         if (!chat && !skips_)
             note(path, fmt::format(
-                           "is {}, whose first record {}; set `objective` (it is {}) or the names "
-                           "of the fields so that they fit the file (docs/data.md)",
+                           "is {}, whose first record is refused: {}; correct the record, or set "
+                           "`objective` (it is {}) or the names of the fields so that they fit the "
+                           "file (docs/data.md)",
                            file, chat.error().message, objective_));
         if (chat && *chat && missing_)
             note(path, fmt::format("is {}, which has conversations, and {}; set `tokenizer` to a "

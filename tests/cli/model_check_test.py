@@ -204,7 +204,7 @@ class ModelCheck(unittest.TestCase):
             for path in set(re.findall(r'data/[\w.-]+\.(?:jsonl|txt)', text)):
                 os.makedirs(os.path.join(self.work, 'data'), exist_ok=True)
                 with open(os.path.join(self.work, path), 'w', encoding='utf-8') as file:
-                    file.write('')
+                    file.write('\n')
             if name in ('chat.yaml', 'distill.yaml', 'dpo.yaml'):
                 subprocess.run([os.path.join(TOP, 'examples', 'chat-data'), os.path.join(self.work, 'data', 'chat')],
                                check=True)
@@ -242,7 +242,7 @@ class ModelCheck(unittest.TestCase):
         self.assertRegex(self.problems(job)[-1],
                          rf'^data\.train\[0\] is {re.escape(file)}, which has conversations, and \S+/good has no chat')
         job['objective'] = 'dpo'
-        self.assertIn('whose first record has no field "chosen"', self.problems(job)[-1])
+        self.assertIn('whose first record is refused: has no field "chosen"', self.problems(job)[-1])
         with open(os.path.join(self.work, 'good', 'chat_template.jinja'), 'w', encoding='utf-8') as template:
             template.write('{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}')
         self.assertEqual(self.problems({**job, 'objective': 'sft'}), [])

@@ -114,7 +114,7 @@ TEST_F(Records, AnswersNeedOneIfTheyAreMessages) {
 
 TEST_F(Records, TheFirstOneFitsTheObjective) {
     const auto reason = [&](const std::string& record, const Json& keys) {
-        const std::string text = told(record, keys), begin = "whose first record ";
+        const std::string text = told(record, keys), begin = "whose first record is refused: ";
         const std::size_t at = text.find(begin);
         return at == std::string::npos
                    ? text
@@ -128,8 +128,13 @@ TEST_F(Records, TheFirstOneFitsTheObjective) {
     EXPECT_EQ(
         told(kChat, with_objective("dpo")),
         "data.train[0] is " + (top_ / "data.jsonl").string() +
-            ", whose first record has no field \"chosen\"; set `objective` (it is dpo) or the "
-            "names of the fields so that they fit the file (docs/data.md)\n");
+            ", whose first record is refused: has no field \"chosen\"; correct the record, or set "
+            "`objective` (it is dpo) or the names of the fields so that they fit the file "
+            "(docs/data.md)\n");
+    EXPECT_EQ(reason("{", with_objective("sft")), "invalid JSON at byte 2");
+    const Json of_empty = job("", with_objective("sft"), "empty.jsonl");
+    fs::resize_file(top_ / "empty.jsonl", 0);
+    EXPECT_NE(told_of(of_empty).find("which is empty"), std::string::npos);
     EXPECT_EQ(reason(kPair, with_objective("kto")), "has no field \"label\"");
     EXPECT_EQ(reason(kPair, with_objective("pretrain")), "has no field \"text\"");
     const std::string equal = R"({"prompt": "a", "chosen": "b", "rejected": "b"})";

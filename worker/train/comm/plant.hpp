@@ -11,7 +11,7 @@
 
 namespace roll::train {
 
-// What a transfer delivers to one rank: the inputs of all ranks (none for a message), the correct
+// The delivery of a transfer to one rank: the inputs of all ranks (none for a message), the correct
 // result, and the correct result of the previous transfer with the same site and size (undefined if
 // there was none).
 struct Delivery {

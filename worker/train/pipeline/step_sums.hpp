@@ -12,7 +12,7 @@ namespace roll::train {
 
 // One rank's part of the sums.
 struct StepParts {
-    // What the last stage has computed from this replica's micro-batches. 0 on other stages.
+    // The last stage computes these from its replica's micro-batches. They are 0 on other stages.
     double loss = 0, divergence = 0;
     PairSums pairs = {};
     // Sums over the elements of the gradient that this rank counts (counted_parameters()): of their
