@@ -1,6 +1,6 @@
 #include "cli/app.hpp"
 #include "cli/client/context.hpp"
-#include "common/last_resort.hpp"
+#include "common/program_end.hpp"
 
 int main(int argc, char** argv) {
     return roll::with_last_resort(

@@ -24,8 +24,8 @@
 #include "common/io/service_manager.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
-#include "common/last_resort.hpp"
 #include "common/log.hpp"
+#include "common/program_end.hpp"
 #include "common/spec/schema/units.hpp"
 #include "common/time.hpp"
 #include "daemon/config/config.hpp"
@@ -287,12 +287,7 @@ std::optional<Result<void>> keep_house(const Options& options) {
 }
 
 // Prints the error, if there is one. Returns the exit status.
-int tell(const Result<void>& done) {
-    if (done) return 0;
-    fmt::print(stderr, "rolld: {}\n", done.error().message);
-    if (!done.error().hint.empty()) fmt::print(stderr, "  next: {}\n", done.error().hint);
-    return exit_code(done.error().code);
-}
+int tell(const Result<void>& done) { return done ? 0 : end_with("rolld", done.error()); }
 
 // Waits until a killed rolld has exited. A killed rolld holds the ledger's lock until the kernel
 // has freed its memory. Does not wait for a rolld that still answers.

@@ -112,6 +112,16 @@ std::string pad_text(std::string text, std::size_t columns, bool right) {
     return right ? blanks + text : text + blanks;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    for (std::size_t from = 0; from < text.size();) {
+        const std::size_t end = std::min(text.find('\n', from), text.size());
+        lines.push_back(text.substr(from, end - from));
+        from = end + 1;
+    }
+    return lines;
+}
+
 std::string harmless(std::string_view text) {
     std::string kept;
     while (!text.empty()) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace roll::cli {
 
@@ -22,6 +23,9 @@ std::string fit_text(std::string_view text, std::size_t columns);
 // Returns the text padded with spaces to `columns` columns. Does not cut a longer text. Puts the
 // spaces before the text if `right`.
 std::string pad_text(std::string text, std::size_t columns, bool right = false);
+
+// Returns the lines of the text without their ends.
+std::vector<std::string> lines_of(const std::string& text);
 
 // Returns the text as one line without control characters and without escape sequences, because
 // these could change the screen. Replaces a tab by spaces up to the next multiple of 8, and the end

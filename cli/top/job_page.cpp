@@ -20,16 +20,6 @@ constexpr std::size_t kSideBySide = 120;
 constexpr std::size_t kPlotRowsMin = 8;
 constexpr std::size_t kPlotRowsMax = 16;
 
-std::vector<std::string> lines_in(const std::string& text) {
-    std::vector<std::string> lines;
-    for (std::size_t from = 0; from < text.size();) {
-        const std::size_t end = std::min(text.find('\n', from), text.size());
-        lines.push_back(text.substr(from, end - from));
-        from = end + 1;
-    }
-    return lines;
-}
-
 // A curve with the title above it.
 struct Titled {
     std::string title;
@@ -107,7 +97,7 @@ std::vector<std::string> nodes_memory(const Json& job, bool utf8) {
 // Returns the lines of a curve, with its title first.
 std::vector<std::string> curve_lines(const Titled& curve, std::size_t width, std::size_t rows) {
     std::vector<std::string> lines = {curve.title};
-    for (std::string& line : lines_in(plot(curve.points, width, rows)))
+    for (std::string& line : lines_of(plot(curve.points, width, rows)))
         lines.push_back(std::move(line));
     return lines;
 }
@@ -165,7 +155,7 @@ std::vector<Line> job_lines(const Data& data, const Ui& ui, const Canvas& canvas
     const auto put = [&](const std::string& text) { lines.push_back({{harmless(text)}}); };
     put(job_line(job, 0, false));
     put("  resources       " + resources_text(job));
-    const auto details = lines_in(job_text(job, look));
+    const auto details = lines_of(job_text(job, look));
     const auto table_at = std::ranges::find(details, "");
     for (auto line = details.begin() + 1; line < table_at; ++line) put(*line);
     const std::string shares = phase_shares(data.open.phases);

@@ -112,16 +112,6 @@ Line footing(const Data& data, const Ui& ui, std::size_t width) {
     return {{fitting_keys(foot_keys(ui), width), Style::Dim}};
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
-    for (std::size_t from = 0; from < text.size();) {
-        const std::size_t end = std::min(text.find('\n', from), text.size());
-        lines.push_back(text.substr(from, end - from));
-        from = end + 1;
-    }
-    return lines;
-}
-
 // Returns a row of a table as a line. The state in the row is coloured. `at` is the column of the
 // title STATE.
 Line row_line(const std::string& text, const Row& row, std::size_t at, bool selected,

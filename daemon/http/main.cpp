@@ -17,7 +17,7 @@
 #include "common/io/open_files.hpp"
 #include "common/io/service_manager.hpp"
 #include "common/io/state_directory.hpp"
-#include "common/last_resort.hpp"
+#include "common/program_end.hpp"
 #include "common/spec/check/http_rules.hpp"
 #include "daemon/config/config.hpp"
 #include "daemon/http/job_files.hpp"
@@ -177,10 +177,7 @@ int run(int argc, char** argv) {
     const io::ServiceManager manager = io::ServiceManager::from_environment();
     io::raise_file_limit();
     const auto status = serve(options, manager);
-    if (status) return *status;
-    fmt::print(stderr, "roll-web: {}\n", status.error().message);
-    if (!status.error().hint.empty()) fmt::print(stderr, "  next: {}\n", status.error().hint);
-    return exit_code(status.error().code);
+    return status ? *status : end_with("roll-web", status.error());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "common/help_format.hpp"
 #include "common/io/client.hpp"
 #include "common/io/service_manager.hpp"
-#include "common/last_resort.hpp"
+#include "common/program_end.hpp"
 #include "daemon/notify/courier.hpp"
 
 namespace roll::notify {
@@ -111,10 +111,7 @@ int run(int argc, char** argv) {
     std::signal(SIGPIPE, SIG_IGN);
     const io::ServiceManager manager = io::ServiceManager::from_environment();
     const auto status = serve(options, manager);
-    if (status) return *status;
-    fmt::print(stderr, "roll-notify: {}\n", status.error().message);
-    if (!status.error().hint.empty()) fmt::print(stderr, "  next: {}\n", status.error().hint);
-    return exit_code(status.error().code);
+    return status ? *status : end_with("roll-notify", status.error());
 }
 
 }  // namespace

@@ -13,9 +13,9 @@
 #include "common/io/process.hpp"
 #include "common/io/process_label.hpp"
 #include "common/io/service_manager.hpp"
-#include "common/last_resort.hpp"
 #include "common/log.hpp"
 #include "common/number.hpp"
+#include "common/program_end.hpp"
 #include "common/secret_name.hpp"
 #include "common/spec/job/features.hpp"
 #include "common/spec/job/node_sizes.hpp"
@@ -303,11 +303,6 @@ std::vector<std::string> reaper_arguments(std::vector<std::string> words,
     return words;
 }
 
-void say_error(const Error& error) {
-    std::fprintf(stderr, "roll-worker: %s\n", error.message.c_str());
-    if (!error.hint.empty()) std::fprintf(stderr, "  next: %s\n", error.hint.c_str());
-}
-
 Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     io::ServiceManager manager = io::ServiceManager::from_environment();
     io::Descriptor signals = queue_end_signals();
@@ -366,9 +361,9 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     std::error_code error;
     std::filesystem::remove(directory.pid(program), error);
     if (self.pilot) run_directory.remove();
-    if (!ended) say_error(ended.error());
+    const int status = ended ? 0 : end_with("roll-worker", ended.error());
     // exit without joining threads, because a thread that reads the beacon may hang with its volume
-    ::_exit(ended ? 0 : exit_code(ended.error().code));
+    ::_exit(status);
 }
 
 // Reports the attempts that a killed roll-worker left behind. Only the reaper calls this function.
@@ -443,9 +438,7 @@ int run(int argc, char** argv) {
     const auto worked = flags.reaper > 0                ? reap(flags)
                         : flags.needs.directory.empty() ? work(flags, words)
                                                         : check_node(flags.needs);
-    if (worked) return 0;
-    say_error(worked.error());
-    return exit_code(worked.error().code);
+    return worked ? 0 : end_with("roll-worker", worked.error());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
-#include "common/json.hpp"
+#include "common/json_file.hpp"
 
 namespace roll::chat {
 namespace {
@@ -11,16 +11,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                    "pad_token", "cls_token", "mask_token"};
-
-Result<Json> read_object(const fs::path& path) {
-    std::error_code error;
-    if (!fs::exists(path, error)) return Json::object();
-    ROLL_TRY(const std::string text, read_file(path));
-    auto json = parse_json(text);
-    if (!json || !json->is_object())
-        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
-    return *std::move(json);
-}
 
 // Returns the text of a token. The config gives a token as "</s>" or as {"content": "</s>", ...}.
 std::optional<std::string> token_text(const Json& token) {
@@ -97,8 +87,8 @@ Result<Template> parse(const std::string& text, const std::string& path) {
 Result<std::optional<ModelTemplate>> load_template(const fs::path& directory) {
     const fs::path config_path = directory / "tokenizer_config.json";
     const fs::path jinja = directory / "chat_template.jinja";
-    ROLL_TRY(const Json config, read_object(config_path));
-    ROLL_TRY(const Json map, read_object(directory / "special_tokens_map.json"));
+    ROLL_TRY(const Json config, read_optional_json_object(config_path));
+    ROLL_TRY(const Json map, read_optional_json_object(directory / "special_tokens_map.json"));
     Source source;
     std::error_code error;
     if (fs::exists(jinja, error)) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/files.hpp"
+#include "common/json_file.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "worker/formats/torch_file.hpp"
 
@@ -93,12 +94,7 @@ Result<std::map<std::string, std::string>> parse_index(std::string_view text) {
 }
 
 Result<Json> read_hf_config(const fs::path& directory) {
-    const fs::path path = directory / "config.json";
-    ROLL_TRY(const std::string text, read_regular_file(path));
-    auto json = parse_json(text);
-    if (!json || !json->is_object())
-        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
-    return *std::move(json);
+    return read_json_object(directory / "config.json");
 }
 
 Result<HfWeights> find_hf_weights(const fs::path& directory) {

@@ -1,7 +1,7 @@
 // roll-parquet FILE: writes the rows of a Parquet file to stdout, one JSON object in each line.
 #include <cstdio>
 
-#include "common/last_resort.hpp"
+#include "common/program_end.hpp"
 #include "worker/parquet/rows.hpp"
 
 namespace {

@@ -2,7 +2,7 @@
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
-#include "common/json.hpp"
+#include "common/json_file.hpp"
 
 namespace roll::tokenizer {
 namespace {
@@ -10,17 +10,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTokenizerFile = "tokenizer.json";
-
-// Returns the JSON object in a file. Returns an empty object if the file does not exist.
-Result<Json> read_object(const fs::path& path) {
-    std::error_code error;
-    if (!fs::exists(path, error)) return Json::object();
-    ROLL_TRY(const std::string text, read_file(path));
-    auto json = parse_json(text);
-    if (!json || !json->is_object())
-        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
-    return *std::move(json);
-}
 
 // Returns the text of the token at `key`. The token is written as "</s>" or {"content": "</s>",
 // ...}. Returns an empty string if there is no token.
@@ -71,14 +60,14 @@ Result<TextTokenizer> load_directory(const fs::path& directory) {
         return fail(ErrorCode::NotFound, directory.string() + " has no " + kTokenizerFile);
     ROLL_TRY(std::string identity, identity_of(directory));
     ROLL_TRY(Tokenizer tokenizer, Tokenizer::load(directory / kTokenizerFile));
-    ROLL_TRY(const Json config, read_object(directory / "tokenizer_config.json"));
-    ROLL_TRY(const Json map, read_object(directory / "special_tokens_map.json"));
+    ROLL_TRY(const Json config, read_optional_json_object(directory / "tokenizer_config.json"));
+    ROLL_TRY(const Json map, read_optional_json_object(directory / "special_tokens_map.json"));
     TextTokenizer result{std::move(tokenizer), std::move(identity), {}, {}, {}};
     ROLL_TRY(result.bos, token(result.tokenizer, directory, config, map, "bos_token"));
     ROLL_TRY(result.eos, token(result.tokenizer, directory, config, map, "eos_token"));
     for (const char* name : {"generation_config.json", "config.json"}) {
         if (!result.stops.empty()) break;
-        ROLL_TRY(const Json json, read_object(directory / name));
+        ROLL_TRY(const Json json, read_optional_json_object(directory / name));
         result.stops = ids_of(json);
     }
     if (result.stops.empty() && result.eos) result.stops = {*result.eos};

@@ -1,6 +1,7 @@
 #include "worker/convert/checkpoint/config.hpp"
 
 #include "common/files.hpp"
+#include "common/json_file.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
 #include "worker/families/rebuild.hpp"
 #include "worker/formats/hf.hpp"
@@ -22,10 +23,7 @@ Result<void> use_file(Source& source, const fs::path& path, const families::Fami
 
 Result<void> use_config_text(Source& source, const std::string& text, const fs::path& path,
                              const families::Families& families) {
-    auto json = parse_json(text);
-    if (!json || !json->is_object())
-        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
-    source.config.hf_config = *std::move(json);
+    ROLL_TRY(source.config.hf_config, parse_json_object(text, path));
     return use_hf_config(source, families);
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/check.hpp"
 #include "common/files.hpp"
+#include "common/program_end.hpp"
 #include "worker/convert/adapter/config.hpp"
 #include "worker/convert/adapter/diff.hpp"
 #include "worker/convert/adapter/report.hpp"
@@ -340,12 +341,8 @@ struct Runner {
 }  // namespace
 
 int report_error(const Error& error, bool json) {
-    if (json) {
-        print({{"error", to_json(error)}});
-    } else {
-        fmt::print(stderr, "roll-convert: {}\n", error.message);
-        if (!error.hint.empty()) fmt::print(stderr, "  next: {}\n", error.hint);
-    }
+    if (!json) return end_with("roll-convert", error);
+    print({{"error", to_json(error)}});
     return exit_code(error.code);
 }
 

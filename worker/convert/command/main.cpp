@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
-#include "common/last_resort.hpp"
+#include "common/program_end.hpp"
 #include "common/protocol/rank.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/manifest.hpp"

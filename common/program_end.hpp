@@ -1,0 +1,31 @@
+// How a program ends when something went wrong.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+
+#include "common/error.hpp"
+
+namespace roll {
+
+// Prints the error on stderr: "PROGRAM: MESSAGE", then "  next: HINT" if it has a hint. Returns
+// the exit status.
+inline int end_with(const char* program, const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", program, error.message.c_str());
+    if (!error.hint.empty()) std::fprintf(stderr, "  next: %s\n", error.hint.c_str());
+    return exit_code(error.code);
+}
+
+// Runs a program. If the program throws an unexpected exception, prints one line on stderr and
+// returns 1, so that no core is dumped.
+template <class Run>
+int with_last_resort(const char* program, Run run) {
+    try {
+        return run();
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s: %s\n", program, e.what());
+        return 1;
+    }
+}
+
+}  // namespace roll
