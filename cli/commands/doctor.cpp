@@ -80,7 +80,7 @@ Finding check_keys(const io::StateDirectory& state) {
     }
     const std::string whose =
         state.is_key_holders()
-            ? fmt::format(" ({} key for a rolld that another user runs)", names[0])
+            ? fmt::format(" (a {} key of a rolld that another user runs)", names[0])
             : "";
     return {"keys", true, state.keys().string() + whose, ""};
 }

@@ -301,10 +301,10 @@ void read_mix(const Config& config) {
             "mix_strategy",
             fmt::format("is {}; supported: concat, interleave_under, interleave_over", mix));
     if (config.number("max_steps").value_or(-1) <= 0)
-        return config.refuse("mix_strategy",
-                             fmt::format("is {}, which needs max_steps: Roll draws samples until "
-                                         "the last step, and has no end of the data",
-                                         mix));
+        return config.refuse(
+            "mix_strategy",
+            fmt::format("is {}, which needs max_steps, because Roll then draws samples without end",
+                        mix));
     std::vector<double> weights = config.numbers("interleave_probs");
     if (weights.empty()) weights.assign(sets, 1);
     if (weights.size() != sets)

@@ -64,8 +64,8 @@ Result<std::vector<std::string>> files_of_configuration(const std::string& set,
         {.name = "the data set", .config = "its configuration", .file = "name this file instead"});
     if (!found && found.error().code == ErrorCode::InvalidArgument && !known.empty())
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the data set {0} has the configurations {1}; write {0} with one "
-                                "of them, such as {0}:{2}",
+                    fmt::format("the data set {0} has the configurations {1}; append one of them "
+                                "to the name, such as {0}:{2}",
                                 set, fmt::join(known, ", "), known.front()));
     if (!found) return tl::unexpected(found.error());
     std::vector<std::string> files(found->begin(), found->end());

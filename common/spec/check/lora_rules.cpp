@@ -126,7 +126,7 @@ void check_reward_export(const Json& given, std::vector<Problem>& problems) {
         problems.push_back(
             {"export.every",
              "is " + every.dump() +
-                 ", but an export during training is compared with its checkpoint by merging both "
+                 ", but Roll checks an export during training by merging it and its checkpoint "
                  "into the base model, which has no `score` layer; allowed: 0 with objective "
                  "reward and train.lora"});
 }

@@ -121,8 +121,9 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     }
     if (world % replica == 0) return world / replica;
     problems.push_back(
-        {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide the ranks; {}{}", tp,
-                                 pp, cp, replica, ranks, remedy({resize}))});
+        {"parallel",
+         fmt::format("tp {} x pp {} x cp {} = {} does not divide the number of ranks; {}{}", tp, pp,
+                     cp, replica, ranks, remedy({resize}))});
     return std::nullopt;
 }
 

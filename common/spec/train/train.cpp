@@ -479,7 +479,7 @@ Result<TrainSpec> train_spec(std::string_view document) {
     ROLL_TRY_VOID(read_checkpoint(section(reader, "checkpoint"), spec));
     ROLL_TRY_VOID(read_export(section(reader, "export"), spec));
     if (spec.micro_batch_size < 1)
-        return fail(ErrorCode::InvalidArgument, "train.micro_batch_size is less than 1");
+        return fail(ErrorCode::InvalidArgument, "train.micro_batch_size must be at least 1");
     return spec;
 }
 

@@ -369,7 +369,7 @@ TEST_F(ForeignFile, TrackersAreProgramsOfTheirOwn) {
     Json changed = config();
     changed["report_to"] = {"wandb"};
     EXPECT_EQ(job(changed), job(config()));
-    EXPECT_TRUE(foreign.remarks[0].starts_with("report_to wandb: a program of its own copies"));
+    EXPECT_TRUE(foreign.remarks[0].starts_with("report_to wandb: a separate program copies"));
 }
 
 TEST_F(ForeignFile, SequenceParallelismNeedsTensorParallelism) {
