@@ -432,7 +432,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // With --submit, --name names the job; roll-convert gets it only for NeMo targets.
+        // With --submit, --name is the job's name. roll-convert gets it only for NeMo targets.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});

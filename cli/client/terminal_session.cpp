@@ -28,7 +28,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kReadWait{5000};  // rolld answers a read after this time at the latest
+constexpr milliseconds kReadWait{5000};  // maximum time until rolld answers a read
 constexpr milliseconds kSilenceMax{15'000};
 constexpr std::size_t kInputBytes = 16 << 10;
 

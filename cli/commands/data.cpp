@@ -72,7 +72,7 @@ Result<bool> is_data(const fs::path& file) {
     return record && record->is_object() && !record->contains("kind");
 }
 
-// Fails if data.train does not accept such a file and the job's schema has advice for it.
+// Fails if data.train does not accept files of this type and the job's schema has advice for them.
 Result<void> check_kind(const std::string& file) {
     const OrderedJson& rule =
         spec::job_schema().at(OrderedJson::json_pointer("/properties/data/properties/train/items"));

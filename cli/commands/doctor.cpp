@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // anywhere.
 Finding check_volume(const io::StateDirectory& state) {
     struct statfs info {};
-    fs::path place = state.root();  // before the first `rollctl up`, its nearest parent that exists
+    fs::path place = state.root();  // or its nearest existing parent, before the first `rollctl up`
     while (::statfs(place.c_str(), &info) != 0 && place.has_relative_path())
         place = place.parent_path();
     const std::string root = state.root().string();

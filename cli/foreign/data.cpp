@@ -278,7 +278,7 @@ void read_max_samples(const Config& config, const std::vector<std::string>& file
                                              "this key",
                                              *most, path));
         const auto file = MappedFile::open(path);
-        if (!file) continue;  // the check of data.train reports this
+        if (!file) continue;  // the check of data.train reports this file
         const auto bytes = file->bytes();
         const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         const bool list = kind == ".json" && is_json_list(text);

@@ -25,7 +25,8 @@ void set_global_batch(const Foreign& foreign, Json& document);
 // Returns the names of the programs whose configurations Roll can read.
 std::string foreign_programs();
 
-// Returns one line for each key. It says what the key sets in `document`, or why it sets nothing.
+// Returns one line for each key. The line says what the key sets in `document`, or why it sets
+// nothing.
 std::vector<std::string> describe(const Foreign& foreign, const Json& document);
 
 }  // namespace roll::cli

@@ -1,4 +1,4 @@
-// Replaces names of the HuggingFace Hub in job files by what HuggingFace's cache has.
+// Replaces names of the HuggingFace Hub in job files by paths in HuggingFace's cache.
 #pragma once
 
 #include <string>

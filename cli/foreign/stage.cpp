@@ -272,17 +272,18 @@ std::vector<std::string> adapters_of(const Config& config) {
     return adapters;
 }
 
-// Reads the adapters with which LLaMA-Factory starts. It merges all of them into the model, and
-// trains a new adapter. Without create_new_adapter, it does not merge the last adapter but trains
-// it further. Returns true in that case. The settings of this adapter then replace those of the
-// file.
+// Reads the adapters with which LLaMA-Factory starts. LLaMA-Factory merges these adapters into the
+// model and trains a new adapter. Without create_new_adapter, it trains the last adapter further
+// instead of merging it. Returns true in this second case: the settings of the last adapter then
+// replace the settings in the file.
 bool trains_adapter_further(const Config& config) {
     std::vector<std::string> adapters = adapters_of(config);
     const bool goes_on = !adapters.empty() && !config.flag("create_new_adapter");
     if (goes_on) {
         config.set("train.lora.from", adapters.back());
         adapters.pop_back();
-        // If an adapter is trained further, LLaMA-Factory's reference is the model without it.
+        // If an adapter is trained further, LLaMA-Factory's reference is the model without this
+        // adapter.
         const Json::json_pointer from("/model/from"), reference("/objective/reference");
         const std::string objective = config.objective();
         if ((objective == "dpo" || objective == "kto") && config.document.contains(from) &&

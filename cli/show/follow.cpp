@@ -62,8 +62,8 @@ std::string export_text(Daemon& daemon, const Json& job) {
                        where, id, id);
 }
 
-// Prints the results of a finished job: its losses and its export; for a failed job the command
-// that prints its logs.
+// Prints the results of a finished job: its losses and its export. For a failed job, also prints
+// the command that shows its logs.
 void print_result(Daemon& daemon, const Json& job) {
     JobFiles files(daemon, false);
     Tail tail(files.metrics(job));

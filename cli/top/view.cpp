@@ -91,7 +91,7 @@ std::vector<std::string> foot_keys(const Ui& ui) {
     return {"? help", "q quit", "/ filter", "Tab page"};
 }
 
-// Joins the first keys, as many as fit on a line. The help (?) has all keys.
+// Joins as many of the first keys as fit on a line. The help (?) lists all keys.
 std::string fitting_keys(const std::vector<std::string>& keys, std::size_t width) {
     std::string text;
     for (const std::string& key : keys) {

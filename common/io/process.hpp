@@ -25,7 +25,7 @@ struct Spawn {
     // descriptor gets in the child. The child gets no other descriptors of the caller. A standard
     // stream without a pair becomes /dev/null.
     std::vector<std::pair<int, int>> descriptors{};
-    std::optional<pid_t> group{};  // process group to join; 0 creates a new one
+    std::optional<pid_t> group{};  // process group to join; 0: a new one; nullopt: the caller's
     bool new_session = false;
     bool controlling_terminal = false;  // the child's stdin becomes its controlling terminal
     std::vector<int> cpus{};            // CPUs that the child may use; empty: the caller's CPUs

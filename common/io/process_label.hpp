@@ -1,4 +1,5 @@
-// How a roll-worker names its process in its heartbeats. `rollctl up` compares the name.
+// The name of a roll-worker's process in its heartbeats. By this name, `rollctl up` recognizes the
+// worker that it has started.
 #pragma once
 
 #include <string>

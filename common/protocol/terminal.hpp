@@ -33,8 +33,8 @@ inline bool is_about_terminal(std::string_view frame) { return frame.starts_with
 
 // Starts a program in a running attempt.
 struct TerminalStart {
-    // The new program gets the environment of a program of the attempt, namely of the program with
-    // this index among the attempt's programs on this worker.
+    // Index of one of the attempt's programs on this worker. The new program gets the environment
+    // of that program.
     int program = 0;
     std::vector<std::string> command{};  // empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes

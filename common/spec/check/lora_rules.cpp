@@ -52,8 +52,8 @@ void check_values(const Json& lora, const std::vector<std::string>& targets,
         const Json pattern = object_of(lora, key);
         for (const auto& [name, value] : pattern.items()) {
             const std::string path = fmt::format("train.lora.{}.{}", key, name);
-            // Compare only the places, because the key may have more or fewer leading name parts
-            // than the target.
+            // Compare only the last parts of the names: the key and the target may have different
+            // numbers of leading parts.
             const auto is_of = [&](const std::string& target) {
                 return place_of(target) == place_of(name);
             };

@@ -180,7 +180,7 @@ void check_stages(const ParallelSpec& p,
 std::optional<Problem> undivided_layers(const ParallelSpec& p, std::int64_t layers) {
     if (!p.pipeline_layout.empty()) {
         const auto parts = layout_parts(p.pipeline_layout);
-        if (!parts) return std::nullopt;  // check_stages() reports it
+        if (!parts) return std::nullopt;  // check_stages() reports this problem
         std::int64_t decoders = 0;
         for (const std::string& part : *parts) decoders += std::ranges::count(part, 't');
         if (decoders == layers) return std::nullopt;

@@ -60,7 +60,8 @@ struct ParallelSpec {
     bool stages_by_cost = false;
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // ZeRO stage. 0: each data-parallel rank has all optimizer state and all gradients; 1: the
-    // ranks share the optimizer state; 2: they also share the gradients.
+    // ranks share the optimizer state; 2: they also share the gradients; 3: they also share the
+    // weights.
     int zero = 0;
     Recompute recompute = Recompute::None;
     RecomputeMethod recompute_method = RecomputeMethod::Uniform;
