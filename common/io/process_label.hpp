@@ -1,5 +1,5 @@
-// The name of a roll-worker's process in its heartbeats. By this name, `rollctl up` recognizes the
-// worker that it has started.
+// The name that a roll-worker gives its process in its heartbeats. By this name, `rollctl up`
+// recognizes its worker.
 #pragma once
 
 #include <string>

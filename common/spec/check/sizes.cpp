@@ -106,7 +106,7 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     // of `step`.
     const std::int64_t step = wanted / std::gcd(wanted, *nodes);
     const std::int64_t enough = dp ? step : (per_node + step - 1) / step * step;
-    // Schema's limit.
+    // `largest` is the limit in the schema.
     const std::int64_t size = product({enough, each}), largest = gpus ? 64 : 4096;
     const std::string resize =
         size > largest

@@ -384,7 +384,8 @@ TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
     EXPECT_EQ(problems_of({{"kind", "cpo"}, {"loss", "robust"}}),
               "objective.loss is robust; allowed with objective cpo: sigmoid, ipo, hinge\n");
     EXPECT_EQ(problems_of({{"kind", "cpo"}, {"loss", "ipo"}, {"label_smoothing", 0.1}}),
-              "objective.label_smoothing is 0.1, which loss ipo does not use; allowed: 0, or loss "
+              "objective.label_smoothing is 0.1, but loss ipo does not use this value; allowed: 0, "
+              "or set loss to "
               "sigmoid or robust\n");
     EXPECT_EQ(problems_of({{"kind", "sft"}, {"beta", 1}}),
               "objective.beta is not a key of objective sft; allowed: label_smoothing, z_loss, "
