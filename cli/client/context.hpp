@@ -21,8 +21,8 @@ struct Context {
     bool terminal = false;  // stdout is a terminal, so a line may be overwritten
 };
 
-// Sets `color` and `terminal` of the context. They depend on the option --color, on the variable
-// NO_COLOR, and on whether stdout is a terminal.
+// Sets `color` and `terminal` of the context from the option --color, the variable NO_COLOR, and
+// whether stdout is a terminal.
 void look_at_stdout(Context& context, Color color);
 
 // The size of the terminal on stdout; 80 x 24 if stdout is not a terminal.

@@ -132,7 +132,7 @@ Result<int> run_version(const Context& context);
 // Replaces each word "job:SELECTOR", such as "job:12" or "job:last", by the directory of the job's
 // newest checkpoint. If the job has no checkpoint, uses the directory of the model that the job
 // wrote. Fails with NotFound if the job has neither. If words[1] is the name of a model on the
-// HuggingFace Hub, replaces it by the model's directory in HuggingFace's cache.
+// HuggingFace Hub, replaces words[1] by the model's directory in HuggingFace's cache.
 Result<void> replace_models(const Context& context, std::vector<std::string>& words);
 
 // Replaces the selectors in a job document by job ids. A dependency in `after`, such as "ok:last",

@@ -60,8 +60,8 @@ std::string model_directory(const std::string& name) {
     return cached ? *cached : fs::absolute(name).string();
 }
 
-// Returns whether a file is a data file; otherwise it is a job file. A .json file may be either: it
-// is a job file if it contains an object with the key `kind`.
+// Returns true for a data file, and false for a job file. A .json file is a job file if it contains
+// an object with the key `kind`.
 Result<bool> is_data(const fs::path& file) {
     const std::string extension = file.extension();
     if (extension != ".json")

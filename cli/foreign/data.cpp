@@ -43,7 +43,7 @@ std::vector<std::string> read_hub_set(const Config& config, const std::string& k
     else if (plain && found.error().code == ErrorCode::NotFound)
         // one file, or files without the name of a split
         files = hub_files(set.name).value_or(std::vector<std::string>());
-    // A data set may have the same rows in two forms
+    // A data set may have its rows both as .parquet and as text; then read only the text.
     const auto is_table = [](const std::string& file) { return file.ends_with(".parquet"); };
     if (!std::ranges::all_of(files, is_table)) std::erase_if(files, is_table);
     for (const std::string& file : files)

@@ -10,8 +10,8 @@
 
 namespace roll::cli {
 
-// Returns true if `document` is a configuration of one of these programs: it has at least two of
-// the keys that only such configurations have, and no `kind`.
+// Returns true if `document` is a configuration of one of these programs: it has no `kind`, and at
+// least two keys that only configurations of these programs have.
 bool is_foreign(const Json& document);
 
 // Replaces the configuration in `document` by a job file with the same meaning. Resolves relative

@@ -61,7 +61,7 @@ int deepspeed_stage(const Config& config, const Json& deepspeed) {
     return 0;
 }
 
-// Returns the stage of ZeRO that shards the same data as the configured sharding of PyTorch's FSDP.
+// Returns the stage of ZeRO that shards the same tensors as the configured mode of PyTorch's FSDP.
 int fsdp_stage(const Config& config) {
     const Json value = config.keys.value("fsdp", Json());
     const std::optional<Json> options = object_at(config, "fsdp_config");

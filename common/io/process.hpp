@@ -35,7 +35,7 @@ struct Spawn {
     std::vector<int> cgroups{};
     // Makes the child PID 1 of a new PID namespace with its own /proc. When the child ends, the
     // kernel kills all other processes of the namespace before the child can be reaped. Without
-    // CAP_SYS_ADMIN this also creates a user namespace, with the same uid.
+    // CAP_SYS_ADMIN, also creates a user namespace, in which the child keeps its uid.
     bool pid_namespace = false;
 };
 

@@ -3,7 +3,7 @@
 // answers. They begin with kTerminalMark, so that neither side takes them for a heartbeat or an
 // answer. A release without terminals ignores these messages.
 //
-// No side sends more data than the receiver can buffer. A worker sends output only up to the
+// Neither side sends more data than the receiver can buffer. A worker sends output only up to the
 // position TerminalOrder::limit. A client sends input only up to kTerminalWindow bytes beyond
 // TerminalNews::taken. Each message with data has the position of the data in its stream. A gap
 // between positions means that a message was lost. The terminal then ends.

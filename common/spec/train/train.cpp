@@ -184,7 +184,7 @@ Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     return {};
 }
 
-// Reads the mesh. If dp is missing, it is the world size divided by the sizes of the other axes.
+// Reads the mesh. A missing dp is the world size divided by the sizes of the other axes.
 Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
     JsonReader resources(resources_json, "resources");
     const int nodes = resources.get_or("nodes", 1);
