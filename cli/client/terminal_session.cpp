@@ -248,7 +248,7 @@ class Session {
     std::uint64_t sent_ = 0;      // bytes of input
     std::uint64_t taken_ = 0;     // bytes of input that the program has taken
     bool input_ended_ = false;
-    std::optional<int> status_{};  // set once the program has ended
+    std::optional<int> status_{};  // exit status; set once the program has ended
     std::string trouble_{};        // why the program ended without an exit status
 };
 

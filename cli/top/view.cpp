@@ -11,7 +11,7 @@
 namespace roll::cli::top {
 namespace {
 
-constexpr std::size_t kAround = 3;       // lines above and below the body
+constexpr std::size_t kAround = 3;       // number of lines above and below the body
 constexpr std::size_t kEventsShare = 5;  // events take one fifth of the screen
 constexpr std::size_t kEventsFrom = 20;  // a screen with fewer lines shows no events
 

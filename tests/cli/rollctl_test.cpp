@@ -265,7 +265,7 @@ TEST_F(Rollctl, AConfigurationOfLlamaFactoryIsReadAndItsProblemsHaveLines) {
     ASSERT_NE(ended.output.find(refused), std::string::npos) << ended.output;
     const std::string told = ended.output.substr(0, ended.output.find(refused));
     EXPECT_NE(told.find("  cutoff_len: train.seq_length 64\n"), std::string::npos) << told;
-    EXPECT_NE(told.find("  no effect: do_train: this value describes what Roll does\n"),
+    EXPECT_NE(told.find("  no effect: do_train: Roll always does what this value says\n"),
               std::string::npos)
         << told;
     EXPECT_TRUE(ended.output.substr(told.size() + refused.size())

@@ -13,7 +13,7 @@
 namespace roll::spec {
 namespace {
 
-constexpr std::size_t kPatternMax = 256;  // longest regular expression
+constexpr std::size_t kPatternMax = 256;  // maximum length of a regular expression
 
 // Returns true if the text has no character with a meaning in regular expressions.
 bool is_word(const std::string& text) {
