@@ -153,7 +153,7 @@ class Parser {
                         "Idempotency key: a second request with the key queues no second job");
         sub->add_flag("--wait", submit_.wait, "Wait for the job and exit with its exit code");
         sub->add_flag("--follow", submit_.follow,
-                      "Like --wait, and show the job's progress, or the output of a command");
+                      "Like --wait, and show the job's progress; for a command, its output");
         sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
         sub->add_flag("--no-git", submit_.no_git, "Do not record the Git commit and diff");
         sub->add_flag("--strict", submit_.strict,
@@ -274,7 +274,7 @@ class Parser {
     }
 
     void add_queries() {
-        CLI::App* jobs = command("jobs", "List queued and running jobs; -a also lists finished",
+        CLI::App* jobs = command("jobs", "List queued and running jobs; -a adds finished jobs",
                                  [this] { return run_jobs(context_, jobs_); });
         add_jobs_options(*jobs, jobs_);
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");

@@ -97,7 +97,7 @@ Finding check_users(const io::StateDirectory& state) {
     for (const auto& [key, name] : io::read_authorized(state.authorized()))
         if (name.starts_with("client-")) names += (names.empty() ? "" : ", ") + name;
     if (names.empty())
-        return {"users", true, "only " + user_name() + ": nobody else has a key", ""};
+        return {"users", true, "only " + user_name() + ", because nobody else has a key", ""};
     return {"users", true, trust_text(names), ""};
 }
 

@@ -123,10 +123,10 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
                     {"replaced", replaced}});
     } else {
         if (replaced) say(fmt::format("the earlier key of {} is revoked", file));
-        print(fmt::format(
-            "{} may connect; give the key's holder the directory {}, and tell the holder to set "
-            "--dir or ROLL_DIR to this directory\n",
-            file, bundle.root().string()));
+        print(
+            fmt::format("{} may connect; give the directory {} to the key's holder, who must set "
+                        "--dir or ROLL_DIR to it\n",
+                        file, bundle.root().string()));
         if (!options.worker) say(trust_text(options.name));
     }
     return 0;

@@ -224,7 +224,9 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {
         if (!info.contains(name) || !info[name].is_object()) {
-            config.refuse(key, fmt::format("names {}, which is not in dataset_info.json", name));
+            config.refuse(key, fmt::format("names {}, which is not in dataset_info.json; add it "
+                                           "there, or correct the name",
+                                           name));
             continue;
         }
         const Json& set = info[name];
@@ -308,9 +310,10 @@ void read_mix(const Config& config) {
     std::vector<double> weights = config.numbers("interleave_probs");
     if (weights.empty()) weights.assign(sets, 1);
     if (weights.size() != sets)
-        return config.refuse(
-            "interleave_probs",
-            fmt::format("has {} values, but `dataset` lists {} data sets", weights.size(), sets));
+        return config.refuse("interleave_probs",
+                             fmt::format("does not match `dataset` (number of values: {}, data "
+                                         "sets: {}); give one value for each data set",
+                                         weights.size(), sets));
     config.set("data.weights", weights);
 }
 

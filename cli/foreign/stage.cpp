@@ -242,7 +242,9 @@ void read_trl_base(const Config& config, bool is_lora) {
     const bool is_4 = config.flag("load_in_4bit"), is_8 = config.flag("load_in_8bit");
     const char* const key = is_4 ? "load_in_4bit" : "load_in_8bit";
     if (!is_4 && !is_8) return;
-    if (is_4 && is_8) return config.refuse(key, "cannot be true together with load_in_8bit");
+    if (is_4 && is_8)
+        return config.refuse(key,
+                             "cannot be true together with load_in_8bit; set only one of the two");
     if (!is_lora) return config.refuse(key, "needs use_peft, because quantized weights are frozen");
     set_base(config, is_4 ? 4 : 8, "bnb_4bit_quant_type", "use_bnb_nested_quant", false);
 }
