@@ -153,7 +153,7 @@ class Parser {
                         "Idempotency key: a second request with the key queues no second job");
         sub->add_flag("--wait", submit_.wait, "Wait for the job and exit with its exit code");
         sub->add_flag("--follow", submit_.follow,
-                      "Like --wait, and show the job's progress, or the output of a command");
+                      "Like --wait, and show the job's progress; for a command, its output");
         sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
         sub->add_flag("--no-git", submit_.no_git, "Do not record the Git commit and diff");
         sub->add_flag("--strict", submit_.strict,
@@ -268,13 +268,13 @@ class Parser {
 
     static void add_format(CLI::App* sub, std::string& format, const std::string& variable) {
         sub->add_option("-o,--format", format,
-                        "Fields to show: a list such as id,name; a pattern such as "
-                        "'{id} {name:<20}'; or a name from formats.yaml. `help` lists all fields")
+                        "Fields to show: a list such as id,name; a pattern such as '{id} "
+                        "{name:<20}'; or a name from formats.yaml. `help` lists all fields")
             ->envname(variable);
     }
 
     void add_queries() {
-        CLI::App* jobs = command("jobs", "List queued and running jobs; -a also lists finished",
+        CLI::App* jobs = command("jobs", "List queued and running jobs; -a adds finished jobs",
                                  [this] { return run_jobs(context_, jobs_); });
         add_jobs_options(*jobs, jobs_);
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
@@ -293,7 +293,7 @@ class Parser {
         events->add_option("JOB", events_.selector, "Id or name of the job, or `last` [all jobs]");
         events->add_flag("-f,--follow", events_.follow, "Keep printing new events");
         events->add_flag("--jsonl", events_.lines, "Print one JSON value per line");
-        CLI::App* metrics = command("metrics", "Print a training job's loss, learning rate, speed",
+        CLI::App* metrics = command("metrics", "Print the loss, learning rate and speed of a job",
                                     [this] { return run_metrics(context_, metrics_); });
         add_metrics_options(*metrics, metrics_);
         command("top", "Watch jobs, nodes and allocations live; ? lists the keys, q quits",
@@ -301,7 +301,7 @@ class Parser {
         add_usage_options(*command("usage", "Show your share, your limits and your waiting jobs",
                                    [this] { return run_usage(context_, usage_); }),
                           usage_);
-        add_report_options(*command("report", "Sum up used and wasted GPU-hours and slot-hours",
+        add_report_options(*command("report", "Show used and wasted GPU-hours and slot-hours",
                                     [this] { return run_report(context_, report_); }),
                            report_);
         add_shell_options(
@@ -314,12 +314,12 @@ class Parser {
         CLI::App* wait = command("wait", "Wait until jobs end and exit with their exit code",
                                  [this] { return run_wait(context_, words_, follow_); });
         wait->add_option("JOBS", words_, "Ids (7, 3-9, 1,4 or 12_3), `last` or a name")->required();
-        wait->add_flag("-f,--follow", follow_, "Show the progress of each job in turn");
+        wait->add_flag("-f,--follow", follow_, "Show the progress of the jobs one by one");
         CLI::App* cancel = command("cancel", "Cancel queued and running jobs",
                                    [this] { return run_cancel(context_, word_, reason_); });
         add_selector(*cancel, word_)->required();
         cancel->add_option("--reason", reason_, "Reason to show with the job");
-        CLI::App* hold = command("hold", "Keep queued jobs from starting",
+        CLI::App* hold = command("hold", "Do not start queued jobs before `rollctl release`",
                                  [this] { return run_hold(context_, word_, true); });
         add_selector(*hold, word_)->required();
         CLI::App* release = command("release", "Let held jobs start",
@@ -336,7 +336,7 @@ class Parser {
         update->add_option("SETTING", words_, "What to change, e.g. priority=5")->required();
         CLI::App* checkpoint = command("checkpoint", "Save a checkpoint of a running job now",
                                        [this] { return run_checkpoint(context_, tell_); });
-        CLI::App* tell = command("tell", "Change a running training: evaluate, profile 5, ...",
+        CLI::App* tell = command("tell", "Send a request to a training job: profile 5, ...",
                                  [this] { return run_tell(context_, tell_); });
         add_tell_options(*checkpoint, *tell, tell_);
         add_format(command("nodes", "List nodes", [this] { return run_nodes(context_, word_); }),
@@ -350,7 +350,7 @@ class Parser {
             CLI::Option* node = one->add_option("NODE", word_, "Name of the node");
             one->add_flag("--all", all_, "All nodes, also ones that join later")->excludes(node);
         }
-        drain->add_option("-m,--message", reason_, "Reason, which is shown with every waiting job")
+        drain->add_option("-m,--message", reason_, "Reason; Roll shows it with every waiting job")
             ->needs("--all");
     }
 
@@ -385,8 +385,8 @@ class Parser {
         add_job_options(*prove, submit_.job);
         for (CLI::App* sub : {plan, prove})
             sub->add_option("FILE", word_, "Job file of a training job")->required();
-        command_of(app_.add_subcommand("data", "Look at training data"), "preview",
-                   "Show the first documents as tokens, and mark the tokens that count in the loss",
+        command_of(app_.add_subcommand("data", "Show training data"), "preview",
+                   "Show the first documents as tokens; mark the tokens that count in the loss",
                    [this] { return run_preview(context_, preview_); });
         add_preview_options(*app_.get_subcommand("data")->get_subcommand("preview"), preview_);
         add_conversion("convert", "Convert a checkpoint: SRC DST [--to FORMAT] ...");
@@ -432,7 +432,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // With --submit, --name names the job; roll-convert gets it only for NeMo targets.
+        // With --submit, --name is the job's name. roll-convert gets it only for NeMo targets.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});

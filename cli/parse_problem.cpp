@@ -55,10 +55,10 @@ std::string validation_text(const std::string& message) {
     return fmt::format("{} is {}; allowed: {}", parts.str(1), parts.str(2), allowed);
 }
 
-// Returns what to add to CLI11's message about an unexpected argument: what Roll does with an
-// option of sbatch, "; did you mean `--NAME`?" if the last word of `message` resembles an option of
-// the command, and that the command takes one job if a job is its only argument. Returns an empty
-// text otherwise.
+// Returns the text to add to CLI11's message about an unexpected argument. For an option of sbatch,
+// the text says what Roll does with the option. If the last word of `message` resembles an option
+// of the command, the text is "; did you mean `--NAME`?". If a job is the only argument of the
+// command, the text says that the command takes one job. Otherwise, the text is empty.
 std::string advice(const std::string& message, const CLI::App& app) {
     const CLI::App* const command = &command_of(app);
     if (command->get_name() == "submit") {

@@ -73,8 +73,8 @@ Result<struct stat> regular_stat(int fd, const std::filesystem::path& path) {
     return info;
 }
 
-// Limit of files that are read whole. Without this limit, a device or a pipe that never ends would
-// take all memory.
+// Maximum size of a file that is read into memory. Without this limit, a device or a pipe that
+// never ends would take all memory.
 constexpr std::size_t kReadBytesMax = std::size_t{1} << 30;
 
 Result<std::string> read_all(int fd, const std::filesystem::path& path) {

@@ -69,9 +69,9 @@ std::string accepted() {
     } else if constexpr (std::is_constructible_v<T, std::string>) {
         return "a text";
     } else if constexpr (requires { typename T::value_type; } && !std::is_same_v<T, Json>) {
-        return "a list, each item of it " + accepted<typename T::value_type>();
+        return "a list in which each item is " + accepted<typename T::value_type>();
     } else {
-        return "a value of another kind";
+        return "a value of another type";
     }
 }
 

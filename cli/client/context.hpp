@@ -21,8 +21,8 @@ struct Context {
     bool terminal = false;  // stdout is a terminal, so a line may be overwritten
 };
 
-// Sets `color` and `terminal` of the context. They depend on the option --color, on the variable
-// NO_COLOR, and on whether stdout is a terminal.
+// Sets `color` and `terminal` of the context from the option --color, the variable NO_COLOR, and
+// whether stdout is a terminal.
 void look_at_stdout(Context& context, Color color);
 
 // The size of the terminal on stdout; 80 x 24 if stdout is not a terminal.
@@ -36,10 +36,10 @@ void print_json(const Json& value);  // prints JSON with indentation
 // Prints JSON on one line, for output with several values. If the value has no field "schema", adds
 // this field with the value `schema`.
 void print_json_line(Json value, const char* schema);
-// Writes text to stdout and flushes it. Leaves out control characters (printable()), because the
+// Writes text to stdout and flushes it. Removes control characters with printable(), because the
 // text may contain words of other users.
 void print(const std::string& text);
-void print_bytes(const std::string& bytes);  // like print(), but leaves out nothing
+void print_bytes(const std::string& bytes);  // like print(), but keeps control characters
 // Returns the exit status of the program: 1 if `status` is 0 and a print() or print_bytes() has
 // failed, else `status`. Reports a failed print() on stderr.
 int check_stdout(int status);

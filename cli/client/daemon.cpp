@@ -14,8 +14,8 @@
 namespace roll::cli {
 namespace {
 
-// Adds a hint to the error if the user holds a key of another user's rolld, because such a user
-// cannot start that rolld.
+// Adds a hint to the error if the user holds a key of another user's rolld, because the user cannot
+// start that rolld.
 Error for_holder(Error error, const io::StateDirectory& directory) {
     if (error.code == ErrorCode::Unavailable && directory.is_key_holders())
         error.hint = kAskOperator;

@@ -37,7 +37,8 @@ class Daemon {
 
     // Connects for an operation that changes State, and for commands in scripts that must outlive a
     // restart of rolld. Waits up to 20 s for a rolld that is starting or has crashed, and says on
-    // stderr that it waits. On another machine than rolld's, also waits for a rolld that was ended.
+    // stderr that it waits. If rolld is on another machine, also waits for a rolld that was
+    // stopped.
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`

@@ -28,7 +28,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kReadWait{5000};  // rolld answers a read after this time at the latest
+constexpr milliseconds kReadWait{5000};  // maximum time until rolld answers a read
 constexpr milliseconds kSilenceMax{15'000};
 constexpr std::size_t kInputBytes = 16 << 10;
 
@@ -248,7 +248,7 @@ class Session {
     std::uint64_t sent_ = 0;      // bytes of input
     std::uint64_t taken_ = 0;     // bytes of input that the program has taken
     bool input_ended_ = false;
-    std::optional<int> status_{};  // set once the program has ended
+    std::optional<int> status_{};  // exit status; set once the program has ended
     std::string trouble_{};        // why the program ended without an exit status
 };
 

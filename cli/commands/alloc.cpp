@@ -128,8 +128,8 @@ void add_alloc_options(CLI::App& sub, AllocOptions& a) {
     sub.add_option("--gpus", a.gpus, "GPUs per node [0]");
     sub.add_option("--slots", a.slots, "CPU slots per node [1 per GPU, at least 1]");
     sub.add_option("--memory", a.memory,
-                   "Memory per node for sbatch --mem, e.g. 64GiB; jobs with resources.memory need "
-                   "a queue that sets it [Slurm's default]");
+                   "Memory per node, passed to sbatch --mem, e.g. 64GiB; jobs with "
+                   "resources.memory need a queue with this option [Slurm's default]");
     sub.add_option("--partition", a.partition, "Slurm partition");
     sub.add_option("--account", a.account, "Slurm account");
     sub.add_option("--qos", a.qos, "Slurm QOS");
@@ -149,7 +149,7 @@ void add_alloc_options(CLI::App& sub, AllocOptions& a) {
                    "Maximum number of allocations that wait in Slurm's queue [4]");
     sub.add_option("--min-utilization", a.min_utilization,
                    "Request an allocation only if waiting jobs would use at least this share of "
-                   "it: 0 to 1 [0]")
+                   "it, from 0 to 1 [0]")
         ->check(CLI::Range(0.0, 1.0));
     sub.add_option("--idle", a.idle, "Give an allocation back after this time without jobs [5m]");
     sub.add_option(

@@ -109,8 +109,9 @@ Result<int> run_update(const Context& context, const std::string& selector,
 Result<int> run_nodes(const Context& context, const std::string& format);
 // Prints the fields and named formats that the option -o accepts (`-o help`).
 Result<int> print_format_help(const Fields& fields);
-// Drains a node, or ends its draining if `draining` is false. An empty `node` means all nodes,
-// including nodes that join later, if `all` is true, and else is an error.
+// Drains a node, or ends its draining if `draining` is false. If `all` is true and `node` is empty,
+// does so for all nodes, including nodes that join later. Fails if `all` is false and `node` is
+// empty.
 Result<int> run_drain(const Context& context, const std::string& node, bool all, bool draining,
                       const std::string& message = {});
 struct PlanFiles {
@@ -132,7 +133,7 @@ Result<int> run_version(const Context& context);
 // Replaces each word "job:SELECTOR", such as "job:12" or "job:last", by the directory of the job's
 // newest checkpoint. If the job has no checkpoint, uses the directory of the model that the job
 // wrote. Fails with NotFound if the job has neither. If words[1] is the name of a model on the
-// HuggingFace Hub, replaces it by the model's directory in HuggingFace's cache.
+// HuggingFace Hub, replaces words[1] by the model's directory in HuggingFace's cache.
 Result<void> replace_models(const Context& context, std::vector<std::string>& words);
 
 // Replaces the selectors in a job document by job ids. A dependency in `after`, such as "ok:last",

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kWritten = {"sbatch", "squeue", "sacct", "scancel", "sinfo", "srun"};
-// A directory that contains one of these programs belongs to Slurm.
+// Programs of Slurm. A directory that contains one of them belongs to Slurm.
 constexpr std::array kOfSlurm = {"sbatch", "squeue",   "sacct",  "scancel",   "sinfo",   "srun",
                                  "salloc", "scontrol", "slurmd", "slurmctld", "sacctmgr"};
 constexpr const char* kCompatLine = "# Written by `rollctl compat`.";

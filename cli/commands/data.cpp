@@ -60,8 +60,8 @@ std::string model_directory(const std::string& name) {
     return cached ? *cached : fs::absolute(name).string();
 }
 
-// Returns whether a file is a data file; otherwise it is a job file. A .json file may be either: it
-// is a job file if it contains an object with the key `kind`.
+// Returns true for a data file, and false for a job file. A .json file is a job file if it contains
+// an object with the key `kind`.
 Result<bool> is_data(const fs::path& file) {
     const std::string extension = file.extension();
     if (extension != ".json")
@@ -72,7 +72,7 @@ Result<bool> is_data(const fs::path& file) {
     return record && record->is_object() && !record->contains("kind");
 }
 
-// Fails if data.train does not accept such a file and the job's schema has advice for it.
+// Fails if data.train does not accept files of this type and the job's schema has advice for them.
 Result<void> check_kind(const std::string& file) {
     const OrderedJson& rule =
         spec::job_schema().at(OrderedJson::json_pointer("/properties/data/properties/train/items"));

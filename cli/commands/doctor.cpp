@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // anywhere.
 Finding check_volume(const io::StateDirectory& state) {
     struct statfs info {};
-    fs::path place = state.root();  // before the first `rollctl up`, its nearest parent that exists
+    fs::path place = state.root();  // or its nearest existing parent, before the first `rollctl up`
     while (::statfs(place.c_str(), &info) != 0 && place.has_relative_path())
         place = place.parent_path();
     const std::string root = state.root().string();
@@ -80,7 +80,7 @@ Finding check_keys(const io::StateDirectory& state) {
     }
     const std::string whose =
         state.is_key_holders()
-            ? fmt::format(" ({} key for a rolld that another user runs)", names[0])
+            ? fmt::format(" (a {} key of a rolld that another user runs)", names[0])
             : "";
     return {"keys", true, state.keys().string() + whose, ""};
 }
@@ -97,7 +97,7 @@ Finding check_users(const io::StateDirectory& state) {
     for (const auto& [key, name] : io::read_authorized(state.authorized()))
         if (name.starts_with("client-")) names += (names.empty() ? "" : ", ") + name;
     if (names.empty())
-        return {"users", true, "only " + user_name() + ": nobody else has a key", ""};
+        return {"users", true, "only " + user_name() + ", because nobody else has a key", ""};
     return {"users", true, trust_text(names), ""};
 }
 

@@ -46,8 +46,8 @@ Result<void> check_reachable(const std::string& endpoint) {
                 "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070; then add the key");
 }
 
-// Returns the state directory. Fails with Refused if it is that of a user who holds a key of
-// another user's rolld: the authorized keys are in the directory of that rolld.
+// Returns the state directory. Fails with Refused if it contains only a key of another user's
+// rolld, because the authorized keys are in the state directory of that rolld.
 Result<io::StateDirectory> operators_directory(const Context& context) {
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
     if (!directory.is_key_holders()) return directory;
@@ -123,10 +123,10 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
                     {"replaced", replaced}});
     } else {
         if (replaced) say(fmt::format("the earlier key of {} is revoked", file));
-        print(fmt::format(
-            "{} may connect; give the key's holder the directory {}, and tell the holder to set "
-            "--dir or ROLL_DIR to this directory\n",
-            file, bundle.root().string()));
+        print(
+            fmt::format("{} may connect; give the directory {} to the key's holder, who must set "
+                        "--dir or ROLL_DIR to it\n",
+                        file, bundle.root().string()));
         if (!options.worker) say(trust_text(options.name));
     }
     return 0;

@@ -207,7 +207,7 @@ class Follower {
 };
 
 // Prints the new lines of the job's logs until the job has ended. Calls `look` with each reply to
-// `show`, after the lines of this time. Returns the error of the missing log if the job has ended
+// `show`, after printing the new lines. Returns the error of the missing log if the job has ended
 // without a log; else nullopt.
 Result<std::optional<Error>> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
                                         const LogsOptions& options, const Wanted& wanted,
@@ -351,7 +351,7 @@ Result<int> follow_output(const Context& context, Daemon& daemon, std::uint64_t 
         if (std::exchange(last, state) != state) say(job_line(job, 0, false));
         status = exit_status(job);
     };
-    // A job that never ran has no log. Its state and its exit status tell this.
+    // Ignore a missing log: for a job that never ran, the state and the exit status say enough.
     LogsOptions options;
     options.ranks = "all";
     ROLL_TRY_VOID(follow_one(context, daemon, id, options, {}, look));

@@ -167,7 +167,7 @@ std::string report_text(const Json& report, std::size_t width) {
         row = std::move(kept);
     }
     return table(columns, rows, false, width) +
-           fmt::format("FAILED, REQUEUED and CANCELLED are wasted {}-hours\n",
+           fmt::format("the columns FAILED, REQUEUED and CANCELLED are wasted {}-hours\n",
                        gpus ? "GPU" : "slot") +
            (trains ? "ETTR (effective training time ratio) is the training time whose results were "
                      "kept, divided by the time since the job's first start\n"

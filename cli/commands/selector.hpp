@@ -10,8 +10,8 @@ class Option;
 
 namespace roll::cli {
 
-// Adds the argument JOBS: a selector of jobs, or several of them. Several words become one
-// selector, with commas between them.
+// Adds the argument JOBS: one or more selectors of jobs. Joins several selectors with commas to one
+// selector.
 CLI::Option* add_selector(CLI::App& command, std::string& selector);
 
 }  // namespace roll::cli

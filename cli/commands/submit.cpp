@@ -59,7 +59,7 @@ void warn_of_never(const Json& reply) {
         field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
 }
 
-// Returns whether --follow prints the output of the submitted jobs: they are one command.
+// Returns whether --follow prints the job's output, which it does only for a single command.
 bool follows_output(const Context& context, const SubmitOptions& options, const Json& reply,
                     const std::vector<spec::JobSpec>& specs) {
     return options.follow && !context.json && !context.parsable && specs.size() == 1 &&

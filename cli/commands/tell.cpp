@@ -120,7 +120,7 @@ Result<int> run_tell(const Context& context, const TellOptions& options) {
         const auto number = parse_number<std::int64_t>(words[1]);
         if (!number || words.size() > 2)
             return fail(ErrorCode::InvalidArgument,
-                        fmt::format("request {}: `{}` is not one number", what,
+                        fmt::format("request {}: `{}` is not a single number", what,
                                     fmt::join(words.begin() + 1, words.end(), " ")),
                         "rollctl tell --help");
         value = *number;

@@ -66,8 +66,8 @@ std::string endpoint_of(const UpOptions& options, const io::StateDirectory& stat
     std::error_code ignored;
     if (!std::filesystem::exists(state.pid("rolld"), ignored)) {
         say(
-            fmt::format("rolld listens on this machine only; before, it listened on {} for other "
-                        "users and machines",
+            fmt::format("rolld now listens on this machine only; the previous rolld listened on {} "
+                        "for other users and machines",
                         earlier));
         say("  next: rollctl down; rollctl up --endpoint " + earlier);
         return "";
@@ -78,7 +78,7 @@ std::string endpoint_of(const UpOptions& options, const io::StateDirectory& stat
     const bool is_name =
         host.find_first_not_of("0123456789.") != host.npos && host.find(':') == host.npos;
     const std::string endpoint = "tcp://" + (is_name ? "0.0.0.0" : host) + earlier.substr(port);
-    say(fmt::format("the previous rolld was killed; the new one listens on {}, too", endpoint));
+    say(fmt::format("the previous rolld was killed; the new rolld also listens on {}", endpoint));
     return endpoint;
 }
 

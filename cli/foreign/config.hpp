@@ -26,9 +26,10 @@ struct Foreign {
     std::vector<ForeignKey> honoured;
     // Defaults of the foreign program, for keys that the configuration does not set
     std::vector<ForeignKey> defaults;
-    std::vector<std::string> no_effect;   // texts "KEY: REASON" for keys without an effect
-    std::vector<std::string> remarks;     // differences in meaning that the user should know about
-    std::vector<spec::Problem> problems;  // `path` of a problem: a key of the configuration
+    std::vector<std::string> no_effect;  // texts "KEY: REASON" for keys without an effect
+    std::vector<std::string> remarks;    // differences in meaning that the user should know about
+    // The `path` of each problem is a key of the configuration.
+    std::vector<spec::Problem> problems;
     std::int64_t sequences_per_replica = 0;  // micro-batch size x gradient accumulation; 0: unknown
 };
 
@@ -43,7 +44,7 @@ struct Config {
     Json& document;
     Foreign& foreign;
 
-    // Adds a problem, once: several rules may read the same key.
+    // Adds a problem unless it was already added, because several rules may read the same key.
     void refuse(const std::string& key, const std::string& message) const;
     void set(const std::string& path, Json value) const {
         set_path(document, path, std::move(value));
@@ -79,8 +80,8 @@ struct Config {
             refuse(key, fmt::format("is {}; allowed: true or false", dump(keys[key])));
         return keys[key] == true;
     }
-    // Returns the JSON object in the file at `path`, which `key` names. If the file has none, adds
-    // a problem and returns nullopt.
+    // Returns the JSON object in the file at `path`, the value of `key`. If the file has no JSON
+    // object, adds a problem and returns nullopt.
     std::optional<Json> object_in(const std::string& path, const std::string& key) const;
     // Returns the names in a list, or in a text in which commas separate names. Adds a problem if
     // the list has a value that is not a text.

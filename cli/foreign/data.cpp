@@ -43,7 +43,7 @@ std::vector<std::string> read_hub_set(const Config& config, const std::string& k
     else if (plain && found.error().code == ErrorCode::NotFound)
         // one file, or files without the name of a split
         files = hub_files(set.name).value_or(std::vector<std::string>());
-    // A data set may have the same rows in two forms
+    // A data set may have its rows both as .parquet and as text; then read only the text.
     const auto is_table = [](const std::string& file) { return file.ends_with(".parquet"); };
     if (!std::ranges::all_of(files, is_table)) std::erase_if(files, is_table);
     for (const std::string& file : files)
@@ -224,7 +224,9 @@ std::vector<std::string> files_of(const Config& config, const std::string& key, 
     std::vector<std::string> files;
     for (const std::string& name : config.names(key)) {
         if (!info.contains(name) || !info[name].is_object()) {
-            config.refuse(key, fmt::format("names {}, which is not in dataset_info.json", name));
+            config.refuse(key, fmt::format("names {}, which is not in dataset_info.json; add it "
+                                           "there, or correct the name",
+                                           name));
             continue;
         }
         const Json& set = info[name];
@@ -278,7 +280,7 @@ void read_max_samples(const Config& config, const std::vector<std::string>& file
                                              "this key",
                                              *most, path));
         const auto file = MappedFile::open(path);
-        if (!file) continue;  // the check of data.train reports this
+        if (!file) continue;  // the check of data.train reports this file
         const auto bytes = file->bytes();
         const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         const bool list = kind == ".json" && is_json_list(text);
@@ -301,16 +303,17 @@ void read_mix(const Config& config) {
             "mix_strategy",
             fmt::format("is {}; supported: concat, interleave_under, interleave_over", mix));
     if (config.number("max_steps").value_or(-1) <= 0)
-        return config.refuse("mix_strategy",
-                             fmt::format("is {}, which needs max_steps: Roll draws samples until "
-                                         "the last step, and has no end of the data",
-                                         mix));
+        return config.refuse(
+            "mix_strategy",
+            fmt::format("is {}, which needs max_steps, because Roll then draws samples without end",
+                        mix));
     std::vector<double> weights = config.numbers("interleave_probs");
     if (weights.empty()) weights.assign(sets, 1);
     if (weights.size() != sets)
-        return config.refuse(
-            "interleave_probs",
-            fmt::format("has {} values, but `dataset` lists {} data sets", weights.size(), sets));
+        return config.refuse("interleave_probs",
+                             fmt::format("does not match `dataset` (number of values: {}, data "
+                                         "sets: {}); give one value for each data set",
+                                         weights.size(), sets));
     config.set("data.weights", weights);
 }
 

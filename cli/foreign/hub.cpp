@@ -28,7 +28,7 @@ bool exists(const std::string& base, const std::string& path) {
 
 // Returns the data files of a directory, sorted by path. If the paths of some data files contain
 // the word "train", returns only these files. Returns .parquet files only if there are no other
-// data files, because a data set may have the same rows in two forms.
+// data files, because a data set may have its rows both as .parquet and as text.
 std::vector<std::string> data_files(const fs::path& directory) {
     std::vector<std::string> texts, tables;
     std::error_code error;
@@ -64,12 +64,12 @@ Result<std::vector<std::string>> files_of_configuration(const std::string& set,
         {.name = "the data set", .config = "its configuration", .file = "name this file instead"});
     if (!found && found.error().code == ErrorCode::InvalidArgument && !known.empty())
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the data set {0} has the configurations {1}; write {0} with one "
-                                "of them, such as {0}:{2}",
+                    fmt::format("the data set {0} has the configurations {1}; append one of them "
+                                "to the name, such as {0}:{2}",
                                 set, fmt::join(known, ", "), known.front()));
     if (!found) return tl::unexpected(found.error());
     std::vector<std::string> files(found->begin(), found->end());
-    // A data set may have the same rows in two forms.
+    // A data set may have its rows both as .parquet and as text; then read only the text.
     const auto is_table = [](const std::string& file) { return file.ends_with(".parquet"); };
     if (!std::ranges::all_of(files, is_table)) std::erase_if(files, is_table);
     return files;

@@ -1,4 +1,4 @@
-// Replaces names of the HuggingFace Hub in job files by what HuggingFace's cache has.
+// Replaces names of the HuggingFace Hub in job files by paths in HuggingFace's cache.
 #pragma once
 
 #include <string>
@@ -17,9 +17,9 @@ namespace roll::cli {
 Result<void> use_hub_cache(Json& document, const std::string& base,
                            std::vector<std::string>& notes);
 
-// Returns the files of a data set of the Hub that a job with this name in data.train reads. `name`
-// is OWNER/NAME, OWNER/NAME:CONFIGURATION or OWNER/NAME/FILE. Returns an empty list if the cache
-// does not have them. Fails if the data set has several configurations and `name` chooses none of
+// Returns the files that a job reads if its data.train names this data set of the Hub. `name` is
+// OWNER/NAME, OWNER/NAME:CONFIGURATION or OWNER/NAME/FILE. Returns an empty list if the cache does
+// not have the files. Fails if the data set has several configurations and `name` chooses none of
 // them, or if the configuration has no training files.
 Result<std::vector<std::string>> hub_files(const std::string& name);
 

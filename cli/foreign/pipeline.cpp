@@ -94,7 +94,7 @@ Json deepspeed_of(const Json& config) {
 }
 
 // Reads the strategies of ROLL that shard a model over the data-parallel ranks. Removes the
-// configuration of DeepSpeed from the worker, because its keys are not those of ROLL.
+// configuration of DeepSpeed from the worker, because DeepSpeed's keys are not keys of ROLL.
 void read_strategy(const Pipeline& pipeline, Json& worker) {
     Json strategy = worker.value("strategy_args", Json());
     if (!strategy.is_object()) return;

@@ -6,8 +6,8 @@
 
 namespace roll::cli {
 
-// Returns true if the document is the file of such a pipeline: it has the key `pretrain` and the
-// worker sft_train or actor_train.
+// Returns true if the document is the file of an SFT or DPO pipeline of ROLL: it has the key
+// `pretrain` and the worker sft_train or actor_train.
 bool is_pipeline(const Json& document);
 
 // Returns the flat configuration with the same meaning as the pipeline's file. Adds problems, keys

@@ -323,7 +323,7 @@ void read_reports(const Config& config) {
     for (const char* const tracker : {"wandb", "mlflow"})
         if (has(tracker))
             config.foreign.remarks.push_back(fmt::format(
-                "report_to {0}: a program of its own copies the metrics to {0}, during training or "
+                "report_to {0}: a separate program copies the metrics to {0}, during training or "
                 "afterwards: python3 -m rollctl.trackers OUTPUT --{0} DIR --follow "
                 "(docs/python.md)",
                 tracker));

@@ -34,7 +34,8 @@ void check_precision(const Config& config, const Json& deepspeed, const char* na
     const Json section = deepspeed.value(name, Json());
     if (!section.is_object() || section.value("enabled", Json()) != true) return;
     if (config.document[Json::json_pointer("/train/precision")] != name)
-        config.refuse("deepspeed", fmt::format("enables {0}; set {0}: true as well", name));
+        config.refuse("deepspeed",
+                      fmt::format("enables {0}; set {0}: true in this file as well", name));
 }
 
 // Returns the stage of ZeRO in DeepSpeed's configuration. Refuses settings that would change the
@@ -60,7 +61,7 @@ int deepspeed_stage(const Config& config, const Json& deepspeed) {
     return 0;
 }
 
-// Returns the stage of ZeRO that shards the same data as the configured sharding of PyTorch's FSDP.
+// Returns the stage of ZeRO that shards the same tensors as the configured mode of PyTorch's FSDP.
 int fsdp_stage(const Config& config) {
     const Json value = config.keys.value("fsdp", Json());
     const std::optional<Json> options = object_at(config, "fsdp_config");

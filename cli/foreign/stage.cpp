@@ -242,7 +242,9 @@ void read_trl_base(const Config& config, bool is_lora) {
     const bool is_4 = config.flag("load_in_4bit"), is_8 = config.flag("load_in_8bit");
     const char* const key = is_4 ? "load_in_4bit" : "load_in_8bit";
     if (!is_4 && !is_8) return;
-    if (is_4 && is_8) return config.refuse(key, "cannot be true together with load_in_8bit");
+    if (is_4 && is_8)
+        return config.refuse(key,
+                             "cannot be true together with load_in_8bit; set only one of the two");
     if (!is_lora) return config.refuse(key, "needs use_peft, because quantized weights are frozen");
     set_base(config, is_4 ? 4 : 8, "bnb_4bit_quant_type", "use_bnb_nested_quant", false);
 }
@@ -272,17 +274,18 @@ std::vector<std::string> adapters_of(const Config& config) {
     return adapters;
 }
 
-// Reads the adapters with which LLaMA-Factory starts. It merges all of them into the model, and
-// trains a new adapter. Without create_new_adapter, it does not merge the last adapter but trains
-// it further. Returns true in that case. The settings of this adapter then replace those of the
-// file.
+// Reads the adapters with which LLaMA-Factory starts. LLaMA-Factory merges these adapters into the
+// model and trains a new adapter. Without create_new_adapter, it trains the last adapter further
+// instead of merging it. Returns true in this second case: the settings of the last adapter then
+// replace the settings in the file.
 bool trains_adapter_further(const Config& config) {
     std::vector<std::string> adapters = adapters_of(config);
     const bool goes_on = !adapters.empty() && !config.flag("create_new_adapter");
     if (goes_on) {
         config.set("train.lora.from", adapters.back());
         adapters.pop_back();
-        // If an adapter is trained further, LLaMA-Factory's reference is the model without it.
+        // If an adapter is trained further, LLaMA-Factory's reference is the model without this
+        // adapter.
         const Json::json_pointer from("/model/from"), reference("/objective/reference");
         const std::string objective = config.objective();
         if ((objective == "dpo" || objective == "kto") && config.document.contains(from) &&

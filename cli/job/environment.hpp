@@ -10,7 +10,7 @@
 
 namespace roll::cli {
 
-// Changes the document and the later jobs of its chain, as far as they are of kind command:
+// Changes the document, and the later jobs of its chain. In each job of kind command, this function
 // - adds variables of `environment` ("NAME=value") to `env`
 // - sets `export_env` to "none", so that a resubmitted job keeps the environment of its first
 //   submission

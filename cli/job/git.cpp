@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Returns the caller's environment for git. Leaves out variables that name another repository, and
-// sets each of the configuration keys `off` to an empty value.
+// sets each configuration key in `off` to an empty value.
 std::vector<std::string> git_environment(const std::vector<std::string>& off) {
     std::vector<std::string> environment = io::current_environment();
     std::erase_if(environment, [](const std::string& one) {

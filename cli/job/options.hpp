@@ -33,8 +33,8 @@ struct JobOptions {
     bool hold = false;
     std::string name;
     std::string time;
-    std::string begin;     // a time that parse_when() reads
-    std::string deadline;  // a time that parse_when() reads
+    std::string begin;     // earliest start, for parse_when()
+    std::string deadline;  // time of cancellation, for parse_when()
     std::string array;
     std::string cron;
     std::string account;

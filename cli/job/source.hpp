@@ -26,7 +26,8 @@ struct Source {
     std::vector<std::string> notes = {};  // notes to print when the job is submitted
     // Report of the translation if the file is a configuration of another program; else null
     std::shared_ptr<const Foreign> foreign = {};
-    // True for the document of a queued job, which has all keys, so that nobody need have set them
+    // True for the document of a queued job: it has all keys, including those that the user did not
+    // set
     bool stored = false;
 };
 

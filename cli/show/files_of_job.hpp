@@ -31,7 +31,7 @@ Result<std::filesystem::path> log_file(const std::filesystem::path& output,
 
 // Returns whether the job ended without an attempt.
 bool never_ran(const Json& job);
-// Returns the error for a job that never ran and so has no `what`, for example no log.
+// Returns the error for a job that never ran. `what` names the missing file, such as "log".
 tl::unexpected<Error> fail_never_ran(const Json& job, const char* what);
 
 // Finds the files of jobs. `job` is a reply to `show`.

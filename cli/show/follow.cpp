@@ -56,14 +56,14 @@ std::string export_text(Daemon& daemon, const Json& job) {
     const std::string state = field_text(*exporting, "state");
     if (state == "done") return where;
     if (is_over(*exporting))
-        return fmt::format("none: job {}, which exports to {}, {}{}; next: rollctl show {}", id,
+        return fmt::format("none, because job {} (export to {}) {}{}; next: rollctl show {}", id,
                            where, state == "cancelled" ? "was " : "", state, id);
     return fmt::format("{} (job {} has not finished this export; to wait for it: rollctl wait {})",
                        where, id, id);
 }
 
-// Prints the results of a finished job: its losses and its export; for a failed job the command
-// that prints its logs.
+// Prints the results of a finished job: its losses and its export. For a failed job, also prints
+// the command that shows its logs.
 void print_result(Daemon& daemon, const Json& job) {
     JobFiles files(daemon, false);
     Tail tail(files.metrics(job));

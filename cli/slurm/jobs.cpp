@@ -91,7 +91,7 @@ bool has_state(const Json& job, const std::string& name) {
 }
 
 Result<void> check_states(const std::string& program, const std::vector<std::string>& names) {
-    // Roll's jobs never have the states from BOOT_FAIL on.
+    // Roll's jobs never have the state BOOT_FAIL or a state after it in this list.
     static const std::vector<std::string> kStates = split_at(
         "ALL PENDING PD RUNNING R COMPLETING CG COMPLETED CD CANCELLED CA TIMEOUT TO FAILED F "
         "OUT_OF_MEMORY OOM BOOT_FAIL BF CONFIGURING CF DEADLINE DL NODE_FAIL NF PREEMPTED PR "

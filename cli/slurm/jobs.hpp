@@ -30,7 +30,7 @@ struct SlurmState {
 SlurmState slurm_state(const Json& job);
 // Returns whether `name` is the long or short form of the job's state, or "all". Ignores case.
 bool has_state(const Json& job, const std::string& name);
-// Fails with InvalidArgument if one of the names is no state of Slurm. `program` is the command
+// Fails with InvalidArgument if one of the names is not a state of Slurm. `program` is the command
 // that the message names.
 Result<void> check_states(const std::string& program, const std::vector<std::string>& names);
 

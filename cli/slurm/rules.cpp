@@ -194,8 +194,9 @@ void Translation::read_memory() {
     const std::int64_t gpus = resources().value("gpus_per_node", 0);
     struct Kind {
         const char* option;
-        const char* key;     // of the section `sbatch`, for Slurm's variable of the same name
-        std::int64_t count;  // number of times that the option's value counts in a node's memory
+        const char* key;  // key in the section `sbatch`, for Slurm's variable of the same name
+        // Number of units (nodes, CPUs or GPUs) per node to which the option's value applies.
+        std::int64_t count;
     };
     for (const auto& [name, key, count] : {Kind{"mem", "mem_per_node", 1},
                                            {"mem-per-cpu", "mem_per_cpu", slots},

@@ -69,9 +69,9 @@ const SbatchOption* find_option(const std::vector<SbatchOption>& options, const 
     return found == options.end() ? nullptr : &*found;
 }
 
-// Makes a plain command of a batch script that runs in a container, where the programs of the node,
-// such as srun, do not exist. Replaces the key `sbatch` by those of Slurm's variables that describe
-// the job.
+// Turns a batch script that runs in a container into a plain command, because the container does
+// not have the node's programs, such as srun. Replaces the key `sbatch` by those variables of Slurm
+// that describe the job.
 void leave_srun(Json& document) {
     const Json batch = document["sbatch"];
     const Json resources = document.value("resources", Json::object());

@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 std::string or_null(const std::string& text) { return text.empty() ? "(null)" : text; }
 
-// Returns the job's start; of a queued job, the start that rolld expects.
+// Returns the start of the job. For a queued job, returns the start that rolld expects.
 std::string start_text(const QueueRow& row) {
     return slurm_time_text(row.job.value(row.pending() ? "starts_at" : "started_at", Json()));
 }

@@ -25,7 +25,7 @@ struct QueueRow {
 };
 
 struct QueueColumn {
-    const char* type;  // name in -O
+    const char* type;  // name of the column in -O
     const char* title;
     std::string (*value)(const QueueRow&);
 };

@@ -13,7 +13,7 @@ namespace roll::cli {
 // values come from the adapter's adapter_config.json. Adds a note. Does the same for the jobs below
 // `then`; if `from` is the result of an earlier job of the chain, takes the values from that job's
 // train.lora. Does nothing if the directory does not exist: the check of the job reports this.
-// `base`: directory of relative paths. Fails if adapter_config.json cannot be read.
+// Relative paths are relative to `base`. Fails if adapter_config.json cannot be read.
 Result<void> use_adapter_settings(Json& document, const std::string& base,
                                   std::vector<std::string>& notes);
 

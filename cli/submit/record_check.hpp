@@ -10,11 +10,11 @@
 
 namespace roll::cli {
 
-// Returns a problem for each training and validation file whose first record does not have the
-// fields that the objective reads, and for each file of conversations if the tokenizer of the job
-// has no chat template or one that Roll cannot read. Checks the job, and the jobs of its `then`.
-// Ignores files and directories that this machine cannot read. All jobs have passed the other
-// checks.
+// Returns a problem for each training or validation file whose first record does not have the
+// fields that the objective reads. If the job's tokenizer has no chat template, or one that Roll
+// cannot read, also returns a problem for each file of conversations. Checks the job, and the jobs
+// of its `then`. Ignores files and directories that this machine cannot read. Requires that all
+// jobs have passed the other checks.
 std::vector<spec::Problem> record_problems(const spec::JobSpec& job);
 
 }  // namespace roll::cli

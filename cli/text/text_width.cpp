@@ -161,7 +161,7 @@ std::string printable(std::string_view text, Keep keep) {
             if (keeps_escape(sequence, keep)) kept += sequence;
             continue;
         }
-        // U+0080 to U+009F are control characters, too; one of them is another form of ESC [.
+        // U+0080 to U+009F are control characters, too. U+009B is another form of ESC [.
         const bool c1 = byte == 0xC2 && text.size() > 1 &&
                         static_cast<unsigned char>(text[1]) >= 0x80 &&
                         static_cast<unsigned char>(text[1]) < 0xA0;

@@ -56,7 +56,7 @@ struct Data {
     OpenLog log;
     std::string trouble;        // reason why rolld does not answer; empty if rolld answers
     std::string answer;         // the result of the last change
-    std::uint64_t answers = 0;  // grows with each new `answer`
+    std::uint64_t answers = 0;  // number of answers so far
 };
 
 enum class Page { Jobs, Nodes, Allocations };

@@ -11,7 +11,7 @@
 namespace roll::cli::top {
 namespace {
 
-constexpr std::size_t kAround = 3;       // lines above and below the body
+constexpr std::size_t kAround = 3;       // number of lines above and below the body
 constexpr std::size_t kEventsShare = 5;  // events take one fifth of the screen
 constexpr std::size_t kEventsFrom = 20;  // a screen with fewer lines shows no events
 
@@ -91,7 +91,7 @@ std::vector<std::string> foot_keys(const Ui& ui) {
     return {"? help", "q quit", "/ filter", "Tab page"};
 }
 
-// Joins the first keys, as many as fit on a line. The help (?) has all keys.
+// Joins as many of the first keys as fit on a line. The help (?) lists all keys.
 std::string fitting_keys(const std::vector<std::string>& keys, std::size_t width) {
     std::string text;
     for (const std::string& key : keys) {

@@ -47,7 +47,8 @@ std::vector<std::string> files_below(const fs::path& snapshot) {
     return files;
 }
 
-// Returns whether a word of the path, between characters that are no letters, stands for the split.
+// Returns whether a word of the path stands for the split. A word ends at any character that is not
+// a letter.
 bool is_of_split(const std::string& path, const std::string& split) {
     const auto is_letter = [&](std::size_t at) {
         return at < path.size() && std::isalpha(static_cast<unsigned char>(path[at])) != 0;
@@ -97,7 +98,7 @@ Result<Json> choose(const Json& configs, const std::string& name, const std::str
                 std::string(keys.config) + " " + is + "; " + name + " has: " + known);
 }
 
-// Adds the texts of a text or of a list of texts.
+// Appends `value` to `texts` if it is a text. If it is a list, appends the texts in the list.
 void add_texts(const Json& value, std::vector<std::string>& texts) {
     if (value.is_string()) texts.push_back(value.get<std::string>());
     if (!value.is_array()) return;
@@ -105,8 +106,8 @@ void add_texts(const Json& value, std::vector<std::string>& texts) {
         if (one.is_string()) texts.push_back(one.get<std::string>());
 }
 
-// Returns the patterns of a configuration's files of the split. Files without a split are of the
-// split "train".
+// Returns the patterns of the files that belong to the split. `files` is the value of data_files in
+// a configuration. Files without a split belong to the split "train".
 std::vector<std::string> patterns_of(const Json& files, const std::string& split) {
     std::vector<std::string> patterns;
     if (split == "train") add_texts(files, patterns);

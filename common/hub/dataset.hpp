@@ -15,7 +15,8 @@ namespace roll::hub {
 struct Keys {
     const char* name = "dataset_path";
     const char* config = "dataset_name";
-    // what to do with the file of a split that the user has written with the package datasets
+    // end of the message about a missing split: what to do with the file that the user has written
+    // with the package datasets
     const char* file = "name it in dataset_kwargs.data_files";
 };
 

@@ -15,7 +15,7 @@
 namespace roll::io {
 namespace {
 
-constexpr auto kRestart = std::chrono::seconds(1);  // time in which a rolld starts again
+constexpr auto kRestart = std::chrono::seconds(1);  // time that a rolld needs to restart
 
 Error no_daemon(const std::string& endpoint) {
     return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};

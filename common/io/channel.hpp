@@ -20,7 +20,8 @@ class Channel {
     // Returns the next frame; nullopt if no frame arrives in time or the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;
     // Returns a descriptor that becomes readable when a frame arrives; -1 if the connection is
-    // closed. It may be edge-triggered: wait for it only after receive() has returned nullopt.
+    // closed. The descriptor may be edge-triggered: wait for it only after receive() has returned
+    // nullopt.
     virtual int descriptor() const = 0;
     // Returns the reason why no reply will arrive; nullopt if the channel knows of none.
     virtual std::optional<Error> trouble() const = 0;

@@ -25,7 +25,7 @@ struct Spawn {
     // descriptor gets in the child. The child gets no other descriptors of the caller. A standard
     // stream without a pair becomes /dev/null.
     std::vector<std::pair<int, int>> descriptors{};
-    std::optional<pid_t> group{};  // process group to join; 0 creates a new one
+    std::optional<pid_t> group{};  // process group to join; 0: a new one; nullopt: the caller's
     bool new_session = false;
     bool controlling_terminal = false;  // the child's stdin becomes its controlling terminal
     std::vector<int> cpus{};            // CPUs that the child may use; empty: the caller's CPUs
@@ -35,7 +35,7 @@ struct Spawn {
     std::vector<int> cgroups{};
     // Makes the child PID 1 of a new PID namespace with its own /proc. When the child ends, the
     // kernel kills all other processes of the namespace before the child can be reaped. Without
-    // CAP_SYS_ADMIN this also creates a user namespace, with the same uid.
+    // CAP_SYS_ADMIN, also creates a user namespace, in which the child keeps its uid.
     bool pid_namespace = false;
 };
 

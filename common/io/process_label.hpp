@@ -1,4 +1,5 @@
-// How a roll-worker names its process in its heartbeats. `rollctl up` compares the name.
+// The name that a roll-worker gives its process in its heartbeats. By this name, `rollctl up`
+// recognizes its worker.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace roll::io {
 namespace {
 
 // Maximum length of the path ROOT/rolld.sock. The kernel allows 107 characters for a Unix socket's
-// path, and local_socket() appends ".cli" to this one.
+// path, and local_socket() appends ".cli" to ROOT/rolld.sock.
 constexpr std::size_t kSocketPathMax = 100;
 
 std::string variable(const char* name) {

@@ -42,8 +42,9 @@ struct StartOrder {
     std::vector<std::string> hosts{};  // names of the nodes of a gang, by node rank
     bool slurm_variables = false;      // the processes of the gang get Slurm's variables
     std::int64_t stop_step = 0;        // step at which a request ends the training; 0: no request
-    // rolld adds up the processor times of the nodes. An older rolld would take the processor time
-    // of a further node for the whole progress of the job.
+    // True if rolld adds up the processor times that the nodes report. If false, only the first
+    // node may report its time, because an older rolld would take the report of any other node for
+    // the progress of the whole job.
     bool adds_cpu_times = false;
     bool files = false;  // the document names files, which the worker must fetch before the start
     std::string refused{};  // reason why the worker must fail the attempt at once; empty: none

@@ -9,8 +9,8 @@
 namespace roll::protocol {
 
 constexpr std::size_t kProgressBytesMax = 4096;  // maximum size of a report from the program
-// Maximum size of a report that roll-worker sends to rolld. It consists of the program's report and
-// of what roll-worker measured for each rank.
+// Maximum size of a report that roll-worker sends to rolld. The report consists of the program's
+// report and of roll-worker's measurements of each rank.
 constexpr std::size_t kHeardBytesMax = 512u << 10;
 
 // Parses a report, which is an object of at most 8 levels. Fails with Corrupt if the text is

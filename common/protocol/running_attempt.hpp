@@ -24,10 +24,11 @@ struct RunningAttempt {
     int exit_code = 0;
     std::string reason;
     std::vector<int> matched{};  // indices of the patterns in retry.on_log that the log matched
-    std::vector<WrittenCheckpoint> checkpoints{};  // written but not yet recorded by rolld
+    // Checkpoints that are written but not yet recorded by rolld.
+    std::vector<WrittenCheckpoint> checkpoints{};
     std::string exported{};                // directory of an export that rolld has not recorded yet
-    std::vector<WrittenExport> exports{};  // exports of checkpoints; not yet recorded by rolld
-    std::vector<RequestAnswer> answers{};  // answers to requests; not yet recorded by rolld
+    std::vector<WrittenExport> exports{};  // exports of checkpoints, not yet recorded by rolld
+    std::vector<RequestAnswer> answers{};  // answers to requests, not yet recorded by rolld
     std::string progress{};                // newest progress report, as JSON for people
     Usage usage{};  // resources that the ended attempt used on this worker; all zero if unknown
 };

@@ -44,7 +44,7 @@ template <class V> void fields(V& v, SubmitArgs& a) {
     v("user", a.user, "owner of the job; only the operator may name another user");
     v("spec", a.spec, "specification of the job, as rollctl computes it from a job file");
     v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
-    v("base", a.base, "absolute path of the directory to which relative paths in `job` are relative");
+    v("base", a.base, "absolute path of the directory from which relative paths in `job` start");
     v("strict", a.strict, "reject a job that neither a worker nor an allocation can ever run");
 }
 template <class V> void fields(V& v, SubmitReply& r) {
@@ -60,7 +60,7 @@ template <class V> void fields(V& v, ForecastArgs& a) {
     v("user", a.user, "owner of the job");
     v("spec", a.spec, "specification of the job, as rollctl computes it from a job file");
     v("job", a.job, "instead of `spec`: the content of a job file (docs/job-file.md)");
-    v("base", a.base, "absolute path of the directory to which relative paths in `job` are relative");
+    v("base", a.base, "absolute path of the directory from which relative paths in `job` start");
 }
 // clang-format on
 

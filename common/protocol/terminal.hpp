@@ -3,7 +3,7 @@
 // answers. They begin with kTerminalMark, so that neither side takes them for a heartbeat or an
 // answer. A release without terminals ignores these messages.
 //
-// No side sends more data than the receiver can buffer. A worker sends output only up to the
+// Neither side sends more data than the receiver can buffer. A worker sends output only up to the
 // position TerminalOrder::limit. A client sends input only up to kTerminalWindow bytes beyond
 // TerminalNews::taken. Each message with data has the position of the data in its stream. A gap
 // between positions means that a message was lost. The terminal then ends.
@@ -33,8 +33,8 @@ inline bool is_about_terminal(std::string_view frame) { return frame.starts_with
 
 // Starts a program in a running attempt.
 struct TerminalStart {
-    // The new program gets the environment of a program of the attempt, namely of the program with
-    // this index among the attempt's programs on this worker.
+    // Index of one of the attempt's programs on this worker. The new program gets the environment
+    // of that program.
     int program = 0;
     std::vector<std::string> command{};  // empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes

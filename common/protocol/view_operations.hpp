@@ -136,7 +136,7 @@ template <class V> void fields(V& v, VersionReply& r) {
     v("pid", r.pid, "process id of rolld");
     v("uid", r.uid, "id of the Unix user of rolld");
     v("started_at", r.started_at, "start of rolld");
-    v("turns", r.turns, "{count, seconds, p99_ms, longest_ms, recent_longest_ms} of rolld's main loop; recent: the last 100 turns");
+    v("turns", r.turns, "{count, seconds, p99_ms, longest_ms, recent_longest_ms} of rolld's main loop; recent: the last 100 iterations");
     v("commits", r.commits, "{count, seconds, p99_ms, longest_ms, recent_longest_ms} of the writes to the ledger");
     v("ledger", r.ledger, "{bytes, wal_bytes, free_bytes}: sizes of the ledger and of its WAL, and the free space of their volume");
     v("dispatches", r.dispatches,

@@ -52,8 +52,8 @@ struct Heartbeat {
     // "namespace" or by "marks" (worker/agent/process/wall.hpp).
     std::string wall{};
     // Identifies the worker's run directory and host; empty if unknown. A new roll-worker ends the
-    // processes that an earlier roll-worker with the same `home` has left. The new one may
-    // therefore replace the earlier one at once.
+    // processes that an earlier roll-worker with the same `home` left behind. The new roll-worker
+    // may therefore replace the earlier one at once.
     std::string home{};
     std::string process{};  // host and process id of the worker, for people
     std::optional<PilotNote> pilot{};

@@ -1,5 +1,5 @@
-// Compares the new content of a file with an existing (earlier) file. While no difference has been
-// found, the new content is not written; if none is found at all, the new file becomes a hard link
+// Compares the new content of a file with an existing (earlier) file. New content is written only
+// after the first difference is found. If there is no difference, the new file becomes a hard link
 // to the earlier file.
 #pragma once
 

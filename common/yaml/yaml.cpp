@@ -85,7 +85,8 @@ class Reader {
 
     Result<Json> read(const YAML::Node& node, int depth) {
         if (depth > kDepthMax || ++nodes_ > kNodesMax) {
-            return problem(node, "nested too deeply, or its aliases expand to too many values");
+            return problem(
+                node, "the value is nested too deeply, or its aliases expand to too many values");
         }
         switch (node.Type()) {
             case YAML::NodeType::Undefined:

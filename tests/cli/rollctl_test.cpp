@@ -232,7 +232,8 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
             "fp16\n"
             "  model is missing; allowed: a mapping\n"
             "  data is missing; allowed: a mapping\n"
-            "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the ranks; resources give 1 "
+            "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the number of ranks; "
+            "resources give 1 "
             "node x 1 slot = 1 rank; set resources.slots_per_node to 2\n"
             "  line 3: train.steps is missing; allowed: an integer, 1 to 1000000000, or "
             "train.epochs\n");
@@ -264,7 +265,7 @@ TEST_F(Rollctl, AConfigurationOfLlamaFactoryIsReadAndItsProblemsHaveLines) {
     ASSERT_NE(ended.output.find(refused), std::string::npos) << ended.output;
     const std::string told = ended.output.substr(0, ended.output.find(refused));
     EXPECT_NE(told.find("  cutoff_len: train.seq_length 64\n"), std::string::npos) << told;
-    EXPECT_NE(told.find("  no effect: do_train: this value describes what Roll does\n"),
+    EXPECT_NE(told.find("  no effect: do_train: Roll always does what this value says\n"),
               std::string::npos)
         << told;
     EXPECT_TRUE(ended.output.substr(told.size() + refused.size())

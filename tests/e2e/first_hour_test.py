@@ -96,7 +96,7 @@ class FirstHour(RollTest):
         self.ctl('jobs', env=as_bob)
         self.ctl('down')
         told = self.ctl('up', '--slots', 1).stderr
-        self.assertIn(f'before, it listened on {endpoint.strip()} for other users', told)
+        self.assertIn(f'the previous rolld listened on {endpoint.strip()} for other users', told)
         self.assertIn('rollctl up --endpoint', told)
 
     def test_several_jobs_are_cancelled_with_one_printable_reason(self):

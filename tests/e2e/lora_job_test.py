@@ -123,7 +123,7 @@ class LoraJob(RollTest):
         done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'merge': True}), check=False)
         self.assertIn('export.merge is true, but the base model has no `score` layer', ' '.join(done.stderr.split()))
         done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'every': 2}), check=False)
-        self.assertIn('export.every is 2, but an export during training is compared', ' '.join(done.stderr.split()))
+        self.assertIn('export.every is 2, but Roll checks an export during training', ' '.join(done.stderr.split()))
         done = self.ctl('submit', self.train_job('bad', export={'merge': True}), check=False)
         self.assertIn('export.merge is true, but there is no adapter to merge', done.stdout + done.stderr)
 

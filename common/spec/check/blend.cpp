@@ -93,7 +93,8 @@ void check_rows(const Json& document, std::vector<Problem>& problems) {
         refuse("truncate", truncate, "`end`, `start`, `prompt`, `drop` or `error`" + with);
     else if (truncate == "prompt" && at(document, "/data/train_on") == "all")
         refuse("truncate", truncate,
-               "another value with data.train_on all, because documents then have no prompts");
+               "a value other than `prompt` with data.train_on all, because documents then have no "
+               "prompts");
 }
 
 }  // namespace

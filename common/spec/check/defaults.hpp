@@ -13,8 +13,8 @@ bool trains(const Json& document);
 // Returns true if a training job exports a LoRA adapter, not a whole model.
 bool exports_adapter(const Json& document);
 
-// Sets the defaults of the schema, the defaults that depend on other keys, and makes the paths
-// absolute: relative paths are relative to `base`. Ignores values of a wrong type.
+// Sets the defaults of the schema and the defaults that depend on other keys. Makes relative paths
+// absolute; they are relative to `base`. Ignores values of a wrong type.
 void fill_job(Json& document, const std::string& base);
 
 // Sets a missing tokenizer to the tokenizer of model.from, or to "bytes" if model.from is not set.

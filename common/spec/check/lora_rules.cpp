@@ -13,7 +13,7 @@
 namespace roll::spec {
 namespace {
 
-constexpr std::size_t kPatternMax = 256;  // longest regular expression
+constexpr std::size_t kPatternMax = 256;  // maximum length of a regular expression
 
 // Returns true if the text has no character with a meaning in regular expressions.
 bool is_word(const std::string& text) {
@@ -52,8 +52,8 @@ void check_values(const Json& lora, const std::vector<std::string>& targets,
         const Json pattern = object_of(lora, key);
         for (const auto& [name, value] : pattern.items()) {
             const std::string path = fmt::format("train.lora.{}.{}", key, name);
-            // Compare only the places, because the key may have more or fewer leading name parts
-            // than the target.
+            // Compare only the last parts of the names: the key and the target may have different
+            // numbers of leading parts.
             const auto is_of = [&](const std::string& target) {
                 return place_of(target) == place_of(name);
             };
@@ -126,7 +126,7 @@ void check_reward_export(const Json& given, std::vector<Problem>& problems) {
         problems.push_back(
             {"export.every",
              "is " + every.dump() +
-                 ", but an export during training is compared with its checkpoint by merging both "
+                 ", but Roll checks an export during training by merging it and its checkpoint "
                  "into the base model, which has no `score` layer; allowed: 0 with objective "
                  "reward and train.lora"});
 }

@@ -37,7 +37,7 @@ void check_parents(const Policy& policy, std::vector<Problem>& problems) {
         }
         if (at == name)
             problems.push_back({path, fmt::format("is {}, which is itself below {}: the parents "
-                                                  "form a cycle",
+                                                  "form a cycle; change one of them",
                                                   account.parent, name)});
     }
 }

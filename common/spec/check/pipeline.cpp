@@ -32,10 +32,9 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Returns the settings nearest to `p` that divide the layers, as text. A returned setting changes
-// one of these parts of `p`: the numbers of stages (pp) and chunks (vpp), the counting of the
-// embedding and the output layer as layers, or the numbers of layers of the first and the last
-// stage.
+// Returns the settings nearest to `p` that divide the layers, as text. Each setting changes one
+// part of `p`: the numbers of stages (pp) and chunks (vpp), or whether the embedding and the output
+// layer count as layers, or the sizes of the first and the last stage.
 std::vector<std::string> nearest_layouts(std::int64_t layers, const ParallelSpec& p) {
     std::vector<std::string> found;
     const auto divides = [&](std::int64_t pp, std::int64_t vpp) {
@@ -180,7 +179,7 @@ void check_stages(const ParallelSpec& p,
 std::optional<Problem> undivided_layers(const ParallelSpec& p, std::int64_t layers) {
     if (!p.pipeline_layout.empty()) {
         const auto parts = layout_parts(p.pipeline_layout);
-        if (!parts) return std::nullopt;  // check_stages() reports it
+        if (!parts) return std::nullopt;  // check_stages() reports this problem
         std::int64_t decoders = 0;
         for (const std::string& part : *parts) decoders += std::ranges::count(part, 't');
         if (decoders == layers) return std::nullopt;

@@ -57,10 +57,10 @@ void check_keys(const Json& objective, PreferenceKind kind, std::vector<Problem>
                                            name_of(kind), fmt::join(known.losses, ", "))});
     const Json smoothing = objective.value("label_smoothing", Json());
     if (smoothing.is_number() && smoothing != 0 && name != "sigmoid" && name != "robust")
-        problems.push_back(
-            {"objective.label_smoothing",
-             fmt::format("is {}, which loss {} does not use; allowed: 0, or loss sigmoid or robust",
-                         smoothing.dump(), name)});
+        problems.push_back({"objective.label_smoothing",
+                            fmt::format("is {}, but loss {} does not use this value; allowed: 0, "
+                                        "or set loss to sigmoid or robust",
+                                        smoothing.dump(), name)});
 }
 
 // Checks the keys of an objective whose loss is a sum over tokens.

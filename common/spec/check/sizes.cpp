@@ -61,7 +61,7 @@ std::int64_t product(std::initializer_list<std::int64_t> factors) {
     return all;
 }
 
-// Returns the end of a message that proposes the changes that are not empty.
+// Returns the end of a message, which proposes those changes that are not empty.
 std::string remedy(std::initializer_list<std::string> changes) {
     std::string text;
     for (const std::string& change : changes)
@@ -102,10 +102,12 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     const std::string ranks = fmt::format("resources give {} x {} = {}", counted(*nodes, "node"),
                                           of_node, counted(world, "rank"));
     const std::int64_t replica = product({tp, pp, cp}), wanted = product({dp.value_or(1), replica});
-    // If the parallel sizes divide all ranks, they divide so many ranks on each node.
+    // `wanted` divides the total number of ranks if the number of ranks on each node is a multiple
+    // of `step`.
     const std::int64_t step = wanted / std::gcd(wanted, *nodes);
     const std::int64_t enough = dp ? step : (per_node + step - 1) / step * step;
-    const std::int64_t size = product({enough, each}), largest = gpus ? 64 : 4096;  // of the schema
+    // `largest` is the limit in the schema.
+    const std::int64_t size = product({enough, each}), largest = gpus ? 64 : 4096;
     const std::string resize =
         size > largest
             ? ""
@@ -121,8 +123,9 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     }
     if (world % replica == 0) return world / replica;
     problems.push_back(
-        {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide the ranks; {}{}", tp,
-                                 pp, cp, replica, ranks, remedy({resize}))});
+        {"parallel",
+         fmt::format("tp {} x pp {} x cp {} = {} does not divide the number of ranks; {}{}", tp, pp,
+                     cp, replica, ranks, remedy({resize}))});
     return std::nullopt;
 }
 

@@ -67,8 +67,11 @@ void check_form(const JobSpec& spec, std::vector<Problem>& problems) {
     if (const auto cron = parse_cron(spec.cron); !cron)
         problems.push_back({"", cron.error().message});
     if (!plain || spec.deadline)
-        problems.push_back({"cron", "cannot be used with after, array, deadline or then"});
-    if (spec.into) problems.push_back({"cron", "cannot be used with into"});
+        problems.push_back(
+            {"cron",
+             "cannot be used with after, array, deadline or then; keep only one of these keys"});
+    if (spec.into)
+        problems.push_back({"cron", "cannot be used with into; keep only one of these keys"});
 }
 
 }  // namespace

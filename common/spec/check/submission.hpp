@@ -8,8 +8,8 @@
 namespace roll::spec {
 
 // Checks that the documents of the specification, and of the later jobs of its chain, can be parsed
-// and have the structure that rolld needs, and that rollctl has replaced each value `auto`. The
-// programs of the job check everything else. Fails with InvalidArgument.
+// and have the structure that rolld needs. Also checks that rollctl has replaced each value `auto`.
+// The programs of the job check everything else. Fails with InvalidArgument.
 Result<void> check_submission(const JobSpec& spec);
 
 }  // namespace roll::spec

@@ -72,7 +72,7 @@ std::string tensor_span_warning(const ParallelSpec& p, int nodes, const std::str
         sent.empty() ? "the group's sums" : fmt::format("{} per rank and step", sent);
     return fmt::format(
         "parallel.tp is {}, but a node has {} of the job's ranks: a tensor-parallel group is on {} "
-        "nodes, and sends {} over the network; allowed without this cost: tp {}, or {} ranks on a "
+        "nodes, and sends {} over the network; to avoid this cost: tp {}, or {} ranks on a "
         "node",
         p.tp, per_node, spanned, bytes, fmt::join(local, ", "), p.tp);
 }

@@ -34,8 +34,8 @@ std::vector<Problem> valid_set_problems(const Json& document) {
         if (!of.is_object()) continue;
         for (const auto& [name, ignored] : of.items())
             if (!sets.contains(name))
-                problems.push_back(
-                    {fmt::format("train.{}.{}", key, name), "is not a set in data.valid"});
+                problems.push_back({fmt::format("train.{}.{}", key, name),
+                                    "is not a set in data.valid; correct it"});
     }
     const Json track = data.value("track", Json());
     if (track.is_string() && !sets.contains(track.get<std::string>()))

@@ -16,7 +16,8 @@ struct HttpConfig {
     std::string certificate{}, key{};       // PEM files; empty: no TLS
     bool insecure = false;                  // serve other machines without TLS
     bool read_only = false;                 // refuse all changes
-    int requests_per_second = 1000;         // maximum for each token or, without one, address
+    // Limit of each token, or of each address without a token.
+    int requests_per_second = 1000;
 };
 
 struct ListenAddress {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kLetters = "%AaJjNnrstux";
 constexpr std::string_view kDigits = "0123456789";
-constexpr std::size_t kWidthMax = 10;  // sbatch has the same limit
+constexpr std::size_t kWidthMax = 10;  // maximum width in a specifier, as in sbatch
 
 struct Specifier {
     std::string_view text;  // the whole specifier, such as "%4j"; "%" if no letter follows

@@ -46,10 +46,11 @@ void check_sizes(const PilotQueue& q, Problems& problems) {
                         " bytes; allowed: 64 MiB to 1 PiB, or 0 for Slurm's default");
     problems.unless(q.time.count() >= 60,
                     "time is " + number(q.time.count()) + " s; allowed: at least 60 s");
-    problems.unless(q.idle.count() >= 0, "idle must not be negative");
-    problems.unless(q.handover.count() >= 0, "handover must not be negative");
+    problems.unless(q.idle.count() >= 0, "idle is negative; allowed: at least 0 s");
+    problems.unless(q.handover.count() >= 0, "handover is negative; allowed: at least 0 s");
     const bool limits = std::min({q.max_nodes, q.max_jobs, q.max_gpu_hours}) >= 0 && q.backlog >= 1;
-    problems.unless(limits, "limits must not be negative, and backlog must be at least 1");
+    problems.unless(limits,
+                    "max_jobs, max_nodes or max_gpu_hours is negative, or backlog is less than 1");
     problems.unless(q.min_percent >= 0 && q.min_percent <= 100,
                     "min_utilization is " + number(q.min_percent) + " %; allowed: 0 to 1");
     problems.unless(

@@ -21,7 +21,7 @@ struct PilotQueue {
     std::string qos{};
     std::string constraint{};
     int nodes = 1;
-    int slots = 1;  // CPU slots per node; --cpus-per-task of the worker on each node
+    int slots = 1;  // CPU slots per node, passed as --cpus-per-task
     int gpus = 0;   // GPUs per node, passed as --gres=gpu:N
     // Memory per node in bytes, passed as --mem. 0: Slurm's default applies. rolld then does not
     // know the memory of a future node, so it requests no allocation for a job that sets `memory`.

@@ -29,8 +29,8 @@ struct Quota {
 
 struct Account {
     std::string parent{};  // parent account; empty if there is none
-    // Users who may charge this account. A job of such a user is charged to this account by
-    // default.
+    // Users who may charge this account. By default, a user's jobs are charged to the first
+    // account, by name, that lists the user.
     std::vector<std::string> users{};
     int share = 1;  // weight in fair share among the accounts with the same parent
     Quota quota{};

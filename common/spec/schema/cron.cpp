@@ -108,7 +108,8 @@ Result<Cron> parse_cron(std::string_view text) {
     cron.any_day = fields[2].starts_with('*');
     cron.any_weekday = fields[4].starts_with('*');
     if (!next_after(cron, Time{}))
-        return fail(ErrorCode::InvalidArgument, fmt::format("\"{}\" never matches a date", text));
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("\"{}\" never matches a date; change the day or the month", text));
     return cron;
 }
 

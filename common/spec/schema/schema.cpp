@@ -202,7 +202,7 @@ class Checker {
     // is none.
     std::optional<std::string> meant(const std::vector<std::string>& siblings,
                                      const std::string& path, const std::string& key) const {
-        // One letter too many or too few beside the right key is likelier than a wrong place.
+        // A typo in a key of this section is likelier than a key in the wrong section.
         if (const auto close = nearest(key, siblings, 1)) return join(path, *close);
         if (auto elsewhere = path_of_key(root_, key)) return elsewhere;
         if (const auto near = nearest(key, siblings)) return join(path, *near);

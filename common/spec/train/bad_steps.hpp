@@ -8,7 +8,7 @@
 
 namespace roll::spec {
 
-// The policy for such a step. Only spikes may be ignored.
+// The policy for a step that is not finite, or that is a spike. Only spikes may be ignored.
 enum class OnBadStep { Ignore, Stop, Skip, Retry, Rewind };
 
 // A step is a spike if its loss or gradient norm is too far above those of earlier steps.

@@ -27,7 +27,7 @@ Result<std::vector<BatchPhase>> parse_batch_schedule(std::string_view text);
 struct BatchSizes {
     std::span<const BatchPhase> phases;  // empty: all steps have `size` samples
     std::int64_t size = 0;
-    std::int64_t seq_length = 1;  // tokens of a sample
+    std::int64_t seq_length = 1;  // tokens per sample
 };
 
 // Returns the batch size of the step that begins after `samples` samples. A sample counts as

@@ -63,7 +63,7 @@ struct DataSpec {
     // used if `completions` is true.
     std::string field = "text", prompt_field = "prompt", completion_field = "completion";
     std::string label_field = "label";  // key of the label, used if `labels` is true
-    std::string margin_field = {};      // key of the margin of a pair; empty: pairs have none
+    std::string margin_field = {};      // key of a pair's margin; empty: pairs have no margin
     TrainOn train_on = TrainOn::Assistant;
     // Names of keys and roles that differ from the default names (worker/chat/conversation.hpp)
     std::map<std::string, std::string> columns, tags;

@@ -20,7 +20,7 @@ namespace roll::spec {
 // The linear layers of a decoder layer that can have LoRA, in the order of the forward pass.
 enum class LoraPlace { Q, K, V, Out, Gate, Up, Down };
 
-// The last part of the HuggingFace name of each of these linear layers
+// For each of these linear layers, the last part of its name in HuggingFace's models
 inline constexpr std::array<std::pair<std::string_view, LoraPlace>, 7> kLoraPlaces{
     {{"q_proj", LoraPlace::Q},
      {"k_proj", LoraPlace::K},
@@ -63,8 +63,8 @@ inline constexpr const char* kAllLinear = "all-linear";
 struct LoraPatterns {
     // Names of modules. Each is a full name, or the end of a full name after a dot: "q_proj" stands
     // for all modules whose names end with ".q_proj". If `targets_match`, `targets` is one regular
-    // expression instead, which must match the whole name. `exclude_matches` says the same about
-    // `exclude`.
+    // expression instead, which must match the whole name. `exclude_matches` has the same meaning
+    // for `exclude`.
     std::vector<std::string> targets = {}, exclude = {};
     bool targets_match = false, exclude_matches = false;
     std::vector<std::int64_t> layers = {};  // numbers of the layers; empty: all layers

@@ -11,7 +11,7 @@ namespace roll::spec {
 struct LossScaleSpec {
     double initial = 65536;
     int growth_interval = 1000;  // consecutive steps without overflow after which the scale doubles
-    double backoff = 0.5;        // factor by which overflows change the scale
+    double backoff = 0.5;        // factor by which an overflow multiplies the scale
     // After the start of the job and after each growth of the scale, the first `hysteresis` - 1
     // overflows do not change the scale. Each later overflow lowers it.
     int hysteresis = 2;

@@ -35,10 +35,9 @@ inline constexpr std::array<std::pair<std::string_view, OptimizerKind>, 8> kOpti
      {"adamw_8bit", OptimizerKind::AdamW8bit},
      {"adamw_bf16", OptimizerKind::AdamWBf16}}};
 
-// Selects the factor by which Muon multiplies the learning rate of a matrix of `rows` x
-// `columns`, under the names of torch.optim.Muon. Original: sqrt(max(1, rows / columns)).
-// MatchRmsAdamW: 0.2 * sqrt(max(rows, columns)), which makes learning rates of AdamW suitable for
-// Muon.
+// Selects the factor by which Muon multiplies the learning rate of a matrix of `rows` x `columns`.
+// The names are from torch.optim.Muon. Original: sqrt(max(1, rows / columns)). MatchRmsAdamW: 0.2 *
+// sqrt(max(rows, columns)), which makes learning rates of AdamW suitable for Muon.
 enum class UpdateScale { Original, MatchRmsAdamW };
 
 // Settings of Adafactor (transformers.Adafactor); worker/train/optim/adafactor.hpp has the

@@ -44,7 +44,7 @@ std::optional<Recompute> recompute_named(std::string_view name);
 struct ParallelSpec {
     int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
     Schedule schedule = Schedule::Auto;  // order of the pipeline's micro-batches
-    std::string schedule_file{};         // CSV file with the schedule; empty: `schedule` names it
+    std::string schedule_file{};         // CSV file with the schedule; empty: see `schedule`
     int group = 0;  // interleaved schedule: number of micro-batches in a group; 0: pp
     // Schedule::Auto: largest number of bytes of activations on a rank; 0: no limit
     std::int64_t activation_limit = 0;
@@ -53,14 +53,15 @@ struct ParallelSpec {
     // account_for_embedding: the embedding counts as a layer when layers are divided into stages.
     // account_for_loss: the output layer counts as a layer.
     bool account_for_embedding = false, account_for_loss = false;
-    // Megatron's string of the layers of each stage (pipeline_layout.hpp); empty: the numbers above
-    // divide the layers
+    // Megatron's layout string (pipeline_layout.hpp), which gives the layers of each part of the
+    // pipeline; empty: the fields above divide the layers
     std::string pipeline_layout{};
     // true: the layers are divided so that the slowest stage is as fast as possible
     bool stages_by_cost = false;
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // ZeRO stage. 0: each data-parallel rank has all optimizer state and all gradients; 1: the
-    // ranks share the optimizer state; 2: they also share the gradients.
+    // ranks share the optimizer state; 2: they also share the gradients; 3: they also share the
+    // weights.
     int zero = 0;
     Recompute recompute = Recompute::None;
     RecomputeMethod recompute_method = RecomputeMethod::Uniform;

@@ -7,8 +7,8 @@
 
 namespace roll::spec {
 
-// Reads data.valid. It is a fraction of the training files, or it has named sets, each of which is
-// a fraction or a list of files.
+// Reads data.valid: a fraction of the training files, or several sets with names. Each set is a
+// fraction or a list of files.
 Result<void> read_valid(const Json& json, DataSpec& data);
 
 // Reads data.packing and data.truncate.

@@ -184,7 +184,7 @@ Result<void> read_recompute(JsonReader& reader, ParallelSpec& parallel) {
     return {};
 }
 
-// Reads the mesh. If dp is missing, it is the world size divided by the sizes of the other axes.
+// Reads the mesh. A missing dp is the world size divided by the sizes of the other axes.
 Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
     JsonReader resources(resources_json, "resources");
     const int nodes = resources.get_or("nodes", 1);
@@ -479,7 +479,7 @@ Result<TrainSpec> train_spec(std::string_view document) {
     ROLL_TRY_VOID(read_checkpoint(section(reader, "checkpoint"), spec));
     ROLL_TRY_VOID(read_export(section(reader, "export"), spec));
     if (spec.micro_batch_size < 1)
-        return fail(ErrorCode::InvalidArgument, "train.micro_batch_size is less than 1");
+        return fail(ErrorCode::InvalidArgument, "train.micro_batch_size must be at least 1");
     return spec;
 }
 

@@ -24,7 +24,7 @@ TEST(Report, AddsThePagesOfDifferentJobs) {
               "ann       4       4.00        2.00    1.00      0.00       0.00\n"
               "bob       2       2.00        1.00    0.50      0.00       0.00\n"
               "total     6       6.00        3.00    1.50      0.00       0.00\n"
-              "FAILED, REQUEUED and CANCELLED are wasted GPU-hours\n");
+              "the columns FAILED, REQUEUED and CANCELLED are wasted GPU-hours\n");
 }
 
 TEST(Report, TheRatioOfTrainingTimeIsShownIfTrainingJobsRan) {

@@ -206,7 +206,8 @@ TEST_F(ForeignFile, EachProblemIsNamed) {
          "is org/name, which is neither a directory nor in HuggingFace's cache"},
         {"stage", R"("ppo")", "is ppo; supported: pt, sft, rm, dpo, kto"},
         {"finetuning_type", R"("oft")", "is oft; supported: full, lora"},
-        {"dataset", R"("news")", "names news, which is not in dataset_info.json"},
+        {"dataset", R"("news")",
+         "names news, which is not in dataset_info.json; add it there, or correct the name"},
         {"dataset", R"("hub")", R"(is "org/set", which is not in HuggingFace's cache)"},
         {"dataset", R"("table")", "Roll does not read the file "},
         {"dataset_dir", R"("nowhere")", "nowhere/dataset_info.json"},
@@ -351,7 +352,8 @@ TEST_F(ForeignFile, InterleavedDataSetsHaveWeights) {
     EXPECT_EQ(problems(changed), "");
     changed["interleave_probs"] = "0.7";
     EXPECT_EQ(problems(changed),
-              "interleave_probs has 1 values, but `dataset` lists 2 data sets\n");
+              "interleave_probs does not match `dataset` (number of values: 1, data sets: 2); give "
+              "one value for each data set\n");
     changed["interleave_probs"] = {0.7, 0.3};
     EXPECT_EQ(job(changed)["data"]["weights"], Json({0.7, 0.3}));
     changed["interleave_probs"] = "0.7, most";
@@ -369,7 +371,7 @@ TEST_F(ForeignFile, TrackersAreProgramsOfTheirOwn) {
     Json changed = config();
     changed["report_to"] = {"wandb"};
     EXPECT_EQ(job(changed), job(config()));
-    EXPECT_TRUE(foreign.remarks[0].starts_with("report_to wandb: a program of its own copies"));
+    EXPECT_TRUE(foreign.remarks[0].starts_with("report_to wandb: a separate program copies"));
 }
 
 TEST_F(ForeignFile, SequenceParallelismNeedsTensorParallelism) {

@@ -107,7 +107,7 @@ TEST_F(Hub, OneOfSeveralConfigurationsIsChosenByName) {
         return used ? document["data"]["train"].dump() : used.error().message;
     };
     const std::string names =
-        "the data set Ann/math has the configurations main, more; write Ann/math with one of them, "
+        "the data set Ann/math has the configurations main, more; append one of them to the name, "
         "such as Ann/math:main";
     EXPECT_EQ(told("Ann/math"), names);
     EXPECT_EQ(told("Ann/math:none"), names);

@@ -56,7 +56,7 @@ TEST_F(ForeignSharding, SettingsOfDeepSpeedThatDifferAreRefused) {
               "deepspeed has train_micro_batch_size_per_gpu 4, but per_device_train_batch_size is "
               "2; write \"auto\" for train_micro_batch_size_per_gpu\n");
     EXPECT_EQ(refusal(R"({"bf16": {"enabled": true}})"),
-              "deepspeed enables bf16; set bf16: true as well\n");
+              "deepspeed enables bf16; set bf16: true in this file as well\n");
     Json trl = config();  // the default precision of TRL is bf16
     for (const char* const key : {"stage", "finetuning_type", "dataset"}) trl.erase(key);
     trl.update({{"dataset_name", "p.jsonl"}, {"beta", 0.3}});

@@ -143,7 +143,8 @@ TEST_F(ForeignFile, TellsHowToAddRowsAndWhereToSetFieldsOfTheModel) {
     EXPECT_EQ(problems(with), "");
     const std::string told =
         "resize_vocab: if the tokenizer has more tokens than the embedding has rows, the job ends "
-        "before training and tells the value of model.vocab_size, with which Roll adds rows";
+        "before training; its message gives the value of model.vocab_size with which Roll adds "
+        "rows";
     EXPECT_EQ(std::ranges::count(foreign.no_effect, told), 1);
     with["additional_configs"] = {{"moe_grouped_gemm", true}};
     EXPECT_EQ(problems(with),

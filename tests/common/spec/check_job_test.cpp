@@ -480,7 +480,7 @@ TEST_F(CheckJob, ValidationSetsHaveNames) {
     EXPECT_EQ(problems(json), "data.track is none; allowed: the name of a set in data.valid\n");
     json["data"].erase("track");
     json["train"]["valid_every_of"] = {{"tail", 50}, {"newz", 10}};
-    EXPECT_EQ(problems(json), "train.valid_every_of.newz is not a set in data.valid\n");
+    EXPECT_EQ(problems(json), "train.valid_every_of.newz is not a set in data.valid; correct it\n");
     json["train"].erase("valid_every_of");
     json["data"]["valid"] = {{"a b", 0.1}, {"c", 0.2}, {"d", "none.txt"}, {"e", 1.5}};
     EXPECT_EQ(problems(json),

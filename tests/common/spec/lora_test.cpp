@@ -115,8 +115,8 @@ TEST(LoraSpec, TheAdapterOfARewardModelIsExportedAfterTrainingOnly) {
     ASSERT_EQ(problems.size(), 2U);
     EXPECT_EQ(problems[0].path, "export.merge");
     EXPECT_EQ(problems[1].path + " " + problems[1].message,
-              "export.every is 2, but an export during training is compared with its checkpoint by "
-              "merging both into the base model, which has no `score` layer; allowed: 0 with "
+              "export.every is 2, but Roll checks an export during training by merging it and its "
+              "checkpoint into the base model, which has no `score` layer; allowed: 0 with "
               "objective reward and train.lora");
     json["objective"] = "dpo";
     EXPECT_TRUE(lora_problems(json).empty());

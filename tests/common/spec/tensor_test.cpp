@@ -49,8 +49,8 @@ TEST(Tensor, AGroupOnSeveralNodesIsAWarning) {
     EXPECT_EQ(
         warning(1, 4, 1, 2),
         "parallel.tp is 4, but a node has 2 of the job's ranks: a tensor-parallel group is on "
-        "2 nodes, and sends 2 MiB per rank and step over the network; allowed without this "
-        "cost: tp 1, 2, or 4 ranks on a node");
+        "2 nodes, and sends 2 MiB per rank and step over the network; to avoid this cost: tp 1, 2, "
+        "or 4 ranks on a node");
     EXPECT_NE(warning(1, 8, 1, 4).find("on 4 nodes"), std::string::npos);
     // Groups of 2 on nodes of 3: the second group of each node has a rank on the next node.
     EXPECT_NE(warning(3, 2, 1, 2).find("on 2 nodes"), std::string::npos);

@@ -72,7 +72,8 @@ TEST(TrainSpec, EachProblemOfALayoutIsToldWithWhatWorks) {
               "parallel dp 1 x tp 5 x pp 1 x cp 1 = 5 ranks, but resources give 2 nodes x 3 slots "
               "= 6 ranks\n");
     EXPECT_EQ(problems_with(R"({"parallel": {"tp": 4}})"),
-              "parallel tp 4 x pp 1 x cp 1 = 4 does not divide the ranks; resources give 2 nodes x "
+              "parallel tp 4 x pp 1 x cp 1 = 4 does not divide the number of ranks; resources give "
+              "2 nodes x "
               "3 slots = 6 ranks; set resources.slots_per_node to 4\n");
     // No number of slots that the schema allows has so many ranks.
     EXPECT_EQ(problems_with(
@@ -83,12 +84,14 @@ TEST(TrainSpec, EachProblemOfALayoutIsToldWithWhatWorks) {
                   R"({"parallel": {"dp": 2048, "tp": 4}, "train": {"global_batch_size": 4096}})"),
               "parallel dp 2048 x tp 4 x pp 1 x cp 1 = 8192 ranks, but resources give 2 nodes x 3 "
               "slots = 6 ranks; set resources.slots_per_node to 4096\n");
-    EXPECT_EQ(problems_with(R"({"parallel": {"tp": 128}, "resources": {"gpus_per_node": 8}})"),
-              "parallel tp 128 x pp 1 x cp 1 = 128 does not divide the ranks; resources give 2 "
-              "nodes x 8 GPUs = 16 ranks; set resources.gpus_per_node to 64\n");
-    EXPECT_EQ(problems_with(R"({"parallel": {"tp": 256}, "resources": {"gpus_per_node": 8}})"),
-              "parallel tp 256 x pp 1 x cp 1 = 256 does not divide the ranks; resources give 2 "
-              "nodes x 8 GPUs = 16 ranks\n");
+    EXPECT_EQ(
+        problems_with(R"({"parallel": {"tp": 128}, "resources": {"gpus_per_node": 8}})"),
+        "parallel tp 128 x pp 1 x cp 1 = 128 does not divide the number of ranks; resources give 2 "
+        "nodes x 8 GPUs = 16 ranks; set resources.gpus_per_node to 64\n");
+    EXPECT_EQ(
+        problems_with(R"({"parallel": {"tp": 256}, "resources": {"gpus_per_node": 8}})"),
+        "parallel tp 256 x pp 1 x cp 1 = 256 does not divide the number of ranks; resources give 2 "
+        "nodes x 8 GPUs = 16 ranks\n");
     // The product is 2^64.
     EXPECT_EQ(problems_with(R"({"parallel": {"tp": 536870912, "pp": 536870912, "cp": 64}})")
                   .find("parallel tp 536870912 x pp 536870912 x cp 64 = 1000000000000000000 does"),
@@ -289,7 +292,8 @@ TEST(TrainSpec, TruncationFitsTheRows) {
         "data.truncate is drop; allowed: `end` with data.packing wrapped, because this packing "
         "truncates no document");
     EXPECT_EQ(problem("sft", {{"train_on", "all"}, {"truncate", "prompt"}}),
-              "data.truncate is prompt; allowed: another value with data.train_on all, because "
+              "data.truncate is prompt; allowed: a value other than `prompt` with data.train_on "
+              "all, because "
               "documents then have no prompts");
     EXPECT_EQ(problem("orpo", {{"truncate", "drop"}}), "");
     EXPECT_EQ(problem("orpo", {{"truncate", "split"}}),
@@ -380,7 +384,8 @@ TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
     EXPECT_EQ(problems_of({{"kind", "cpo"}, {"loss", "robust"}}),
               "objective.loss is robust; allowed with objective cpo: sigmoid, ipo, hinge\n");
     EXPECT_EQ(problems_of({{"kind", "cpo"}, {"loss", "ipo"}, {"label_smoothing", 0.1}}),
-              "objective.label_smoothing is 0.1, which loss ipo does not use; allowed: 0, or loss "
+              "objective.label_smoothing is 0.1, but loss ipo does not use this value; allowed: 0, "
+              "or set loss to "
               "sigmoid or robust\n");
     EXPECT_EQ(problems_of({{"kind", "sft"}, {"beta", 1}}),
               "objective.beta is not a key of objective sft; allowed: label_smoothing, z_loss, "
