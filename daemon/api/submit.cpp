@@ -27,8 +27,8 @@ Result<spec::JobSpec> read_job(const auto& args) {
     if (args.job.is_null()) return from_request(spec::job_spec_of(args.spec));
     if (!args.base.starts_with('/'))
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("base is \"{}\"; give the absolute path of the directory to which "
-                                "relative paths in `job` are relative",
+                    fmt::format("base is \"{}\"; allowed: the absolute path of the directory from "
+                                "which relative paths in `job` start",
                                 args.base),
                     hint);
     spec::ParsedJob parsed = spec::check_job(args.job, args.base);
@@ -78,7 +78,7 @@ Result<void> check_file_sizes(const Context& context, const std::vector<spec::St
         for (const std::string& piece : file.pieces) bytes += context.pieces.size_of(piece);
         if (bytes != file.bytes)
             return fail(ErrorCode::InvalidArgument,
-                        fmt::format("file {} is said to have {} bytes, but its pieces have {}",
+                        fmt::format("file {}: `bytes` is {}, but the file's pieces have {} bytes",
                                     file.name, file.bytes, bytes));
     }
     return {};

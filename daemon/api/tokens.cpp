@@ -32,7 +32,7 @@ Result<Plan> create(const Context& context, const Caller& who,
         context.role_of(who.user) == Role::Operator)
         return fail(ErrorCode::Refused,
                     fmt::format("{} is also the name of the operator; only the operator's key "
-                                "may make such a token",
+                                "may make a token of scope operate for this name",
                                 who.user),
                     "use scope read or submit, or the operator's key");
     constexpr std::int64_t kSecondsMax = 1'000'000'000;  // the store has the real limit

@@ -38,7 +38,7 @@ Result<Config> read_config(const std::filesystem::path& path) {
     ROLL_TRY(const std::vector<Json> documents, yaml::read(text, path.string()));
     if (documents.size() > 1)
         return fail(ErrorCode::InvalidArgument,
-                    path.string() + " contains more than one YAML document");
+                    path.string() + " contains more than one YAML document; allowed: one");
     spec::ParsedPolicy parsed =
         spec::parse_policy(documents.empty() ? "{}" : dump(documents.front()),
                            std::filesystem::absolute(path).parent_path());

@@ -37,7 +37,7 @@ inline Result<void> check_port(const std::string& endpoint) {
     const bool digits = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
     if (!digits || (port.size() <= 5 && std::stoi(port) <= 65'535)) return {};
     return fail(ErrorCode::InvalidArgument,
-                fmt::format("--endpoint {}: there is no port {}; allowed: 0 to 65535, where 0 is "
+                fmt::format("--endpoint {}: the port is {}; allowed: 0 to 65535, where 0 is "
                             "any free port",
                             endpoint, port));
 }

@@ -67,12 +67,12 @@ Result<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
         return fail(ErrorCode::Refused,
                     fmt::format("this token already watches {} different lists of targets",
                                 kChannelsOfToken),
-                    "close other pages, request the answers every few seconds, or make one token "
+                    "close other pages, poll the answers with GET, or make one token "
                     "per person: rollctl token create");
     if (channels_.size() >= kChannelsMax)
         return fail(ErrorCode::Refused,
                     fmt::format("roll-web already serves {} different streams", kChannelsMax),
-                    "request the answers every few seconds");
+                    "poll the answers with GET every few seconds");
     auto channel = std::make_shared<Channel>(io_, request, targets);
     channels_[key] = channel;
     return channel;

@@ -126,13 +126,14 @@ std::string describe(const std::string& kind, const Json& body) {
         return "checkpoint of step " + text_of(body, "step") + " deleted by retention";
     if (kind == "worker_joined") return "worker joined: " + text_of(body, "node");
     if (kind == "worker_drained")
-        return "worker draining: " + text_of(body, "draining") + by_whom(body);
+        return "worker's flag `draining` is now " + text_of(body, "draining") + by_whom(body);
     if (kind == "machine_excluded")
         return with_reason("no new jobs on " + text_of(body, "machine"), body);
     if (kind == "machine_forgiven")
         return text_of(body, "machine") + " is used again" + by_whom(body);
     if (kind == "worker_quiet")
-        return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is heard again";
+        return text_of(body, "quiet") == "true" ? "worker is silent"
+                                                : "worker sends heartbeats again";
     if (kind == "dispatch_stopped")
         return text_of(body, "stopped") == "false"
                    ? "jobs may start again" + by_whom(body)

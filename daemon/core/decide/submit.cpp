@@ -108,7 +108,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     if (spec.account.empty()) spec.account = job.spec.account;
     if (spec::same_job(job.spec, spec)) return Events{};
     return fail(ErrorCode::Refused,
-                "the key " + in.key + " was already used for a different job: job " +
+                "the idempotency key " + in.key + " was already used for a different job: job " +
                     std::to_string(id.value),
                 "rollctl show " + std::to_string(id.value));
 }

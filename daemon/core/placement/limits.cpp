@@ -120,7 +120,7 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
         if (count >= job.spec.array->limit)
             return Excess{"array",
                           std::to_string(count) +
-                              " jobs of the job's array are running, which is the array's limit",
+                              " of the array's jobs may run at a time; this limit is reached",
                           ""};
     }
     const spec::Policy& policy = state_.policy;
