@@ -391,7 +391,8 @@ Result<void> serve(const Options& options, const io::ServiceManager& manager) {
     spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
     const server::ServiceNotice notice(io, manager, *server);
     auto ended = server->run();
-    // The next start checks the stored bytes, and then ends with kExitDamaged if they are damaged.
+    // Exit with the status of a failure, after which systemd restarts rolld. The next start checks
+    // the stored bytes, and ends with kExitDamaged if they are damaged.
     if (!ended && ended.error().code == ErrorCode::Corrupt) ended.error().code = ErrorCode::Failed;
     pid.remove();
     if (!server->let_go()) {

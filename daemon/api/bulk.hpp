@@ -47,8 +47,8 @@ class BulkQueue {
 
     // `inputs` is the number of inputs that all requests together may add per turn. Once this
     // number is reached, each further request still adds the inputs of one job per turn, so that it
-    // makes progress. The first ticket has the number `ticket` + 1. Each start of rolld must pass
-    // another `ticket`.
+    // makes progress. The first ticket has the number `ticket` + 1. Each start of rolld must pass a
+    // different `ticket`.
     explicit BulkQueue(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
@@ -82,7 +82,7 @@ class BulkQueue {
         gateway::Instant over_at{};
         // Positions in `jobs`: this turn changes the jobs [done, taken).
         std::size_t done = 0, taken = 0;
-        std::size_t first = 0, end = 0;  // range of this request's inputs in the turn
+        std::size_t first = 0, end = 0;  // this request has the turn's inputs [first, end)
     };
     static Answered answer(Pending& asked);
 

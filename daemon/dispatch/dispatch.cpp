@@ -86,7 +86,7 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// Shortens a reason, which is only displayed. A too long reason could make the order too large to
+// Shortens a reason. It is only displayed, and a long reason could make the order too large to
 // send.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;

@@ -134,8 +134,8 @@ void on(State& s, const CheckpointAsked& e) {
 void on(State& s, const TrainingAsked& e) {
     auto& requests = current(s, e.attempt).attempt->requests;
     ROLL_CHECK(e.request.number == next_number(requests));
-    // Make room by erasing the oldest answered request. There is one, because decide() allows fewer
-    // than kRequestsKept unanswered requests.
+    // Make room by erasing the oldest answered request. An answered request exists, because
+    // decide() allows fewer than kRequestsKept unanswered requests.
     if (requests.size() >= kRequestsKept) {
         const auto oldest = std::ranges::find_if(
             requests, [](const MadeRequest& made) { return made.answer.has_value(); });

@@ -15,7 +15,7 @@ constexpr std::size_t kFaultsMax = 64;
 // a silent worker counts as lost.
 constexpr auto kSameTime = std::chrono::seconds(60);
 
-// Returns whether the worker was leaving: it was draining, or its allocation was being released.
+// Returns whether the worker was draining, or its allocation was being released.
 bool was_to_go(const State& state, const Worker& worker) {
     const auto a = state.allocations.find(worker.allocation);
     return worker.draining || (a != state.allocations.end() && a->second.releasing);
@@ -33,8 +33,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
 }
 
 // Appends to `beside` the faults of `machine` that happened at the same time as `fault` (within
-// kSameTime) and have the same kind: lost worker or failed attempt. Returns whether there is such a
-// fault.
+// kSameTime) and have the same kind (lost worker or failed attempt). Returns whether there is such
+// a fault.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {

@@ -68,7 +68,7 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Returns the dependencies in the form of an older rolld: each dependency on an array is replaced
+// Returns the dependencies as an older rolld stored them: each dependency on an array is replaced
 // by one dependency per job of the array.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
@@ -91,7 +91,7 @@ Result<std::vector<spec::JobSpec>> tasks_of(spec::JobSpec spec, JobId first) {
     return spec::array_tasks(spec, indices);
 }
 
-// Decides on a submission that has the same key as the existing job `id`. The same submission again
+// Decides on a submission that has the same key as the existing job `id`. An identical submission
 // changes nothing. Fails with Refused if the submission differs from the job. Priority and begin
 // may differ, because they may have been changed since the first submission.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
@@ -147,7 +147,7 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                 "submit the job without `into` or without `after`");
 }
 
-// Checks the jobs that a spec names. Marks the dependencies that refer to arrays.
+// Checks the jobs that a spec names, and calls check_after() for its dependencies.
 Result<void> check_jobs(const State& s, spec::JobSpec& spec) {
     if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
     return check_after(s, spec.after);

@@ -10,7 +10,8 @@
 namespace roll::core {
 namespace {
 
-// Predictions take time in proportion to the workers, and rolld serves nobody meanwhile.
+// Maximum number of workers that predictions visit, one visit per worker and job. rolld serves
+// nobody while it predicts, so the time must be bounded.
 constexpr std::size_t kWorkerVisitsMax = 100'000;
 
 class Predictor {

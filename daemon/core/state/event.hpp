@@ -107,8 +107,9 @@ using AnyEvent = std::variant<
     MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet, DispatchStopped, JobClosed, SecretsKnown,
     AttemptFenced, ClockStepped, TrainingAsked, TrainingAnswered, AllocationClosed>;
 
-// One of the events above. Its copies, moves and destruction are compiled once, in event.cpp. The
-// compiler makes code for each alternative; in every file, it made tests a third slower to compile.
+// One of the events above. Its copies, moves and destruction are compiled once, in event.cpp.
+// Otherwise, every file would compile them for each alternative, and tests would take a third
+// longer to compile.
 struct Event : AnyEvent {
     template <class T>
     requires AlternativeOf<std::remove_cvref_t<T>, AnyEvent> Event(T&& event)

@@ -1,5 +1,5 @@
-// The current state of rolld: exactly what the events in the ledger result in. Nothing in it comes
-// from a clock, a socket or a random source.
+// The current state of rolld: the result of the events in the ledger, and nothing else. Nothing in
+// it comes from a clock, a socket or a random source.
 //
 // Containers are ordered (std::map), so that every iteration over State is deterministic.
 #pragma once
