@@ -55,8 +55,8 @@ class BulkQueue {
 
     void ask(BulkRequest many);
     // Lets `waiter` wait for the request with this ticket. Fails with NotFound if this user has no
-    // request with the ticket, if its result was already sent, or if no client has asked for the
-    // result for a minute.
+    // request with the ticket. Also fails with NotFound if the result was already sent, or was
+    // dropped because no client asked for it for a minute.
     Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
     // Returns whether no job is left to process.
     bool empty() const;

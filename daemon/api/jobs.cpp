@@ -20,8 +20,8 @@ protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
     return all;
 }
 
-// The jobs that a request selects. `all` has all of them, `open` the jobs that have not ended, and
-// `over` the jobs that have ended.
+// The jobs that a request selects. `open` has the selected jobs that have not ended, `over` those
+// that have ended, and `all` has both.
 struct Selected {
     std::vector<JobId> all;
     std::vector<JobId> open;

@@ -1,5 +1,5 @@
-// Limits the time for which a request waits for a file, because a volume that hangs must not block
-// the threads that answer requests.
+// Limits the time for which a request waits for a file. Without the limit, a volume that hangs
+// would block the threads that answer requests.
 #pragma once
 
 #include <atomic>

@@ -152,7 +152,7 @@ Result<void> run(const Target& target, const Delivery& delivery) {
     if (in_time && status == 0) return {};
     const std::string why = !in_time ? fmt::format("took longer than {} s", target.timeout.count())
                             : WIFEXITED(status)
-                                ? fmt::format("exited with {}", WEXITSTATUS(status))
+                                ? fmt::format("ended with exit code {}", WEXITSTATUS(status))
                                 : fmt::format("was ended by signal {}", WTERMSIG(status));
     return fail(ErrorCode::Failed, target.command.front() + " " + why);
 }

@@ -44,9 +44,9 @@ class Planner {
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
         // If `comes` is false, some nodes are missing and cannot be requested. If the live workers
-        // can hold the gang once all of them are free, reserve the free live workers, and let the
-        // gang wait for the busy workers. Reserve no requested nodes: other jobs can use them, and
-        // would otherwise request more.
+        // can hold the gang once all of them are free, the gang waits for the busy workers. Reserve
+        // only the free live workers for it. Reserve no requested nodes: other jobs can use them,
+        // and would otherwise request more.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);

@@ -32,9 +32,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     return worker == state.workers.end() ? nullptr : &worker->second;
 }
 
-// Appends to `beside` the faults of `machine` that happened at the same time as `fault` (within
-// kSameTime) and have the same kind (lost worker or failed attempt). Returns whether there is such
-// a fault.
+// Appends faults of `machine` to `beside`: the faults that have the same kind as `fault` (lost
+// worker or failed attempt) and happened within kSameTime of it. Returns whether any was appended.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {

@@ -57,8 +57,8 @@ Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec
     return {};
 }
 
-// Checks that the jobs in `afters` exist. Sets `array` in each dependency that names the first job
-// of an array, because such a dependency is a dependency on all jobs of the array.
+// Checks that the jobs in `afters` exist. A dependency on the first job of an array is a dependency
+// on all jobs of the array, so `array` is set in it.
 Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     for (spec::After& after : afters) {
         const Job* job = find(s.jobs, after.job);
@@ -133,8 +133,8 @@ Result<void> check_into(const State& s, const Submit& in) {
     return {};
 }
 
-// Checks that no job of the submission waits for the group that the job is put into, because such a
-// job would never start.
+// Fails if a job of the submission waits for the group that it is put into. The group ends only
+// after the job, so the job would never start.
 Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                           const spec::JobSpec& spec) {
     if (!into || !lead_to(s, spec.after, *into)) return {};
