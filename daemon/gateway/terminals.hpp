@@ -42,7 +42,8 @@ class Terminals {
         Json value{};
     };
 
-    // Numbers terminals from `first` on. No earlier rolld has used these numbers.
+    // The first terminal gets the number `first` + 1. No earlier rolld may have used this or a
+    // higher number.
     explicit Terminals(std::uint64_t first) : last_id_(first) {}
 
     // Returns the number of the new terminal. Fails with Refused at the maximum number of

@@ -53,7 +53,8 @@ struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int e
 struct AttemptFenced { AttemptKey attempt; WorkerId worker; std::string node; Time at{}; };
 // A user requested a checkpoint of a running attempt.
 struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::string by{}; };
-// A user made a request to the training of a running attempt; the ranks carried it out.
+// TrainingAsked: a user made a request to the training of a running attempt. TrainingAnswered: the
+// ranks have carried it out.
 struct TrainingAsked { AttemptKey attempt; TrainingRequest request; std::string by{}; };
 struct TrainingAnswered { AttemptKey attempt; RequestAnswer answer; Time at{}; };
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{};
