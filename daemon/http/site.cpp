@@ -191,7 +191,7 @@ Reply Site::answer(const Request& request, bool counts) {
     const bool own = request.origin == "https://" + request.host ||
                      (!options_.tls && request.origin == "http://" + request.host);
     if (!request.origin.empty() && !own)
-        return refusal(403, "pages of other sites may not send requests to this server");
+        return refusal(403, "pages of other sites may not send requests to roll-web");
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (!reads && request.method != "POST")
         return refusal(405, "the method is not GET, HEAD or POST");

@@ -38,7 +38,8 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 // therefore lost, and a late message must not revive the old worker.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0 || in.memory < 0 || in.cpus < 0)
-        return fail(ErrorCode::InvalidArgument, "a worker's resources cannot be negative");
+        return fail(ErrorCode::InvalidArgument,
+                    "the worker reports negative resources; allowed: 0 or more");
     const auto* known = find(s.sessions, in.node);
     if (known) {
         const auto found = std::ranges::find(*known, in.session);
