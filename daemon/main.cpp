@@ -40,7 +40,7 @@
 namespace roll {
 namespace {
 
-// largest burst of a user's requests, in seconds at the allowed rate
+// a user may send the requests of this time at once
 constexpr double kBurstSeconds = 4;
 // Exit status of a rolld that cannot serve because its stored data is damaged. The units of systemd
 // do not restart rolld after this status.

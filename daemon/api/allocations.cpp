@@ -12,7 +12,7 @@ namespace {
 using protocol::AllocationReply;
 using protocol::QueueReply;
 
-// Returns the plan of an operation that changes the queue or the allocation `name`.
+// Returns the plan that applies `input`, a change of the allocation queue or allocation `name`.
 template <class Reply, class Args, class Name>
 Plan change_named(const Args&, const Name& name, core::Input input) {
     RunTurn plan;

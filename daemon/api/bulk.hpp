@@ -67,8 +67,8 @@ class BulkQueue {
     std::vector<Answered> settle(const engine::Turn& turn, gateway::Instant now);
     // Adapts the number of inputs per turn, so that a turn takes a few milliseconds. `commit` is
     // the time that the last turn needed to commit its events to disk, and `turn` is the rest of
-    // the turn's duration. If commits are slow, a turn may take as long as its commit, at most 24
-    // ms, because longer turns need fewer commits.
+    // the turn's duration. If commits are slow, a turn may take as long as its commit, but at most
+    // 24 ms: longer turns need fewer commits.
     void pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit);
 
   private:

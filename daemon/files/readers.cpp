@@ -122,7 +122,7 @@ void Readers::take(std::uint64_t id, Result<Json> result) {
     answer(std::move(result));
 }
 
-// Answers with an error each read whose time limit has passed.
+// Ends each read whose time limit has passed: answers it with an error.
 void Readers::expire() {
     const auto now = std::chrono::steady_clock::now();
     while (!waiting_.empty() && waiting_.begin()->second.until <= now) {

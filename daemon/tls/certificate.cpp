@@ -67,7 +67,7 @@ std::string Certificate::stamp() const {
     for (const auto& file : {certificate_, key_}) {
         struct stat status {};
         if (::stat(file.c_str(), &status) != 0) continue;
-        // A change of the permissions changes only st_ctim.
+        // Use st_ctim, because a change of the permissions changes no other field.
         text += fmt::format("{} {} {} {} ", status.st_ino, status.st_size, status.st_ctim.tv_sec,
                             status.st_ctim.tv_nsec);
     }

@@ -10,8 +10,8 @@
 namespace roll::core {
 namespace {
 
-// Maximum number of workers that predictions visit, one visit per worker and job. rolld serves
-// nobody while it predicts, so the time must be bounded.
+// Maximum number of workers that are visited; each predicted job visits every worker. The maximum
+// bounds the time, because rolld serves nobody while it predicts.
 constexpr std::size_t kWorkerVisitsMax = 100'000;
 
 class Predictor {
