@@ -40,7 +40,7 @@
 namespace roll {
 namespace {
 
-// largest burst of a user's requests, in seconds at the allowed rate
+// a user may send the requests of this time at once
 constexpr double kBurstSeconds = 4;
 // Exit status of a rolld that cannot serve because its stored data is damaged. The units of systemd
 // do not restart rolld after this status.
@@ -223,7 +223,7 @@ Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
     ROLL_TRY(const core::State state, ledger.load());
     ROLL_TRY(const std::size_t jobs, ledger.prune(state, now - kept, now));
     if (jobs > 0)
-        spdlog::info("removed {} jobs that ended more than {} ago from the ledger", jobs, keep);
+        spdlog::info("jobs removed from the ledger: {}; all ended more than {} ago", jobs, keep);
     return {};
 }
 
@@ -241,7 +241,7 @@ Result<void> check(const io::StateDirectory& directory) {
                     "ledger.snapshot differs from the state that the ledger's events give",
                     "delete ledger.snapshot; rolld creates it again");
     }
-    fmt::print("{}: {} jobs, newest event {}, no damage\n", directory.ledger().string(),
+    fmt::print("{}: no damage; jobs: {}; newest event: {}\n", directory.ledger().string(),
                state.jobs.size(), ledger.newest());
     return {};
 }
@@ -370,7 +370,8 @@ Result<void> serve(const Options& options, const io::ServiceManager& manager) {
                 server->set_policy(std::move(config->policy));
                 spdlog::info("the configuration was read again and is now in effect");
             } else {
-                spdlog::warn("keeping the previous configuration: {}", config.error().message);
+                spdlog::warn("the previous configuration stays in effect: {}",
+                             config.error().message);
             }
             reread();
         });
@@ -385,7 +386,8 @@ Result<void> serve(const Options& options, const io::ServiceManager& manager) {
     spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
     const server::ServiceNotice notice(io, manager, *server);
     auto ended = server->run();
-    // The next start checks the stored bytes, and then ends with kExitDamaged if they are damaged.
+    // Exit with the status of a failure, after which systemd restarts rolld. The next start checks
+    // the stored bytes, and ends with kExitDamaged if they are damaged.
     if (!ended && ended.error().code == ErrorCode::Corrupt) ended.error().code = ErrorCode::Failed;
     pid.remove();
     if (!server->let_go()) {
@@ -398,7 +400,7 @@ Result<void> serve(const Options& options, const io::ServiceManager& manager) {
 
 void add_house(CLI::App& app, Options& options) {
     auto* house =
-        app.add_option_group("house", "Actions after which rolld ends; rolld does not serve");
+        app.add_option_group("house", "Actions that rolld carries out instead of serving");
     house->add_flag("--check", options.check, "Look for damage in the ledger");
     house
         ->add_option("--backup", options.backup,

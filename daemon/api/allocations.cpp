@@ -12,7 +12,7 @@ namespace {
 using protocol::AllocationReply;
 using protocol::QueueReply;
 
-// Returns the plan of an operation that changes the queue or the allocation `name`.
+// Returns the plan that applies `input`, a change of the allocation queue or allocation `name`.
 template <class Reply, class Args, class Name>
 Plan change_named(const Args&, const Name& name, core::Input input) {
     RunTurn plan;
@@ -74,7 +74,7 @@ Result<Plan> show_order(const Context& context, const Caller&,
 Result<spec::PilotQueue> queue_of(const Context& context, const protocol::AllocDryRunArgs& args) {
     if (!args.spec.is_null()) return from_request(spec::pilot_queue_from_json(dump(args.spec)));
     if (!args.queue)
-        return fail(ErrorCode::InvalidArgument, "alloc_dry_run: needs a field queue or spec");
+        return fail(ErrorCode::InvalidArgument, "alloc_dry_run needs the field `queue` or `spec`");
     const auto found = context.state.queues.find(*args.queue);
     if (found != context.state.queues.end()) return found->second.spec;
     return fail(ErrorCode::NotFound, "there is no allocation queue " + *args.queue,

@@ -18,7 +18,8 @@ Result<void> BulkQueue::ask_again(std::uint64_t ticket, Waiter waiter) {
         return asked.ticket == ticket && asked.many.waiter.user == waiter.user;
     });
     if (found == pending_.end())
-        return fail(ErrorCode::NotFound, "there is no request " + std::to_string(ticket),
+        return fail(ErrorCode::NotFound,
+                    "there is no request with the ticket " + std::to_string(ticket),
                     "repeat the command; jobs already changed stay changed");
     found->many.waiter = std::move(waiter);
     found->awaited = true;

@@ -47,16 +47,16 @@ class BulkQueue {
 
     // `inputs` is the number of inputs that all requests together may add per turn. Once this
     // number is reached, each further request still adds the inputs of one job per turn, so that it
-    // makes progress. The first ticket has the number `ticket` + 1. Each start of rolld must pass
-    // another `ticket`.
+    // makes progress. The first ticket has the number `ticket` + 1. Each start of rolld must pass a
+    // different `ticket`.
     explicit BulkQueue(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
 
     void ask(BulkRequest many);
     // Lets `waiter` wait for the request with this ticket. Fails with NotFound if this user has no
-    // request with the ticket, if its result was already sent, or if no client has asked for the
-    // result for a minute.
+    // request with the ticket. Also fails with NotFound if the result was already sent, or was
+    // dropped because no client asked for it for a minute.
     Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
     // Returns whether no job is left to process.
     bool empty() const;
@@ -67,8 +67,8 @@ class BulkQueue {
     std::vector<Answered> settle(const engine::Turn& turn, gateway::Instant now);
     // Adapts the number of inputs per turn, so that a turn takes a few milliseconds. `commit` is
     // the time that the last turn needed to commit its events to disk, and `turn` is the rest of
-    // the turn's duration. If commits are slow, a turn may take as long as its commit, at most 24
-    // ms, because longer turns need fewer commits.
+    // the turn's duration. If commits are slow, a turn may take as long as its commit, but at most
+    // 24 ms: longer turns need fewer commits.
     void pace(std::chrono::nanoseconds turn, std::chrono::nanoseconds commit);
 
   private:
@@ -82,7 +82,7 @@ class BulkQueue {
         gateway::Instant over_at{};
         // Positions in `jobs`: this turn changes the jobs [done, taken).
         std::size_t done = 0, taken = 0;
-        std::size_t first = 0, end = 0;  // range of this request's inputs in the turn
+        std::size_t first = 0, end = 0;  // this request has the turn's inputs [first, end)
     };
     static Answered answer(Pending& asked);
 

@@ -58,8 +58,8 @@ Result<void> owns(const Context& context, const Caller& who, const std::vector<J
 // than 1,000 bytes. `what` is the name of the argument.
 Result<void> check_line(const char* what, const std::string& text);
 
-// Fails with Refused if the request came with a token. `what` names the action in the message, and
-// `command` the command that does it with a key.
+// Fails with Refused if the request came with a token. `what` is the action, as the message says
+// it. `command` is the command that does the action with a key.
 Result<void> needs_key(const Caller& who, const char* what, const char* command);
 
 }  // namespace roll::api

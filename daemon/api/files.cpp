@@ -47,7 +47,8 @@ Result<Plan> pieces_missing(const Context& context, const Caller&,
 Result<Plan> piece_put(const Context& context, const Caller& who,
                        const protocol::PiecePutArgs& args) {
     const auto bytes = from_base64(args.data);
-    if (!bytes) return fail(ErrorCode::InvalidArgument, "the data of the piece is not base64");
+    if (!bytes)
+        return fail(ErrorCode::InvalidArgument, "`data` is not base64; encode the piece as base64");
     ROLL_TRY(std::string piece,
              context.pieces.put(*bytes, std::chrono::steady_clock::now(), who.user));
     return ReplyNow{protocol::reply_json(protocol::PiecePutReply{std::move(piece)},

@@ -20,15 +20,15 @@ protocol::JobNumbers numbers(const std::vector<JobId>& ids) {
     return all;
 }
 
-// The jobs that a request selects. `all` has all of them, `open` the jobs that have not ended, and
-// `over` the jobs that have ended.
+// The jobs that a request selects. `open` has the selected jobs that have not ended, `over` those
+// that have ended, and `all` has both.
 struct Selected {
     std::vector<JobId> all;
     std::vector<JobId> open;
     std::vector<JobId> over;
 };
 
-// Returns the numbers among the words of a selector.
+// Returns the jobs that a selector names by a single id, such as 1 and 4 in "1,4,@me".
 std::set<JobId> numbers_in(const std::string& selector) {
     std::set<JobId> named;
     std::istringstream words(selector);
@@ -38,7 +38,7 @@ std::set<JobId> numbers_in(const std::string& selector) {
 }
 
 // Selects the jobs that a request changes. `all` means all jobs that the caller may change. Ranges,
-// patterns, `all` and `@me` leave out jobs that have ended, because nobody means these.
+// patterns, `all` and `@me` leave out jobs that have ended, because users do not mean these.
 Result<Selected> select_own(const Context& context, const Caller& who,
                             const protocol::Selection& args) {
     const bool own = args.selector == "all" && who.role != Role::Operator;
@@ -151,8 +151,7 @@ Result<Plan> progress(const Context&, const Caller& who, const protocol::Progres
     return AwaitChange{who.user, args.ticket, args.wait_ms};
 }
 
-// Requests a checkpoint. `show` displays whether a checkpoint that answers this request is
-// recorded.
+// Requests a checkpoint. `rollctl show` then displays whether this checkpoint is recorded.
 Result<Plan> checkpoint(const Context& context, const Caller& who,
                         const protocol::CheckpointArgs& args) {
     const JobId id{args.id};
@@ -170,7 +169,7 @@ Result<Plan> checkpoint(const Context& context, const Caller& who,
     return plan;
 }
 
-// Makes a request to the training. `show` displays the answer.
+// Sends a request to the training. `rollctl show` displays the answer.
 Result<Plan> tell(const Context& context, const Caller& who, const protocol::TellArgs& args) {
     const auto kind = find_name<RequestKind>(kRequestKinds, args.what);
     if (!kind)

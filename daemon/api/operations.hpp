@@ -12,7 +12,7 @@ namespace roll::api {
 
 struct ServedOperation {
     const protocol::Operation* operation;
-    // Reads the arguments and decides what to do. An error is answered at once.
+    // Parses the arguments and returns a plan. An error is sent to the client at once.
     Result<Plan> (*handle)(const Context& context, const Caller& who, const Json& args);
 };
 
@@ -26,7 +26,7 @@ constexpr ServedOperation served() {
             }};
 }
 
-// Return groups of operations. Each group is in its own file of this folder.
+// Each function returns one group of operations, which a file of its own in this folder implements.
 std::span<const ServedOperation> submit_operations();
 std::span<const ServedOperation> job_operations();
 std::span<const ServedOperation> shell_operations();

@@ -1,7 +1,8 @@
 // Tracks which job writes to which output directory. Two jobs that write to the same directory at
 // once would mix their logs and checkpoints, and a training would replace the results of an earlier
-// one. rolld therefore refuses a job if an earlier job writes to its directory, and a training if
-// an earlier training has left results there, unless the job depends on the earlier job.
+// one. rolld therefore refuses a job if an earlier job writes to its directory. It also refuses a
+// training if an earlier training has left results there. A job that depends on the earlier job is
+// not refused.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ namespace roll::api {
 class Outputs {
   public:
     // Fails with Refused if another job that has not ended uses an output of `spec`, unless `spec`
-    // waits for that job. If `spec` is a training, a training that has ended and left results in
-    // the output counts, too, unless `spec` resumes it. Also fails with Refused if tasks of the
+    // waits for that job. If `spec` is a training, also fails if an ended training has left results
+    // in an output, unless `spec` resumes that training. Also fails with Refused if tasks of the
     // array of `spec` share an output. An output with "{id}" is not checked, because it is unique.
     // `submission` identifies the submission. If the same submission arrives twice in a turn, the
     // second one is not refused because of the first.
@@ -37,8 +38,8 @@ class Outputs {
     Result<void> check_one(const core::State& state, const spec::JobSpec& spec,
                            const std::string& output, const std::string& submission);
 
-    // The newest job that writes to each output or has left results there, by the hash of the
-    // output; nullopt before the first check().
+    // Maps the hash of an output to the newest job that writes there or has left results there.
+    // nullopt before the first check().
     std::optional<std::unordered_map<std::uint64_t, JobId>> writers_{};
     std::size_t built_ = 0;  // size of `writers_` when build() filled it
     // Outputs that were checked in this turn: maps the hash of the output to the submission.

@@ -30,8 +30,8 @@ struct RunTurn {
     std::vector<core::Input> inputs;
     std::function<Json(const core::State& state, bool changed)> reply;
 };
-// Changes the jobs in the given order. Each turn changes a part of the jobs. Only `user` may wait
-// for the change.
+// Changes the jobs in the given order, a part of them in each turn. Only `user` may wait for the
+// end of the change.
 struct ChangeJobs {
     std::string user{};
     std::vector<JobId> jobs{};
@@ -39,7 +39,7 @@ struct ChangeJobs {
     Json answer{};  // the final answer, when all is done
     std::optional<int> wait_ms{};
 };
-// Waits for an earlier ChangeJobs.
+// Waits for the end of an earlier ChangeJobs.
 struct AwaitChange {
     std::string user{};
     std::uint64_t ticket = 0;

@@ -8,7 +8,7 @@
 namespace roll::api {
 namespace {
 
-// Change the store on disk before State, so that every name in State has a value even after a
+// The store on disk changes before State. Every name in State therefore has a value, even after a
 // crash.
 Plan know_secrets(const Context& context, const protocol::SecretReply& reply, const char* schema) {
     RunTurn plan;

@@ -27,8 +27,8 @@ Result<spec::JobSpec> read_job(const auto& args) {
     if (args.job.is_null()) return from_request(spec::job_spec_of(args.spec));
     if (!args.base.starts_with('/'))
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("base is \"{}\"; give the absolute path of the directory to which "
-                                "relative paths in `job` are relative",
+                    fmt::format("base is \"{}\"; allowed: the absolute path of the directory from "
+                                "which relative paths in `job` start",
                                 args.base),
                     hint);
     spec::ParsedJob parsed = spec::check_job(args.job, args.base);
@@ -78,13 +78,14 @@ Result<void> check_file_sizes(const Context& context, const std::vector<spec::St
         for (const std::string& piece : file.pieces) bytes += context.pieces.size_of(piece);
         if (bytes != file.bytes)
             return fail(ErrorCode::InvalidArgument,
-                        fmt::format("file {} is said to have {} bytes, but its pieces have {}",
+                        fmt::format("file {}: `bytes` is {}, but the file's pieces have {} bytes",
                                     file.name, file.bytes, bytes));
     }
     return {};
 }
 
-// Returns the pieces of the files that this job names, without those of later jobs of its chain.
+// Returns the pieces of the files that this job names. Excludes the files of later jobs of its
+// chain.
 Result<std::vector<std::string>> own_pieces(const Context& context, const spec::JobSpec& spec) {
     std::vector<std::string> pieces;
     ROLL_TRY(const Json document, spec::read_document(spec.document.text()));
@@ -158,8 +159,8 @@ Result<Plan> submit(const Context& context, const Caller& who, const protocol::S
 Result<Plan> forecast(const Context& context, const Caller& who,
                       const protocol::ForecastArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));
-    // Clear the key: with a key that the ledger has, the submission would count as repeated and
-    // change nothing.
+    // Clear the idempotency key. If the ledger has the key, the submission would count as repeated
+    // and change nothing.
     submit.key.clear();
     ROLL_TRY(Json told, query::forecast(context.state, submit, context.now));
     if (told["orders"].is_string()) {

@@ -11,7 +11,7 @@
 namespace roll::api {
 namespace {
 
-// The holder of a token may not make further tokens, which would keep access after the token has
+// Fails if the caller uses a token. New tokens would let its holder keep access after the token has
 // expired.
 Result<void> may_use_tokens(const Caller& who) {
     return needs_key(who, "make, list or revoke tokens", "rollctl token");
@@ -32,10 +32,11 @@ Result<Plan> create(const Context& context, const Caller& who,
         context.role_of(who.user) == Role::Operator)
         return fail(ErrorCode::Refused,
                     fmt::format("{} is also the name of the operator; only the operator's key "
-                                "may make such a token",
+                                "may make a token of scope operate for this name",
                                 who.user),
                     "use scope read or submit, or the operator's key");
-    constexpr std::int64_t kSecondsMax = 1'000'000'000;  // the store has the real limit
+    // Avoids an overflow; the store checks the real limit.
+    constexpr std::int64_t kSecondsMax = 1'000'000'000;
     const Time expires =
         context.now + std::chrono::seconds(std::clamp<std::int64_t>(args.seconds, 0, kSecondsMax));
     ROLL_TRY(const std::string text, context.tokens.create({.user = who.user,

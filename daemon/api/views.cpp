@@ -25,7 +25,8 @@ Result<Plan> jobs(const Context& context, const Caller& who, const protocol::Job
     return ReplyNow{std::move(page)};
 }
 
-// The values of a job's environment may be secrets, so not even an operator sees those of others.
+// Hides the values of `env` in other users' jobs, even from an operator, because they may be
+// secrets.
 Result<Plan> show(const Context& context, const Caller& who, const protocol::ShowArgs& args) {
     ROLL_TRY(Json shown,
              query::show(context.state, with_caller(args, who), context.hearsay(), context.now));
@@ -54,8 +55,8 @@ Result<Plan> totals(const Context& context, const Caller&, const protocol::Total
     return ReplyNow{query::totals(context.state, context.now)};
 }
 
-// Without a name, shows the use of the caller. Refuses a name that is most likely misspelled: a
-// reply without use and jobs would look as if this user had no jobs now.
+// Without a name, shows the use of the caller. Refuses a name that nothing mentions, because it is
+// probably misspelled: an empty reply would look as if the user had no jobs now.
 Result<Plan> usage(const Context& context, const Caller& who, const protocol::UsageArgs& args) {
     const std::string& user = args.user.empty() ? who.user : args.user;
     if (user != who.user && !query::knows_user(context.state, user) &&

@@ -17,8 +17,8 @@ namespace roll::config {
 // configuration of a service in /etc.
 constexpr const char *kSystemState = "/var/lib/roll", *kSystemConfig = "/etc/roll/rolld.yaml";
 
-// Returns whether a file has comments and nothing else, like the file that the package installs. A
-// file without a comment is not meant: its contents may be lost.
+// Returns whether a file consists only of comments, like the file that the package installs.
+// Returns false for a file without a comment, because its contents may have been lost.
 static bool has_only_comments(std::string_view text) {
     bool has_comment = false;
     while (!text.empty()) {
@@ -38,7 +38,7 @@ Result<Config> read_config(const std::filesystem::path& path) {
     ROLL_TRY(const std::vector<Json> documents, yaml::read(text, path.string()));
     if (documents.size() > 1)
         return fail(ErrorCode::InvalidArgument,
-                    path.string() + " contains more than one YAML document");
+                    path.string() + " contains more than one YAML document; allowed: one");
     spec::ParsedPolicy parsed =
         spec::parse_policy(documents.empty() ? "{}" : dump(documents.front()),
                            std::filesystem::absolute(path).parent_path());

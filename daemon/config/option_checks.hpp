@@ -10,7 +10,8 @@
 
 namespace roll {
 
-// Checks a number of the command line. CLI::Range lets NaN pass, and -1 as a huge unsigned number.
+// Refuses a number outside of `least` to `most`. CLI::Range would accept NaN, and -1 as a huge
+// unsigned number.
 inline CLI::Validator within(double least, double most) {
     return {[least, most](const std::string& text) {
                 double value = 0;
@@ -22,14 +23,15 @@ inline CLI::Validator within(double least, double most) {
             ""};
 }
 
-// An empty value, for example of a variable that is not set, must not make rolld serve instead.
+// Refuses an empty value, for example of an unset shell variable. rolld would otherwise ignore the
+// option and serve.
 inline CLI::Validator directory_name() {
     return {
         [](const std::string& text) { return std::string(text.empty() ? "name a directory" : ""); },
         ""};
 }
 
-// Refuses a port that does not exist: ZeroMQ would listen at the port's lowest 16 bits.
+// Refuses a port above 65535, because ZeroMQ would use only its lowest 16 bits.
 inline Result<void> check_port(const std::string& endpoint) {
     const auto colon = endpoint.rfind(':');
     if (!endpoint.starts_with("tcp://") || colon == std::string::npos) return {};
@@ -37,7 +39,7 @@ inline Result<void> check_port(const std::string& endpoint) {
     const bool digits = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
     if (!digits || (port.size() <= 5 && std::stoi(port) <= 65'535)) return {};
     return fail(ErrorCode::InvalidArgument,
-                fmt::format("--endpoint {}: there is no port {}; allowed: 0 to 65535, where 0 is "
+                fmt::format("--endpoint {}: the port is {}; allowed: 0 to 65535, where 0 is "
                             "any free port",
                             endpoint, port));
 }

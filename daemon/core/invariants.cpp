@@ -81,8 +81,8 @@ void check_attempt(const State& state, const Job& job, Taken& taken) {
     ROLL_CHECK(!all_ended);
 }
 
-// Checks that each job that this job depends on is older, so that jobs cannot wait for each other
-// in a cycle. Checks that the jobs made from this job are newer.
+// Checks that a job depends only on older jobs, so that jobs cannot wait for each other in a cycle.
+// Checks that the jobs made from a job are newer than it.
 void check_references(JobId id, const Job& job) {
     for (const spec::After& after : job.spec.after) ROLL_CHECK(after.job < id);
     ROLL_CHECK(job.spec.into.value_or(JobId{}) < id);
@@ -93,7 +93,7 @@ void check_references(JobId id, const Job& job) {
     ROLL_CHECK(job.cron_last == JobId{} || (job.cron_last > id && !job.spec.cron.empty()));
 }
 
-// Checks the counts of a job against its list of ended attempts.
+// Checks a job's counts of failures against its list of ended attempts.
 void check_counts(const Job& job) {
     const auto ended = std::ssize(job.past);
     ROLL_CHECK(job.infra_failures >= 0 && job.app_failures >= 0);

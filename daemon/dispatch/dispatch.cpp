@@ -86,7 +86,7 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// Shortens a reason, which is only displayed. A too long reason could make the order too large to
+// Shortens a reason. It is only displayed, and a long reason could make the order too large to
 // send.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;
@@ -121,9 +121,8 @@ bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }
 
-// Returns the largest number n such that the requests up to number n of the current attempt are all
-// answered. Returns 0 if there is no such request, or if `token` is not the token of the current
-// attempt.
+// Returns the number of the newest request such that it and all earlier requests of the current
+// attempt are answered. Returns 0 if there is none, or if `token` belongs to another attempt.
 std::uint64_t answered(const core::Job& job, const Token& token) {
     if (!job.attempt || job.attempt->token != token) return 0;
     std::uint64_t newest = 0;

@@ -71,7 +71,7 @@ Result<OpenFile> open_regular(const io::Descriptor& directory, const fs::path& p
         return fail(
             ErrorCode::Refused,
             path.string() +
-                " is a symbolic link; rolld follows only the links that are named in the job file");
+                " is a symbolic link; rolld follows only links to files that the job file names");
     constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     if (S_ISREG(status.st_mode)) {
         io::Descriptor file(::openat(directory.get(), name.c_str(), kFlags));

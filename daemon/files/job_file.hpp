@@ -42,7 +42,7 @@ struct OpenFile {
 // Opens the log of a rank, OUTPUT/logs/attempt-N/rank-R.log. If the job file names its log,
 // roll-worker makes OUTPUT/.../rank-R.log a link to the named file. A link is followed only if it
 // leads to a file that the job file names, outside of rolld's state directory `state`. Fails with
-// NotFound if there is no such log, and with Refused if it is any other link or not a regular file.
+// NotFound if the log does not exist, and with Refused if it is another link or not a regular file.
 Result<OpenFile> open_log(const JobPlaces& places, std::uint32_t attempt, std::uint32_t rank,
                           const std::filesystem::path& state);
 

@@ -12,7 +12,7 @@
 namespace roll::files {
 namespace {
 
-// A user may store this many times job_bytes_max_ for jobs that are not submitted yet.
+// For jobs that are not submitted yet, a user may store up to kJobsWaiting * job_bytes_max_ bytes.
 constexpr std::uint64_t kJobsWaiting = 16;
 
 }  // namespace

@@ -41,7 +41,7 @@ struct Readers::Home {
     std::size_t threads_of_volume = 0;             // maximum number of threads for each volume
     std::map<std::string, std::size_t> reading{};  // number of threads that read each volume
 
-    // Returns the first task whose volume may have another thread; the end if there is none.
+    // Returns the first task whose volume may have another thread; tasks.end() if there is none.
     std::deque<Task>::iterator next_task() {
         return std::ranges::find_if(tasks, [&](const Task& task) {
             const auto known = reading.find(task.volume);
@@ -122,7 +122,7 @@ void Readers::take(std::uint64_t id, Result<Json> result) {
     answer(std::move(result));
 }
 
-// Answers with an error each read whose time limit has passed.
+// Ends each read whose time limit has passed: answers it with an error.
 void Readers::expire() {
     const auto now = std::chrono::steady_clock::now();
     while (!waiting_.empty() && waiting_.begin()->second.until <= now) {

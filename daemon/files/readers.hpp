@@ -45,9 +45,9 @@ class Readers {
     Readers(const Readers&) = delete;
     Readers& operator=(const Readers&) = delete;
 
-    // Calls `read` on a thread, and then `answer` with the result on the context. Calls `answer`
-    // with an error if there is no result in time, or at once if too many reads wait. `what` is the
-    // path that is read.
+    // Calls `read` on a separate thread, and then `answer` with the result on the thread of the
+    // context. Calls `answer` with an error if there is no result in time, or at once if too many
+    // reads wait. `what` is the path that is read.
     void start(std::string what, Read read, Answer answer);
 
   private:

@@ -1,7 +1,7 @@
-// Decides who may connect (ZAP over CURVE): the owners of the public keys in keys/authorized. Each
-// message is checked against these keys. Each turn of rolld's loop reads the keys again if the
-// directory has changed, so messages under a removed key are refused at once, even on an open
-// connection.
+// Decides who may connect: the owners of the public keys in keys/authorized. Uses ZeroMQ's CURVE
+// keys and its authentication protocol ZAP. Each message is checked against these keys. Each turn
+// of rolld's loop reads the keys again if the directory has changed. Messages under a removed key
+// are therefore refused at once, even on an open connection.
 //
 // The name of a key's file determines the role of its holder. client.pub is the key of rolld's
 // owner, who may do everything. client-NAME.pub is the key of the user NAME, who controls only

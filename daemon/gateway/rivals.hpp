@@ -22,8 +22,8 @@ struct Refusal {
 // If the earlier worker has the same `home`, it has ended, and rolld accepts the new worker.
 // Otherwise the earlier worker may still run its attempts until its lease and fence have ended.
 // rolld then accepts the new worker only once State has lost the earlier worker, or if the earlier
-// worker is silent and has no attempts. A worker that has sent no heartbeat since rolld's start is
-// not silent before the time of the lease has passed, because it may not have reconnected yet.
+// worker is silent and has no attempts. A worker that has sent no heartbeat since rolld's start
+// counts as silent only after the time of the lease, because it may not have reconnected yet.
 std::optional<Refusal> refusal_of(const core::State& state, const Sessions& sessions,
                                   const protocol::Heartbeat& heartbeat, std::uint64_t published,
                                   Instant now);

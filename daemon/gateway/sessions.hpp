@@ -86,7 +86,7 @@ class Sessions {
     // Returns the silent workers: quiet workers (Worker::quiet) that have sent no heartbeat for
     // silent_after_beats. For a worker that has sent none since rolld's start, the limit is
     // silent_after_start_beats. Every heartbeat ends the silence, even one that does not renew the
-    // lease. Call it in each iteration of rolld's main loop, so that the result loses a worker as
+    // lease. Call it in each iteration of rolld's main loop, so that a worker leaves the set as
     // soon as its heartbeat arrives.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
@@ -129,7 +129,7 @@ class Sessions {
     ByName sessions_;                                  // unordered: no result depends on the order
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
     std::vector<std::string> owing_;
-    std::string companion_;  // session for which has_company() was last true
+    std::string companion_;  // session of the worker that has_company() found last
     // last time at which a worker that rolld refuses confirmed an answer
     std::optional<Instant> refused_heard_at_;
     // quiet() does nothing before the time `listen_at_`. lost() does nothing before the beacon's

@@ -64,7 +64,8 @@ Result<std::uint64_t> Terminals::write(const std::string& user,
                                        const protocol::ShellWriteArgs& args, Instant now) {
     ROLL_TRY(Terminal* const terminal, find(user, args.terminal));
     auto input = from_base64(args.data);
-    if (!input) return fail(ErrorCode::InvalidArgument, "the input is not base64");
+    if (!input)
+        return fail(ErrorCode::InvalidArgument, "`data` is not base64; encode the input as base64");
     if (!input->empty() && args.at != terminal->written)
         return fail(
             ErrorCode::InvalidArgument,

@@ -42,7 +42,8 @@ class Terminals {
         Json value{};
     };
 
-    // Numbers terminals from `first` on. No earlier rolld has used these numbers.
+    // The first terminal gets the number `first` + 1. No earlier rolld may have used this or a
+    // higher number.
     explicit Terminals(std::uint64_t first) : last_id_(first) {}
 
     // Returns the number of the new terminal. Fails with Refused at the maximum number of
@@ -50,8 +51,8 @@ class Terminals {
     Result<std::uint64_t> open(const Opening& opening, Instant now);
 
     // Passes input on. Returns the number of bytes of input that the program has taken. Fails with
-    // NotFound if the user has no such terminal, InvalidArgument if the input is malformed, and
-    // Refused if the client sends more input than the window.
+    // NotFound if the user has no terminal with this number, with InvalidArgument if the input is
+    // malformed, and with Refused if the client sends more input than the window allows.
     Result<std::uint64_t> write(const std::string& user, const protocol::ShellWriteArgs& args,
                                 Instant now);
 
@@ -90,7 +91,7 @@ class Terminals {
         AttemptKey attempt{};
         WorkerId worker{};
         std::deque<Chunk> chunks{};
-        std::uint64_t begin = 0;     // position of the first chunk
+        std::uint64_t begin = 0;     // position of the first chunk in the output
         std::uint64_t received = 0;  // bytes of output from the worker
         std::uint64_t written = 0;   // bytes of input from the client
         std::uint64_t taken = 0;     // bytes of input that the program has taken
@@ -100,7 +101,7 @@ class Terminals {
         std::vector<Waiting> waiting{};
         Instant polled_at{};
         std::optional<Instant>
-            lost_at{};  // when the terminal is given up; set once its attempt ends
+            lost_at{};  // when the terminal is closed; set once its attempt has ended
 
         bool ended() const { return exit || !trouble.empty(); }
         // Returns whether to answer a waiting read now. Without output, a read is also answered

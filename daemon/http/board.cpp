@@ -12,7 +12,8 @@ Board::Kept Board::put_question(const std::string& op, const Json& args) {
     return std::shared_ptr<const Answer>(std::move(answer));
 }
 
-// Requires that the caller holds mutex_.
+// Returns the answer stored under `key` if it is at most kFresh old, else nullptr. Requires that
+// the caller holds mutex_.
 const Board::Kept* Board::fresh(const std::string& key) {
     const auto found = entries_.find(key);
     if (found == entries_.end() || now_() - found->second.at > kFresh) return nullptr;

@@ -10,8 +10,8 @@
 namespace roll::http {
 namespace {
 
-// Ticks without a change after which viewers get a comment. The comment shows browsers that
-// roll-web still runs, and shows roll-web which viewers have left.
+// Number of ticks without a change after which viewers get a comment line. It shows browsers that
+// roll-web still runs, and sending it shows roll-web which viewers have left.
 constexpr int kQuietTicks = 15;
 
 // Returns the server-sent event of the answer to target number `i`.
@@ -67,12 +67,12 @@ Result<std::shared_ptr<Feed::Channel>> Feed::join(const Request& request,
         return fail(ErrorCode::Refused,
                     fmt::format("this token already watches {} different lists of targets",
                                 kChannelsOfToken),
-                    "close other pages, request the answers every few seconds, or make one token "
+                    "close other pages, poll the answers with GET, or make one token "
                     "per person: rollctl token create");
     if (channels_.size() >= kChannelsMax)
         return fail(ErrorCode::Refused,
                     fmt::format("roll-web already serves {} different streams", kChannelsMax),
-                    "request the answers every few seconds");
+                    "poll the answers with GET every few seconds");
     auto channel = std::make_shared<Channel>(io_, request, targets);
     channels_[key] = channel;
     return channel;
@@ -100,8 +100,8 @@ io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {
     if (changed || channel->is_refused) wake(*channel);
 }
 
-// Reads the text that was added to the log. This is apart from the other answers, because a volume
-// that does not respond must not delay them.
+// Reads the text that was added to the log. This is done separately from the other answers, because
+// a volume that does not respond must not delay them.
 io::Task<void> Feed::follow(std::shared_ptr<Channel> channel) {
     if (std::exchange(channel->is_following, true)) co_return;
     auto work = [this, channel]() -> io::Task<std::optional<Reply>> {

@@ -36,8 +36,8 @@ class Feed {
     struct Channel;
 
     static constexpr std::size_t kChannelsMax = 1024;    // maximum number of channels
-    static constexpr std::size_t kChannelsOfToken = 64;  // maximum number with the same token
-    static constexpr auto kRetryAfter = std::chrono::seconds(5);  // after a refusal
+    static constexpr std::size_t kChannelsOfToken = 64;  // maximum number of channels of one token
+    static constexpr auto kRetryAfter = std::chrono::seconds(5);  // sent after a refusal
     static constexpr auto kTick = std::chrono::seconds(1);
     static constexpr auto kPatience = std::chrono::seconds(30);  // longest time to send an event
 
@@ -82,7 +82,7 @@ struct Feed::Channel {
     std::vector<std::string> targets;
     std::vector<Text> bodies;             // newest answer for each target
     std::vector<Text> events;             // each answer as a server-sent event
-    std::vector<std::uint64_t> versions;  // 0: no answer yet
+    std::vector<std::uint64_t> versions;  // number of changes of each answer
     bool is_refused = false;              // true if the token is no longer valid
     bool is_refreshing = false;           // true while its answers are computed
     std::optional<std::size_t> log{};     // number of the target that is a log

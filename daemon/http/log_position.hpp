@@ -1,6 +1,6 @@
-// The place up to which a stream has sent a log that it follows. The first answer sets the place to
-// the end of the log, and is not sent. Each further answer has the text that was added since. The
-// log of a later attempt is sent from its beginning on.
+// The position up to which a stream has sent a log. The first answer sets the position to the end
+// of the log, and is not sent. Each further answer has the text that was added since. The log of a
+// later attempt is sent from its beginning on.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,13 @@ class LogPosition {
     // Returns the target of the next GET request.
     std::string next_target() const;
 
-    // Takes the answer to this request: roll.log/1, or an error. Returns whether viewers need it.
+    // Takes the answer to the request for next_target(): roll.log/1, or an error. Returns whether
+    // viewers need the answer.
     bool take(const Json& answer);
 
   private:
     std::string target_;
-    std::optional<std::uint64_t> next_{};     // nullopt: the next answer is the end of the log
+    std::optional<std::uint64_t> next_{};  // next byte to request; nullopt before the first answer
     std::optional<std::uint64_t> attempt_{};  // the attempt of the last answer
 };
 

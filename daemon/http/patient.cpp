@@ -13,7 +13,8 @@ Result<Json> Patient::operator()(const std::string& op, const Json& args) const 
                     fmt::format("{} was not read, because {}", args.value("output", ""), why),
                     "check the volume on roll-web's host, and try again");
     };
-    if (*hanging_ >= kHangingMax) return late("too many files are read from volumes that hang");
+    if (*hanging_ >= kHangingMax)
+        return late("roll-web waits for too many volumes that do not respond");
     ++*hanging_;
     const auto promise = std::make_shared<std::promise<Result<Json>>>();
     auto result = promise->get_future();
@@ -26,7 +27,7 @@ Result<Json> Patient::operator()(const std::string& op, const Json& args) const 
         --*hanging;
     }).detach();
     if (result.wait_for(patience_) != std::future_status::ready)
-        return late("its volume does not answer");
+        return late("its volume does not respond");
     return result.get();
 }
 

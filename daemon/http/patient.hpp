@@ -1,5 +1,5 @@
-// Limits the time for which a request waits for a file, because a volume that hangs must not block
-// the threads that answer requests.
+// Limits the time for which a request waits for a file. Without the limit, a volume that hangs
+// would block the threads that answer requests.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace roll::http {
 // Calls a function on a thread of its own. The class is thread-safe.
 class Patient {
   public:
-    static constexpr std::size_t kHangingMax = 16;  // maximum number of calls at once
+    static constexpr std::size_t kHangingMax = 16;  // maximum number of calls at the same time
 
     Patient(Ask ask, std::chrono::milliseconds patience)
         : ask_(std::make_shared<const Ask>(std::move(ask))),

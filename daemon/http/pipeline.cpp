@@ -21,7 +21,7 @@ constexpr int kDocumentFd = 3;  // descriptor from which roll-rank reads the doc
 
 tl::unexpected<Error> no_plan() {
     return fail(ErrorCode::Failed, "roll-rank could not compute the schedule of this job",
-                "rollctl plan FILE tells why");
+                "to see why: rollctl plan FILE");
 }
 
 Result<io::Descriptor> in_memory(const std::string& text) {
@@ -67,7 +67,7 @@ Result<Json> run_plan(const Json& document) {
     const auto pid = io::spawn(spawn);
     if (!pid)
         return fail(ErrorCode::Unavailable, "this installation has no roll-rank",
-                    "rollctl plan FILE shows the schedule where the trainer is installed");
+                    "on a machine with the trainer: rollctl plan FILE");
     pipe.write = io::Descriptor();
     const std::string text = read_all(pipe.read);
     if (text.empty()) ::kill(*pid, SIGKILL);
@@ -91,7 +91,7 @@ Result<Pipelines::Text> Pipelines::of(std::uint64_t id, const Json& document) {
     const std::unique_lock running(running_, std::try_to_lock);
     if (!running.owns_lock())
         return fail(ErrorCode::Unavailable, "the schedule of another job is being computed",
-                    "try again in some seconds");
+                    "try again in a few seconds");
     const auto text = run_(document).map([](const Json& plan) -> Text {
         const Json reply = {{"schema", "roll.pipeline/1"},
                             {"mesh", plan.value("mesh", Json())},

@@ -37,7 +37,7 @@ struct Route {
     Page page;
     bool posts = false;  // true if requests use POST, false if they use GET or HEAD
     const char* path;    // "{id}" stands for a job's number
-    const char* name;    // unique, for the OpenAPI file
+    const char* name;    // unique; the operationId in the OpenAPI file
     const char* summary;
     const char* type = "application/json";  // Content-Type of the reply
     const char* schema;                     // schema of a JSON reply; empty: none

@@ -191,11 +191,11 @@ Reply Site::answer(const Request& request, bool counts) {
     const bool own = request.origin == "https://" + request.host ||
                      (!options_.tls && request.origin == "http://" + request.host);
     if (!request.origin.empty() && !own)
-        return refusal(403, "pages of other sites may not send requests to this server");
+        return refusal(403, "pages of other sites may not send requests to roll-web");
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (!reads && request.method != "POST")
         return refusal(405, "the method is not GET, HEAD or POST");
-    // Programs that pass on an address may add a query to it, which the page ignores.
+    // Ignore the query of a page's address: programs that pass an address on may add one.
     const std::string_view path =
         std::string_view(request.target).substr(0, request.target.find('?'));
     for (const PageFile& file : kPageFiles) {
@@ -224,9 +224,10 @@ std::optional<Reply> Site::take_address(const Request& request) {
 }
 
 // Answers a request that must present a token. Counts the request for its token and address if the
-// token is valid, else for its address. The people of a team may share a token: each address has
-// its own share. rolld checks a token that was not valid a short time ago only if the address may
-// still send requests: made-up tokens therefore cannot keep rolld busy.
+// token is valid, else for its address. Several people may share a token, so the requests of each
+// of their addresses are counted separately. A token that was not valid a short time ago is sent to
+// rolld only if the address may still send requests. Made-up tokens therefore cannot keep rolld
+// busy.
 Reply Site::guarded(const Request& request, bool counts) {
     const std::string client =
         fmt::format("token {} {}", request.authorization, client_of_address(request.address));

@@ -265,7 +265,9 @@ std::string body_of(const core::Event& event) {
 Result<core::Event> event_from(std::string_view kind, std::string_view body) {
     const auto found = std::ranges::find(kKinds, kind);
     if (found == kKinds.end())
-        return fail(ErrorCode::Corrupt, "unknown kind of event: " + std::string(kind));
+        return fail(ErrorCode::Corrupt,
+                    "an event has an unknown kind; a newer rolld may have written it: " +
+                        std::string(kind));
     ROLL_TRY(const Json json, parse_json(body));
     try {
         return kReaders[static_cast<std::size_t>(found - kKinds.begin())](json);

@@ -31,10 +31,9 @@ constexpr std::size_t kPruneShare = 10;
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Makes the kernel read the whole file in order. The checks of open() read pages in the order
-// of SQLite's trees and would otherwise wait for the disk at each page if the cache is cold.
-// Requires that SQLite has not opened the file, because close() here would drop SQLite's
-// locks.
+// Makes the kernel read the whole file in order. The checks of open() read pages in the order of
+// SQLite's trees. With a cold cache, they would wait for the disk at each page. Requires that
+// SQLite has not opened the file, because close() here would drop SQLite's locks.
 void read_ahead(const std::filesystem::path& path) {
     // maximum number of bytes that the kernel reads ahead per request
     constexpr off_t kAtOnce = 128 << 10;

@@ -31,7 +31,7 @@ namespace roll::ledger {
 using core::Row;
 
 // The space that a ledger uses and that its volume has left, in bytes. A value that the system does
-// not tell is missing.
+// not report is missing.
 struct Space {
     std::optional<std::uintmax_t> bytes{};       // size of ledger.db
     std::optional<std::uintmax_t> wal_bytes{};   // size of the write-ahead log, ledger.db-wal

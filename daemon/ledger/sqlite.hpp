@@ -25,7 +25,8 @@ using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 // Returns the error for a result code of SQLite: Refused for a full volume, Corrupt for a damaged
 // file, else Failed. The message names the file.
 Error sqlite_error(sqlite3* database, int code);
-// Also used for a database that could not be opened, whose file `name` SQLite does not know.
+// Like above, but also for a database that could not be opened: SQLite does not know the `name` of
+// its file.
 Error sqlite_error(sqlite3* database, int code, const std::string& name);
 
 // Opens a database. Closing it does not delete its WAL, because the WAL may still have rows that a

@@ -121,7 +121,8 @@ Result<void> post(const Target& target, const Delivery& delivery) {
     // Limit the total time, because name resolution has no time limit of its own.
     io.run_for(target.timeout + std::chrono::seconds(1));
     if (!io.stopped())
-        return fail(ErrorCode::Failed, target.url.host + " could not be resolved in time");
+        return fail(ErrorCode::Failed,
+                    target.url.host + " could not be resolved to an address in time");
     return one.result();
 }
 
@@ -131,7 +132,7 @@ Result<void> run(const Target& target, const Delivery& delivery) {
     const auto size = static_cast<ssize_t>(delivery.body.size());
     if (!body || ::write(body.get(), delivery.body.data(), delivery.body.size()) != size ||
         ::lseek(body.get(), 0, SEEK_SET) != 0)
-        return fail(ErrorCode::Failed, "no memory for the notification");
+        return fail(ErrorCode::Failed, "the notification could not be stored in memory");
     io::Spawn spawn;
     spawn.arguments = target.command;
     spawn.environment = io::current_environment();
@@ -152,7 +153,7 @@ Result<void> run(const Target& target, const Delivery& delivery) {
     if (in_time && status == 0) return {};
     const std::string why = !in_time ? fmt::format("took longer than {} s", target.timeout.count())
                             : WIFEXITED(status)
-                                ? fmt::format("exited with {}", WEXITSTATUS(status))
+                                ? fmt::format("ended with exit code {}", WEXITSTATUS(status))
                                 : fmt::format("was ended by signal {}", WTERMSIG(status));
     return fail(ErrorCode::Failed, target.command.front() + " " + why);
 }

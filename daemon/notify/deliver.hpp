@@ -16,7 +16,7 @@ struct Delivery {
 };
 
 // Blocks until the target has answered, but not longer than the target's time limit. Fails with
-// Failed unless the answer is a status from 200 to 299, or the command exits with 0.
+// Failed if the status of the answer is not 200 to 299, or if the command does not exit with 0.
 Result<void> deliver(const Target& target, const Delivery& delivery);
 
 }  // namespace roll::notify

@@ -13,8 +13,8 @@
 
 namespace roll::notify {
 
-// Returns the name that targets use for an event of the reply to `events`; nullopt if the name is
-// not one of event_names().
+// Returns the name that targets use for `event`, a row of the reply to `events`; nullopt if
+// event_names() has no name for it.
 std::optional<std::string> name_of(const Json& event);
 
 // Returns whether the target gets the event. `job` is the summary of its job, or null if rolld no

@@ -75,9 +75,10 @@ Result<Target> read_target(const Json& json, const std::string& at) {
     if (const auto read = reader.finish(); !read)
         return fail(ErrorCode::InvalidArgument, read.error().message);
     if (target.name.empty() || target.name.find('/') != std::string::npos)
-        return fail(ErrorCode::InvalidArgument, at + ".name is empty or contains a slash");
+        return fail(ErrorCode::InvalidArgument,
+                    at + ".name is empty or contains a slash; allowed: a name without '/'");
     if (url.empty() == target.command.empty())
-        return fail(ErrorCode::InvalidArgument, at + " must have either `url` or `command`");
+        return fail(ErrorCode::InvalidArgument, at + " must have `url` or `command`, but not both");
     if (!url.empty()) {
         ROLL_TRY(target.url, parse_url(url));
     }

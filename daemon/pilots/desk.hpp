@@ -130,7 +130,7 @@ class Desk {
     Instant began_;
     bool busy_ = false;
     std::optional<Instant> asked_{};         // time at which squeue was last started
-    std::optional<Instant> asked_before_{};  // time of the start of squeue before that
+    std::optional<Instant> asked_before_{};  // time at which squeue was started before `asked_`
     std::optional<Instant> answered_{};      // start of the last squeue that succeeded
     Instant hurry_until_{0};
     Instant doubt_until_;  // until this time, squeue is polled even if State has no allocation

@@ -28,8 +28,9 @@ std::string trouble_of(const slurm::Finished& done, const char* program,
         return std::string(program) + " gave no answer in " + std::to_string(deadline.count()) +
                " s";
     const std::string said = one_line(done.errors);
-    return said.empty() ? std::string(program) + " ended with " + std::to_string(done.exit_code)
-                        : said;
+    return said.empty()
+               ? std::string(program) + " ended with exit code " + std::to_string(done.exit_code)
+               : said;
 }
 
 Outcome run_one(const Submit& errand, const slurm::Site& site) {

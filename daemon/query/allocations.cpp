@@ -99,8 +99,8 @@ int other_workers(const core::State& state, const std::string& queue,
     }));
 }
 
-// Returns the limits of the queue, as options of rollctl, that do not allow as many as `nodes`
-// nodes at the same time. `alive` is the number of the queue's live allocations.
+// Returns the limits of the queue that do not allow `nodes` nodes at the same time. The limits are
+// written as options of rollctl. `alive` is the number of the queue's live allocations.
 std::vector<std::string> limits_below(const core::AllocationQueue& queue, int alive, int nodes) {
     std::vector<std::string> found;
     const auto look = [&](int spec::PilotQueue::*limit, std::string text) {

@@ -81,7 +81,7 @@ std::string describe_allocation(const std::string& kind, const Json& body) {
     if (kind == "queue_removing") return queue + " is being removed" + by_whom(body);
     if (kind == "queue_removed") return queue + " removed";
     const std::string allocation = "allocation " + text_of(body, "allocation");
-    if (kind == "allocation_ordered") return allocation + " ordered from " + queue;
+    if (kind == "allocation_ordered") return allocation + " requested for " + queue;
     if (kind == "allocation_accepted")
         return allocation + " is Slurm's job " + text_of(body, "slurm_job");
     if (kind == "allocation_granted") return allocation + " granted";
@@ -116,23 +116,24 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "use_carried")
         return "rolld recorded the slot and GPU use of user " + text_of(body, "user") +
                ", including the use of jobs that rolld no longer stores";
-    if (kind == "job_due") return "is due";
+    if (kind == "job_due") return "is due: its begin time or back-off has passed";
     if (kind == "job_begin_changed") return "begin time changed" + by_whom(body);
     if (kind == "job_ended")
         return with_reason(
             fmt::format("{} (exit code {})", text_of(body, "phase"), text_of(body, "exit_code")),
             body);
     if (kind == "checkpoint_pruned")
-        return "checkpoint of step " + text_of(body, "step") + " deleted by retention";
+        return "checkpoint of step " + text_of(body, "step") + " deleted by the retention rules";
     if (kind == "worker_joined") return "worker joined: " + text_of(body, "node");
     if (kind == "worker_drained")
-        return "worker draining: " + text_of(body, "draining") + by_whom(body);
+        return "worker's flag `draining` is now " + text_of(body, "draining") + by_whom(body);
     if (kind == "machine_excluded")
         return with_reason("no new jobs on " + text_of(body, "machine"), body);
     if (kind == "machine_forgiven")
         return text_of(body, "machine") + " is used again" + by_whom(body);
     if (kind == "worker_quiet")
-        return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is heard again";
+        return text_of(body, "quiet") == "true" ? "worker is silent"
+                                                : "worker sends heartbeats again";
     if (kind == "dispatch_stopped")
         return text_of(body, "stopped") == "false"
                    ? "jobs may start again" + by_whom(body)

@@ -12,8 +12,8 @@ Result<Json> forecast(core::State state, const core::Submit& submit, Time now) {
     Json orders = nullptr;
     for (const core::Event& event : core::match_supply(state, now)) {
         if (const auto* order = std::get_if<core::AllocationOrdered>(&event)) orders = order->queue;
-        // Apply the event that requests an allocation, so that holds() can name the allocation for
-        // which the job would wait.
+        // Apply the event that requests an allocation. The job would wait for this allocation, and
+        // holds() can then name it.
         core::apply(state, event);
     }
     const core::Job& job = state.jobs.at(first);

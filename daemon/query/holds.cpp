@@ -194,9 +194,9 @@ class Finder {
         const auto inside = state_.index.inside.find(id_);
         const auto left = inside == state_.index.inside.end() ? 0 : inside->second.size();
         if (job_.closed)
-            return add("open", fmt::format("closed job group: {} of its jobs have not ended", left),
+            return add("open", fmt::format("closed job group; jobs that have not ended: {}", left),
                        "the group ends by itself when these jobs have ended");
-        add("open", fmt::format("open job group: {} of its jobs have not ended", left),
+        add("open", fmt::format("open job group; jobs that have not ended: {}", left),
             fmt::format("rollctl submit --into {} adds a job; after rollctl close {} the group "
                         "ends with its last job",
                         id_.value, id_.value));
@@ -229,7 +229,7 @@ class Finder {
     void array(const spec::After& after) {
         const int count = state_.index.arrays.at(after.job).count;
         add("after",
-            fmt::format("waits for {}: {} of the {} jobs of that array have not ended",
+            fmt::format("waits for {}; jobs of that array that have not ended: {} of {}",
                         condition_text(after), core::all_of(state_.index, after)->left, count),
             fmt::format(
                 "the job starts by itself when all jobs of the array meet this condition; to "

@@ -76,9 +76,9 @@ Result<Asked> read(const protocol::JobsArgs& args) {
     return asked;
 }
 
-// The jobs from which a page is taken, as two searches: for the first job with this id or a higher
-// one, and for the last job with this id or a lower one. Each returns nullopt if there is no such
-// job.
+// The jobs from which a page is taken. Two functions search them: one returns the first job with at
+// least the given id, the other the last job with at most the given id. Both return nullopt if
+// there is no such job.
 struct Source {
     std::function<std::optional<JobId>(JobId)> at_or_after;
     std::function<std::optional<JobId>(JobId)> at_or_before;

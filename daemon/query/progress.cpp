@@ -8,8 +8,8 @@
 namespace roll::query {
 namespace {
 
-// A thousand processors for a year. The sum over 100,000 nodes, the most that a job may have, does
-// not overflow.
+// Largest processor time that a node may report: a thousand processors for a year. The sum over
+// 100,000 nodes, the most that a job may have, does not overflow.
 constexpr std::int64_t kCpuMsMax = std::int64_t{1000} * 366 * 86'400'000;
 
 // Returns the row of a node's memory; null if the report has no memory or an invalid one.

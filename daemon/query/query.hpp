@@ -73,8 +73,8 @@ Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, cons
 Result<Json> show(const core::State& state, const protocol::ShowArgs& args, const Hearsay& hearsay,
                   Time now);
 
-// Replaces the values of environment variables in a reply of show() by null unless `user` owns the
-// job. Then also removes the diff of the work tree unless `user` is an operator.
+// If `user` does not own the job, replaces the values of environment variables in a reply of show()
+// by null, and also removes the diff of the work tree if `user` is not an operator.
 void hide_private(Json& shown, const std::string& user, bool is_operator);
 // Returns the first `limit` workers, and the totals of all workers.
 Json nodes(const core::State& state, const Hearsay& hearsay,
@@ -113,7 +113,7 @@ struct Hold {
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
-std::string condition_text(const spec::After& after);  // returns for example "ok:12"
+std::string condition_text(const spec::After& after);  // as text, for example "ok:12"
 
 // Predicts what would happen to the first job of a submission. Returns the nodes on which the job
 // would start in this turn, or its holds if it would not start. Also returns the queue from which

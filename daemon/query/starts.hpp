@@ -1,4 +1,4 @@
-// Predicts when waiting jobs start. Pure.
+// Predicts when waiting jobs start. The functions are pure.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@ namespace roll::query {
 // has its reserved time, which later jobs cannot delay. Leaves out a job whose start is unknown.
 std::map<JobId, Time> known_starts(const core::State& state, Time now);
 
-// The predicted starts of the jobs of one reply. They are computed when the first waiting job asks,
-// because a prediction takes as long as a pass over the queue.
+// The predicted starts of the jobs of one reply. They are computed at the first call of of() for a
+// waiting job, because a prediction takes as long as a pass over the queue.
 class Starts {
   public:
     Starts(const core::State& state, Time now) : state_(state), now_(now) {}

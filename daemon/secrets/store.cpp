@@ -37,8 +37,8 @@ std::string draw(std::size_t bytes) {
     return drawn;
 }
 
-// Returns a random name for a temporary file. If rolld is killed, it may leave such a file
-// incomplete.
+// Returns a random suffix for the name of a temporary file. A fixed name could belong to an
+// incomplete file that a killed rolld left.
 std::string draw_name() { return to_hex(randombytes_random()); }
 
 tl::unexpected<Error> damaged(const std::filesystem::path& directory, const std::string& how) {

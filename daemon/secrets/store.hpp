@@ -1,5 +1,5 @@
-// The values of users' secrets: encrypted on disk (XChaCha20-Poly1305, libsodium), plain only in
-// rolld's memory. They are not in the ledger: no event, snapshot or backup holds a value.
+// The values of users' secrets: encrypted on disk (XChaCha20-Poly1305 of libsodium), in plain text
+// only in rolld's memory. They are not in the ledger: no event, snapshot or backup holds a value.
 //
 //   DIRECTORY/secrets.key     32 random bytes (mode 0600), created with the first secret
 //   DIRECTORY/secrets.sealed  "ROLLSEC1", a nonce of 24 bytes, and the encrypted JSON array of all

@@ -257,7 +257,8 @@ void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
     if (!claims) {
         auto heartbeat = protocol::decode_heartbeat(frame);
         if (!heartbeat) {
-            spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
+            spdlog::warn("rolld cannot read a message from a worker: {}",
+                         heartbeat.error().message);
             return;
         }
         if (auto refusal = gateway::refusal_of(state, sessions_, *heartbeat, beacon_.published(),

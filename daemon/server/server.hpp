@@ -59,7 +59,7 @@ class Server {
     // Serves until stop() or a `shutdown` request. Fails if an error forces the loop to end.
     Result<void> run();
     void stop();
-    // Ends the beacon's thread after run(). Returns false if the thread hangs, like the destructor.
+    // Ends the beacon's thread after run(). Returns false if it hangs; ~Server() then hangs, too.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
     void set_policy(spec::Policy policy);  // called after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kStatusEvery{10'000};
 
-// Returns the time between two signs of life: a third of the watchdog's time, so that a single late
-// one does no harm.
+// Returns the time between two messages to systemd's watchdog: a third of the watchdog's time
+// limit, so that a single late message does no harm.
 std::chrono::milliseconds spacing_of(std::chrono::milliseconds watchdog) {
     const bool is_watched = watchdog > std::chrono::milliseconds(0);
     return is_watched ? std::min(watchdog / 3, kStatusEvery) : kStatusEvery;
@@ -39,7 +39,7 @@ ServiceNotice::ServiceNotice(boost::asio::io_context& io, const io::ServiceManag
         thread_ = std::jthread([this](const std::stop_token& ended) { watch(ended); });
 }
 
-// Runs in the loop, again and again.
+// Records that the loop turns, and schedules the next call.
 void ServiceNotice::beat() {
     has_turned_ = true;
     if (std::string status = service_status(server_.state()); status != last_status_) {

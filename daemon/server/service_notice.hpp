@@ -1,8 +1,8 @@
 // Tells systemd that rolld serves, how many jobs and workers it has, and that its loop turns.
 //
-// systemd ends a rolld that is silent for WatchdogSec=. A thread sends the signs of life, and only
-// if the loop has turned since the last one, or if the loop waits for the disk that stores the
-// ledger: a restart would not make that disk faster.
+// systemd ends a rolld that sends no watchdog message for WatchdogSec=. A thread sends these
+// messages, but only if the loop has turned since the last message, or if the loop waits for the
+// ledger's disk: a restart would not make that disk faster.
 #pragma once
 
 #include <atomic>

@@ -25,7 +25,7 @@ class Durations {
     std::uint64_t count_ = 0;
     std::chrono::nanoseconds sum_{0};
     std::chrono::nanoseconds longest_{0};
-    std::array<std::chrono::nanoseconds, kRecent> recent_{};  // a ring
+    std::array<std::chrono::nanoseconds, kRecent> recent_{};  // ring buffer of the newest durations
 };
 
 // A histogram of durations with the limits that Prometheus shows, from a millisecond to a day.

@@ -100,7 +100,8 @@ Finished run(const Command& command, std::chrono::milliseconds deadline) {
     auto input = io::make_pipe();
     auto output = io::make_pipe();
     auto errors = io::make_pipe();
-    if (!input || !output || !errors) return not_run("cannot make a pipe");
+    if (!input || !output || !errors)
+        return not_run("rolld could not create a pipe; it may have too many open files");
     const auto pid = io::spawn({.arguments = command.arguments,
                                 .environment = command.environment,
                                 .descriptors = {{input->read.get(), 0},

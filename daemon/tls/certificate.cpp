@@ -26,9 +26,9 @@ Result<void> check_time(const std::filesystem::path& file, const ssl::context& c
     const X509* const x509 =
         ::SSL_CTX_get0_certificate(const_cast<ssl::context&>(context).native_handle());
     if (::X509_cmp_current_time(::X509_get0_notAfter(x509)) < 0)
-        return unusable(file, "is a certificate that has expired");
+        return unusable(file, "is a certificate that has expired; renew it");
     if (::X509_cmp_current_time(::X509_get0_notBefore(x509)) > 0)
-        return unusable(file, "is a certificate that is not valid yet");
+        return unusable(file, "is a certificate that is not valid yet; check the clock");
     return {};
 }
 
@@ -67,7 +67,7 @@ std::string Certificate::stamp() const {
     for (const auto& file : {certificate_, key_}) {
         struct stat status {};
         if (::stat(file.c_str(), &status) != 0) continue;
-        // A change of the permissions changes only st_ctim.
+        // Use st_ctim, because a change of the permissions changes no other field.
         text += fmt::format("{} {} {} {} ", status.st_ino, status.st_size, status.st_ctim.tv_sec,
                             status.st_ctim.tv_nsec);
     }

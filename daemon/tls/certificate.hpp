@@ -17,8 +17,8 @@ namespace roll::tls {
 class Certificate {
   public:
     // Reads a certificate with its chain and the key, both in PEM. Fails with InvalidArgument if
-    // they are unusable, for example if the certificate has expired or the key belongs to another
-    // certificate, and with Refused if other users may read the key.
+    // they are unusable, for example because the certificate has expired or the key belongs to
+    // another certificate. Fails with Refused if other users may read the key.
     static Result<Certificate> read(const std::filesystem::path& certificate,
                                     const std::filesystem::path& key);
 

@@ -1,4 +1,5 @@
--- One row an event. hash is the chain: XXH3-64 of (seq, at, kind, body), seeded with the row before's.
+-- One row per event. `hash` forms a chain: it is XXH3-64 of (seq, at, kind, body), seeded with the hash of
+-- the previous row.
 CREATE TABLE events (
     seq  INTEGER PRIMARY KEY,
     at   INTEGER NOT NULL,  -- milliseconds since 1970, UTC

@@ -1,5 +1,5 @@
--- One row a pruning: it dropped the events of jobs long over and rehashed the chain, whose newest row
--- had had this hash before. The mark outside the database may still hold it.
+-- One row per pruning. A pruning removes the events of old jobs and computes all hashes of the chain again.
+-- `seq` and `hash` are those of the newest row before the pruning: the file ledger.mark may still have them.
 CREATE TABLE pruned (
     seq  INTEGER NOT NULL,
     hash INTEGER NOT NULL,

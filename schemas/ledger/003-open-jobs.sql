@@ -1,2 +1,2 @@
--- Nothing to change: from here on events may say that a job is open, belongs to one, or was closed, which an
--- older rolld would not understand.
+-- Changes no table. From this format on, events may open and close job groups and put jobs into them. An
+-- older rolld does not understand such events, so the new format number makes it refuse the ledger.

@@ -1,2 +1,2 @@
--- Nothing to change: from here on events may say which secrets there are, by name, and that a job wants some,
--- which an older rolld would not understand.
+-- Changes no table. From this format on, events may have the names of the existing secrets and of the
+-- secrets that a job uses. An older rolld does not understand such events and refuses the new format.

@@ -1,2 +1,2 @@
--- Nothing to change: from here on events may say who asked for them, and that a stale attempt was refused, and that the
--- clock was set, which an older rolld would not understand.
+-- Changes no table. From this format on, events may name the user who requested them, and may report a stale
+-- attempt or a step of the clock. An older rolld does not understand such events and refuses the new format.

@@ -314,11 +314,11 @@ class Dashboard(RollTest):
         other = self.json('token', 'create', '--scope', 'read', '--expires', '1h')['token']
         self.assertEqual(stream('totals', other)[0], 200, 'another token')
         page = self.open()
-        page.wait_text('no stream left, reads each 5 s')
+        page.wait_text('no stream left; reads every 5 s')
         self.assertIn('this token already watches 64', page.run('document.querySelector("#status").title'))
         self.submit('--name', 'newcomer', '--hold', '--', 'true')
         page.wait_text('newcomer')
-        self.assertEqual(page.run('document.querySelector("#status").textContent'), 'no stream left, reads each 5 s')
+        self.assertEqual(page.run('document.querySelector("#status").textContent'), 'no stream left; reads every 5 s')
         self.go(page, '#/job/9')
         page.wait_text('Job 9 does not exist')
         self.assertEqual([error for error in page.errors if 'status of 4' not in error], [])
@@ -370,7 +370,7 @@ class Dashboard(RollTest):
         def told():
             self.ask('/api/v1/totals')  # leaves no request for the page, unless the page opens a second later
             self.go(page, next(pages))
-            return page.run('(window.said || []).some(one => one.includes("too many requests, tries again in 1 s") && '
+            return page.run('(window.said || []).some(one => one.includes("too many requests; tries again in 1 s") && '
                             'one.includes("allowed: 1 a second"))')
         wait_until(told, 'the page to tell the limit')
         page.wait('window.said.at(-1).startsWith("live")')

@@ -54,7 +54,7 @@ class House(RollTest):
                 self.assertRegex(said, f'{option}.*(not allowed; allowed: [0-9.]+ to [0-9]+\n|[Cc]ould not convert)')
         for port in ('65536', '99999', '4294967297'):
             said = self.rolld('--endpoint', f'tcp://127.0.0.1:{port}', status=2)
-            self.assertIn(f'there is no port {port}; allowed: 0 to 65535', said)
+            self.assertIn(f'the port is {port}; allowed: 0 to 65535', said)
         self.assertFalse(os.path.exists(self.state), 'nothing was made')
 
 

@@ -89,7 +89,7 @@ class RemoteFiles(RollTest):
         for word in ('logs', 'metrics'):
             refused = self.ctl(word, his, '--remote', env=as_bob, check=False)
             self.assertEqual((refused.returncode, refused.stdout), (4, ''), refused.stderr)
-            self.assertIn('rolld follows only the links that are named in the job file', refused.stderr)
+            self.assertIn('rolld follows only links to files that the job file names', refused.stderr)
         named = self.ctl('submit', '--parsable', '--workdir', self.work, '--output', '%x-%j.log', '--name', 'n', '--',
                          'echo', 'shown', env=as_bob).stdout.strip()
         self.wait_done(named)

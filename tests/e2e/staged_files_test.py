@@ -162,7 +162,7 @@ setup: |
                 ([{**good, 'pieces': [piece.upper()]}], 'files'),
                 ([{**good, 'name': '../x'}], 'is ../x; allowed: a relative path '),
                 ([{**good, 'name': 'a//x'}], 'is a//x; allowed: a relative path '),
-                ([{**good, 'bytes': 6}], 'file x is said to have 6 bytes, but its pieces have 5'),
+                ([{**good, 'bytes': 6}], "file x: `bytes` is 6, but the file's pieces have 5 bytes"),
                 ([{**good, 'bytes': -5}], 'files'),
                 ([good, good], 'is x, the name of an earlier file'),
                 ([good, {**good, 'name': 'x/y'}], 'has both x and x/y'),

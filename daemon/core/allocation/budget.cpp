@@ -7,8 +7,8 @@
 namespace roll::core {
 namespace {
 
-// Returns how many more allocations the queue's GPU-hours allow, after the GPU-hours of ended
-// allocations and the full time of the `alive` allocations are subtracted.
+// Returns how many more allocations the queue's GPU-hours allow. Subtracts the GPU-hours of ended
+// allocations, and the GPU-hours of the `alive` allocations for their full time.
 int affordable(const AllocationQueue& queue, int alive) {
     const spec::PilotQueue& spec = queue.spec;
     const std::int64_t each = spec.time.count() * spec.nodes * spec.gpus;

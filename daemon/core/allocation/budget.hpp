@@ -11,11 +11,11 @@ namespace roll::core {
 // that exist now. The full GPU-hours of the `alive` allocations count as used.
 int most_alive(const AllocationQueue& queue, int alive);
 
-// The numbers of allocations that one queue has, and that it may still request.
+// Numbers of allocations of one queue: how many it has, and how many it may still request.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
-    // True if the queue must not request an allocation now: it backs off after a failure, or it
-    // waits for a worker of its first allocation.
+    // True if the queue must wait before it requests an allocation: it backs off after a failure,
+    // or no worker of its first allocation has joined yet.
     bool later = false;
     int orders = 0;  // number of allocations that may be requested now
     int alive = 0;

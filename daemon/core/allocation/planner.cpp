@@ -120,8 +120,7 @@ std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wan
 }
 
 // Requests the missing nodes from the first queue whose limits can allow all of them, now or later.
-// Makes as many of the requests now as the limits allow now. Returns false if there is no such
-// queue.
+// Makes as many of these requests as the limits allow now. Returns false if there is no such queue.
 bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
     for (auto& [name, budget] : budgets_) {
         const spec::PilotQueue& spec = *budget.spec;

@@ -44,9 +44,9 @@ class Planner {
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
         // If `comes` is false, some nodes are missing and cannot be requested. If the live workers
-        // can hold the gang once all of them are free, reserve the free live workers, and let the
-        // gang wait for the busy workers. Reserve no requested nodes: other jobs can use them, and
-        // would otherwise request more.
+        // can hold the gang once all of them are free, the gang waits for the busy workers. Reserve
+        // only the free live workers for it. Reserve no requested nodes: other jobs can use them,
+        // and would otherwise request more.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -56,8 +56,9 @@ class Planner {
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
     // Returns whether the waiting jobs would use at least min_percent of each batch's nodes. Checks
-    // only queues that set min_percent. If a queue and `wanted` have a batch below min_percent,
-    // sets their maximum in `quotas` to the number of their batches that reach min_percent.
+    // only queues that set min_percent. If a pair of a queue and resources has a batch below
+    // min_percent, sets the pair's maximum in `quotas` to the number of its batches that reach
+    // min_percent.
     bool worthwhile(OrderQuota& quotas) const;
 
   private:
@@ -107,8 +108,9 @@ class Planner {
 };
 
 // Plans the ready jobs in queue order, within the users' limits. If the jobs would use the nodes of
-// some requests too little, repeats the simulation without these requests, until none is left.
-// Records the excluded requests as maxima in `quotas`, which must outlive the planner.
+// some requests too little, repeats the simulation without these requests, until all remaining
+// requests are worthwhile. Records the excluded requests as maxima in `quotas`, which must outlive
+// the planner.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas);
 
 }  // namespace roll::core

@@ -81,8 +81,9 @@ void on(State& s, const MemberEnded& e) {
     attempt.matched.insert(e.matched.begin(), e.matched.end());
     const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
     const int now = blame(e.outcome, e.exit_code);
-    // A member that is done may give a reason, for example the number of skipped steps. This reason
-    // explains neither a stop nor the failure of another member.
+    // A member that is done may give a reason, for example the number of skipped steps. Keep it
+    // only while no other reason is known, because it does not explain a stop or a failure of
+    // another member.
     if (e.outcome == Outcome::Done && attempt.reason.empty()) attempt.reason = e.reason;
     if (now <= known) return;
     if (!attempt.outcome && attempt.phase != AttemptPhase::Stopping) attempt.reason.clear();
@@ -134,8 +135,8 @@ void on(State& s, const CheckpointAsked& e) {
 void on(State& s, const TrainingAsked& e) {
     auto& requests = current(s, e.attempt).attempt->requests;
     ROLL_CHECK(e.request.number == next_number(requests));
-    // Make room by erasing the oldest answered request. There is one, because decide() allows fewer
-    // than kRequestsKept unanswered requests.
+    // Make room by erasing the oldest answered request. An answered request exists, because
+    // decide() allows fewer than kRequestsKept unanswered requests.
     if (requests.size() >= kRequestsKept) {
         const auto oldest = std::ranges::find_if(
             requests, [](const MadeRequest& made) { return made.answer.has_value(); });

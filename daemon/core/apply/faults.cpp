@@ -15,7 +15,7 @@ constexpr std::size_t kFaultsMax = 64;
 // a silent worker counts as lost.
 constexpr auto kSameTime = std::chrono::seconds(60);
 
-// Returns whether the worker was leaving: it was draining, or its allocation was being released.
+// Returns whether the worker was draining, or its allocation was being released.
 bool was_to_go(const State& state, const Worker& worker) {
     const auto a = state.allocations.find(worker.allocation);
     return worker.draining || (a != state.allocations.end() && a->second.releasing);
@@ -32,9 +32,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     return worker == state.workers.end() ? nullptr : &worker->second;
 }
 
-// Appends to `beside` the faults of `machine` that happened at the same time as `fault` (within
-// kSameTime) and have the same kind: lost worker or failed attempt. Returns whether there is such a
-// fault.
+// Appends faults of `machine` to `beside`: the faults that have the same kind as `fault` (lost
+// worker or failed attempt) and happened within kSameTime of it. Returns whether any was appended.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {

@@ -34,8 +34,8 @@ void count_array(Index& index, const Job& job, int by) {
     if (running == 0) index.array_running.erase(job.array);
 }
 
-// Adds one job of an array to the counts of the array (`by` = 1), or removes it from them (`by` =
-// -1). There is one count (AllOf) for each condition that a dependency on the array may have.
+// Adds one job of an array to the array's counts if `by` is 1. Removes it if `by` is -1. There is
+// one count (AllOf) for each condition that a dependency on the array may have.
 void count_task(const State& state, JobId id, const Job& job, int by, Index& index) {
     Tasks& tasks = index.arrays[job.array];
     tasks.count += by;
@@ -153,8 +153,8 @@ static void file_anew(State& state, const std::set<JobId>& ids) {
 }
 
 // Adds the job to the index. If the job has ended, also updates the jobs that depend on it, because
-// its outcome decides whether they may start. Jobs that depend on all jobs of an array are updated
-// only once it is certain that their condition is met or can no longer be met.
+// its outcome decides whether they may start. Jobs that depend on a whole array are updated only
+// once their condition is decided: it is met, or can no longer be met.
 void file(State& state, JobId id) {
     const std::vector<JobId> tasks = tasks_at(state, id);
     for (const JobId task : tasks) count_task(state, task, state.jobs.at(task), 1, state.index);

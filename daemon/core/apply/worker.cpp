@@ -36,8 +36,8 @@ void on(State& s, const MachineExcluded& e) {
     machine.excluded_until = e.until;
     machine.reason = e.reason;
 }
-// Forgets the machine's faults. Keeps the faults that have a common cause, because they are needed
-// to recognize the same cause in later faults of other machines.
+// Forgets the machine's faults, except faults that have a common cause. These are needed to
+// recognize the same cause in later faults of other machines.
 void on(State& s, const MachineForgiven& e) {
     const auto found = s.machines.find(e.machine);
     if (found == s.machines.end()) return;

@@ -141,11 +141,12 @@ Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
     const bool ours = a != nullptr && a->incarnation == pilot.incarnation &&
                       (a->slurm_job.empty() || a->slurm_job == pilot.slurm_job);
     if (!ours || a->releasing)
-        return fail(ErrorCode::Refused,
-                    "rolld has no open request for the allocation of this roll-worker");
+        return fail(
+            ErrorCode::Refused,
+            "rolld did not request the Slurm allocation of this roll-worker, or is releasing it");
     if (pilot.slurm_job.empty())
         return fail(ErrorCode::Refused,
-                    "SLURM_JOB_ID is not set: this pilot does not run in a Slurm job");
+                    "SLURM_JOB_ID is not set, but this roll-worker must run in a Slurm job");
     Events events;
     if (a->phase == AllocationPhase::Ordered)
         events.push_back(AllocationAccepted{pilot.allocation, pilot.slurm_job});

@@ -92,7 +92,7 @@ Result<Events> on(const State& s, const ExportWritten& in, Time now) {
     const Job& job = s.jobs.at(in.attempt.job);
     if (in.step == 0 && job.exported == in.directory) return Events{};
     if (in.step < 0) return Events{};
-    // An attempt reports the exports of earlier attempts again.
+    // Ignore a recorded export: an attempt reports the exports of earlier attempts again.
     if (in.step > 0 && !job.exports.empty() && job.exports.back().step >= in.step) return Events{};
     return Events{ExportRecorded{in.attempt, in.directory, now, in.step, in.oldest}};
 }

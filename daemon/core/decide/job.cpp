@@ -8,8 +8,7 @@
 namespace roll::core {
 namespace {
 
-// The parts of the message of a refusal that depend on the request; cannot_take() builds the
-// message.
+// The parts of a refusal's message that depend on the request. cannot_take() builds the message.
 struct Refusal {
     const char* trains;    // follows "only train and resume jobs"
     const char* runs;      // follows "only running jobs"

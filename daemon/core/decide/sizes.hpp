@@ -1,4 +1,4 @@
-// Limits the size of a submission's jobs together.
+// Limits the total size of the jobs of a submission.
 #pragma once
 
 #include "common/error.hpp"

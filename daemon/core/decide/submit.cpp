@@ -57,8 +57,8 @@ Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec
     return {};
 }
 
-// Checks that the jobs in `afters` exist. Sets `array` in each dependency that names the first job
-// of an array, because such a dependency is a dependency on all jobs of the array.
+// Checks that the jobs in `afters` exist. A dependency on the first job of an array is a dependency
+// on all jobs of the array, so `array` is set in it.
 Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     for (spec::After& after : afters) {
         const Job* job = find(s.jobs, after.job);
@@ -68,7 +68,7 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Returns the dependencies in the form of an older rolld: each dependency on an array is replaced
+// Returns the dependencies as an older rolld stored them: each dependency on an array is replaced
 // by one dependency per job of the array.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
@@ -91,7 +91,7 @@ Result<std::vector<spec::JobSpec>> tasks_of(spec::JobSpec spec, JobId first) {
     return spec::array_tasks(spec, indices);
 }
 
-// Decides on a submission that has the same key as the existing job `id`. The same submission again
+// Decides on a submission that has the same key as the existing job `id`. An identical submission
 // changes nothing. Fails with Refused if the submission differs from the job. Priority and begin
 // may differ, because they may have been changed since the first submission.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
@@ -108,7 +108,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     if (spec.account.empty()) spec.account = job.spec.account;
     if (spec::same_job(job.spec, spec)) return Events{};
     return fail(ErrorCode::Refused,
-                "the key " + in.key + " was already used for a different job: job " +
+                "the idempotency key " + in.key + " was already used for a different job: job " +
                     std::to_string(id.value),
                 "rollctl show " + std::to_string(id.value));
 }
@@ -133,8 +133,8 @@ Result<void> check_into(const State& s, const Submit& in) {
     return {};
 }
 
-// Checks that no job of the submission waits for the group that the job is put into, because such a
-// job would never start.
+// Fails if a job of the submission waits for the group that it is put into. The group ends only
+// after the job, so the job would never start.
 Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                           const spec::JobSpec& spec) {
     if (!into || !lead_to(s, spec.after, *into)) return {};
@@ -147,7 +147,7 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                 "submit the job without `into` or without `after`");
 }
 
-// Checks the jobs that a spec names. Marks the dependencies that refer to arrays.
+// Checks the jobs that a spec names, and calls check_after() for its dependencies.
 Result<void> check_jobs(const State& s, spec::JobSpec& spec) {
     if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
     return check_after(s, spec.after);

@@ -38,18 +38,21 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 // therefore lost, and a late message must not revive the old worker.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0 || in.memory < 0 || in.cpus < 0)
-        return fail(ErrorCode::InvalidArgument, "a worker's resources cannot be negative");
+        return fail(ErrorCode::InvalidArgument,
+                    "the worker reports negative resources; allowed: 0 or more");
     const auto* known = find(s.sessions, in.node);
     if (known) {
         const auto found = std::ranges::find(*known, in.session);
         if (found != known->end() && found + 1 != known->end())
-            return fail(ErrorCode::Refused, "a newer roll-worker already runs as node " + in.node);
+            return fail(ErrorCode::Refused,
+                        "a newer roll-worker has replaced this one as node " + in.node);
     }
     if (s.index.by_session.contains(in.session)) return Events{};
     // Refuse a hello that arrives late, from a process that was already replaced.
     const auto* newest = find(s.generations, in.node);
     if (newest && in.generation > 0 && in.generation < *newest)
-        return fail(ErrorCode::Refused, "a newer roll-worker already runs as node " + in.node);
+        return fail(ErrorCode::Refused,
+                    "a newer roll-worker has replaced this one as node " + in.node);
     Events events;
     if (in.pilot) {
         ROLL_TRY(events, welcome_pilot(s, *in.pilot, now));

@@ -9,8 +9,8 @@ namespace roll::core {
 
 enum class Held { Not, Yes, Never };
 
-// Evaluates one dependency. `index` has the counts for arrays. `index` is the index of `state`, or
-// an index that is being built.
+// Evaluates one dependency. `index` is the index of `state`, or an index that is being built; it
+// has the counts for arrays.
 Held holds(const State& state, const spec::After& after, const Index& index);
 
 // Evaluates a condition on an array for one of its jobs. A trial that successive halving stopped
@@ -34,8 +34,8 @@ bool may_change(const State& state, const spec::After& after, const Index& index
 // happens only after its end.
 bool is_open(const State& state, JobId id);
 
-// Returns the worst result of the job's dependencies. From best to worst, the results are Yes, Not
-// and Never.
+// Returns the worst result of the job's dependencies. From best to worst, the results are Yes
+// (met), Not (not met yet) and Never.
 Held dependencies(const State& state, const Job& job, const Index& index);
 
 // Returns whether one of the dependencies leads to `wanted`, directly or through other jobs. An

@@ -32,16 +32,15 @@ using Capacity = std::map<WorkerId, FreeSlots>;
 // Returns whether `free` has the resources and the time that `wanted` requires on one node.
 bool fits(const spec::Resources& wanted, const FreeSlots& free);
 
-// Returns the whole capacity of the workers that take jobs and whose heartbeats
-// arrive.
+// Returns the whole capacity of the workers that take jobs and whose heartbeats arrive, as if no
+// attempt used it.
 Capacity all_capacity(const State& state, Time now);
 // Returns the whole capacity of the workers that take jobs, even if their heartbeats are missing.
 // If `excluded` is true, includes the workers of excluded machines.
 Capacity known_capacity(const State& state, Time now, bool excluded = false);
 
-// Returns the capacity that no attempt holds. An attempt holds all its places until its last
-// member has ended; otherwise the gang's next attempt could start beside members that still
-// run.
+// Returns the capacity that no attempt holds. An attempt holds all its places until its last member
+// has ended; otherwise the gang's next attempt could start while members of this attempt still run.
 Capacity free_capacity(const State& state, Time now);
 
 // Removes the capacity of `places` from `capacity`.

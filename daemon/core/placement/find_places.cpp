@@ -10,7 +10,7 @@
 
 namespace roll::core {
 
-// Returns the sum of the free slots and the free GPUs, both in hundredths.
+// Returns the sum of the free slots and the free GPUs, in hundredths of a slot or GPU.
 static int amount(const FreeSlots& free) {
     return std::accumulate(free.gpus.begin(), free.gpus.end(),
                            kWholeGpu * static_cast<int>(free.slots.size()));

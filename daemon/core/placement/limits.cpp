@@ -120,7 +120,7 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
         if (count >= job.spec.array->limit)
             return Excess{"array",
                           std::to_string(count) +
-                              " jobs of the job's array are running, which is the array's limit",
+                              " of the array's jobs may run at a time; this limit is reached",
                           ""};
     }
     const spec::Policy& policy = state_.policy;
@@ -161,8 +161,8 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
 }
 
 // Returns whether an account of the job exceeds its own quota. Checks the quota of slots if the job
-// wants slots, and the quota of GPUs if the job wants GPUs. If `started` is false, the job's
-// `wanted` is counted in addition to the current use.
+// wants slots, and the quota of GPUs if the job wants GPUs. If `started` is false, the current use
+// does not include the job, so `wanted` is added to it.
 bool Limits::is_over(const Job& job, const spec::Resources& wanted, bool started) const {
     const int slots = wanted.slots(), gpus = wanted.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {

@@ -63,8 +63,8 @@ bool Reservation::ends_before(const spec::Resources& later, Time now) const {
 }
 
 // Returns whether a member of the job `later` on this worker would take the worker from the first
-// job: the first job can use the worker, but not beside that member. If the time of the reservation
-// is unknown, this is true for every worker that the first job can use.
+// job. This is so if the first job can use the worker, but not together with that member. If the
+// time of the reservation is unknown, this is true for every worker that the first job can use.
 bool Reservation::costs(WorkerId worker, const spec::Resources& later) const {
     if (!fitting_.contains(worker)) return false;
     if (!at_) return true;

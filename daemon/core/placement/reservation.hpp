@@ -39,8 +39,8 @@ class Reservation {
     // Returns the latest time at which the first job starts; nullopt if that time is unknown.
     std::optional<Time> at() const { return at_; }
 
-    // Returns places in `free` for a job that starts now behind the first job; empty if it does not
-    // fit or would delay the first job.
+    // Returns places in `free` for a job that starts now, although it is behind the first job in
+    // the queue. Empty if the job does not fit or would delay the first job.
     std::vector<Place> places_beside(const spec::Resources& later, const Capacity& free, Time now,
                                      std::set<WorkerId> avoid);
     // Records that a later job was given `places`.

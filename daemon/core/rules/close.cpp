@@ -21,7 +21,7 @@ Event end_of(const State& state, JobId id, Time now) {
     }
     if (bad == 0) return JobEnded{id, JobPhase::Done, 0, "", now};
     return JobEnded{id, JobPhase::Failed, 1,
-                    fmt::format("{} of the group's {} jobs did not succeed", bad, all), now};
+                    fmt::format("jobs of the group that did not succeed: {} of {}", bad, all), now};
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 namespace roll::core {
 namespace {
 
-// Predictions take time in proportion to the workers, and rolld serves nobody meanwhile.
+// Maximum number of workers that are visited; each predicted job visits every worker. The maximum
+// bounds the time, because rolld serves nobody while it predicts.
 constexpr std::size_t kWorkerVisitsMax = 100'000;
 
 class Predictor {

@@ -1,4 +1,4 @@
-// Settles attempts that have ended.
+// Decides what follows the end of an attempt: a retry, or the end of its job.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

@@ -9,7 +9,7 @@ namespace roll::core {
 namespace {
 
 // An idle allocation is kept for a job that may start within this time. A job's back-off is always
-// shorter, so a job that is tried again finds its allocation.
+// shorter, so a job that is retried finds its allocation again.
 constexpr auto kSoon = std::chrono::minutes(5);
 
 // Returns the allocations in which some attempt holds resources.

@@ -36,7 +36,8 @@ enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {
     std::string queue;
-    // Identifies the request in Slurm, together with the allocation's id; never changes.
+    // Incarnation of the rolld that made the request. Identifies the request in Slurm, together
+    // with the allocation's id.
     std::uint64_t incarnation = 0;
     AllocationPhase phase = AllocationPhase::Ordered;
     std::string slurm_job{};  // Slurm's job id; empty while Ordered

@@ -70,7 +70,7 @@ struct Attempt {
     std::set<int> matched{};  // indices of the retry.on_log patterns that any member's log matched
     int exit_code = 0;        // exit code as in a shell: 128+n for signal n
     std::string reason{};
-    bool preempted = false;  // true if stopped because a job of higher priority needs its resources
+    bool preempted = false;   // true if the stop counts for retry.preempted
     std::uint64_t asked = 0;  // number of the newest request for a checkpoint
     std::uint64_t saved = 0;  // number of the newest request whose checkpoint is recorded
     std::optional<Time> checkpoint_at{};  // when the attempt's newest checkpoint was recorded

@@ -30,7 +30,7 @@ struct JobHeld { JobId job; bool held = true; std::string by{}; };
 struct JobPriorityChanged { JobId job; int priority = 0; std::string by{}; };
 struct JobBeginChanged { JobId job; Time begin{}; Time at{}; std::string by{}; };
 struct JobCancelRequested { JobId job; std::string reason; Time at{}; std::string by{};
-    bool halved = false;  // true if successive halving requested it
+    bool halved = false;  // true if successive halving requested the cancellation
 };
 struct JobRequeued {
     JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; int timeouts = 0; int preemptions = 0;
@@ -53,7 +53,8 @@ struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int e
 struct AttemptFenced { AttemptKey attempt; WorkerId worker; std::string node; Time at{}; };
 // A user requested a checkpoint of a running attempt.
 struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::string by{}; };
-// A user made a request to the training of a running attempt; the ranks carried it out.
+// TrainingAsked: a user made a request to the training of a running attempt. TrainingAnswered: the
+// ranks have carried it out.
 struct TrainingAsked { AttemptKey attempt; TrainingRequest request; std::string by{}; };
 struct TrainingAnswered { AttemptKey attempt; RequestAnswer answer; Time at{}; };
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{};
@@ -71,9 +72,9 @@ struct WorkerJoined {
     std::int64_t memory = 0; int cpus = 0;
     std::string home{};  // run directory and host of the roll-worker; empty: unknown
 };
-struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // stopped: no job starts, no allocation is requested
+struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // no job starts, no allocation is requested
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
-struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: heartbeats arrive again
+struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // `quiet` is false if heartbeats arrive again
 struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
@@ -91,7 +92,7 @@ struct AllocationClosed { AllocationId allocation; std::string by{}; };         
 struct AllocationReleasing { AllocationId allocation; bool failed = false; std::string reason; };
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
 struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // the worker that has just joined is in this allocation
-struct ClockStepped { std::int64_t by_ms = 0; Time at{}; };                         // the wall clock was set
+struct ClockStepped { std::int64_t by_ms = 0; Time at{}; };                         // the wall clock was set; negative: back
 struct UseCarried {  // resource use, including the use of jobs removed from the ledger
     std::string account; std::string user; std::int64_t gpu_ms = 0; std::int64_t decayed = 0; Time at{};
 };
@@ -107,8 +108,9 @@ using AnyEvent = std::variant<
     MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet, DispatchStopped, JobClosed, SecretsKnown,
     AttemptFenced, ClockStepped, TrainingAsked, TrainingAnswered, AllocationClosed>;
 
-// One of the events above. Its copies, moves and destruction are compiled once, in event.cpp. The
-// compiler makes code for each alternative; in every file, it made tests a third slower to compile.
+// One of the events above. Its copies, moves and destruction are compiled once, in event.cpp.
+// Otherwise, every file would compile them for each alternative, and tests would take a third
+// longer to compile.
 struct Event : AnyEvent {
     template <class T>
     requires AlternativeOf<std::remove_cvref_t<T>, AnyEvent> Event(T&& event)

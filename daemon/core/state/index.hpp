@@ -19,8 +19,8 @@
 
 namespace roll::core {
 
-// Key of queued jobs that are equal for placement: if one job of a group does not fit, none
-// fits.
+// Key of queued jobs that are equal for placement: if one job of a group does not fit, no job of
+// the group fits.
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};
@@ -72,7 +72,8 @@ struct Index {
     std::set<std::pair<Time, JobId>> sleeping;  // jobs that are queued and not due, by due time
     // Jobs that have not ended, by the time of their deadline.
     std::set<std::pair<Time, JobId>> deadlines;
-    std::set<JobId> doomed;  // queued jobs that must be cancelled
+    std::set<JobId> doomed;  // queued jobs that were cancelled or have a dependency that cannot be
+                             // met
     // Jobs that ended well and whose export is not queued yet.
     std::set<JobId> to_export;
     // maps a job that has not ended to the jobs that wait for it

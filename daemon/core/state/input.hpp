@@ -17,7 +17,7 @@ namespace roll::core {
 
 // In every input, `by` is the user who requests the change.
 // clang-format off
-struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld has started; raises the incarnation
+struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld has started; raises the incarnation to at least `at_least`
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct SetPolicy { spec::Policy policy; };             // the content of rolld.yaml
 struct SetSecrets { SecretNames names; };              // names of all existing secrets
@@ -40,7 +40,7 @@ struct WorkerHello {
     std::int64_t memory = 0; int cpus = 0;
     std::string home{};
 };
-struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: the worker missed two heartbeats
+struct WorkerHeard { WorkerId worker; bool heard = true; };              // `heard` is false if the worker missed two heartbeats
 // rolld has waited long enough after a take-over or a restore and may start jobs (leases rule 19)
 struct Adopted { };
 struct WorkerGone { WorkerId worker; std::string reason; };             // the worker was silent for too long and is lost
@@ -67,7 +67,7 @@ struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string director
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
 struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
 struct RemoveQueue { std::string queue; std::string by{}; };
-struct CloseAllocation { AllocationId allocation; std::string by{}; };   // no further job starts in the allocation; released when idle
+struct CloseAllocation { AllocationId allocation; std::string by{}; };   // no further job starts in it; it is released when idle
 struct CancelAllocation { AllocationId allocation; std::string by{}; };  // releases the allocation; its jobs stop and are queued again
 struct OrderAnswered { AllocationId allocation; bool accepted = false; std::string slurm_job; std::string reason; };  // result of sbatch
 struct OrderSeen {                                                      // a row of squeue
@@ -76,7 +76,7 @@ struct OrderSeen {                                                      // a row
     std::optional<Time> began{}; std::optional<Time> ends{};
 };
 struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm no longer knows the job of the allocation request
-struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: step of the wall clock; 0: none
+struct Tick { std::chrono::milliseconds stepped{}; };                   // time has passed; `stepped`: step of the wall clock, or 0
 // clang-format on
 
 using AnyInput =

@@ -1,5 +1,5 @@
-// The current state of rolld: exactly what the events in the ledger result in. Nothing in it comes
-// from a clock, a socket or a random source.
+// The current state of rolld: the result of the events in the ledger, and nothing else. Nothing in
+// it comes from a clock, a socket or a random source.
 //
 // Containers are ordered (std::map), so that every iteration over State is deterministic.
 #pragma once
@@ -77,7 +77,7 @@ struct Job {
     const spec::Resources& resources() const { return spec.shape(attempt ? attempt->variant : 0); }
 };
 
-// One incarnation of a roll-worker process.
+// A roll-worker process. After a restart of roll-worker, its new process is another Worker.
 struct Worker {
     std::string node;     // host name, unique among live workers
     std::string session;  // random id of this incarnation, chosen at the start of the process
@@ -105,7 +105,7 @@ struct Worker {
 struct State {
     // The incarnation of rolld. The first event of each start increases it.
     std::uint64_t incarnation = 0;
-    bool adopting = false;  // true after a take-over or a restore; no job is started then
+    bool adopting = false;  // true for a while after a take-over or a restore; no job starts then
     // Reason that a user gave for stopping dispatch. While it is set, no job starts and no
     // allocation is requested.
     std::optional<std::string> stopped{};

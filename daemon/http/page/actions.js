@@ -1,5 +1,5 @@
-// The changes of jobs, nodes and allocation queues that a person can make, each with a confirmation. rolld decides whether they
-// are allowed; buttons are left out if the token's rights do not suffice in any case.
+// Buttons that change jobs, nodes, allocation queues and allocations, each with a confirmation. rolld decides whether a
+// change is allowed. A button that the token's rights can never allow is not shown.
 import {ask, get, make, post, tell} from './base.js';
 
 // Returns whether the session may change jobs of this user.
@@ -62,7 +62,7 @@ const ACTIONS = [
       job => post(`jobs/${job.id}/cancel`, {reason: 'cancelled from the dashboard'}))},
 ];
 
-// Makes the button of an action on `thing`. `key` tells it from the other buttons of the page.
+// Makes the button of an action on `thing`. `key` is unique among the buttons of the page.
 function buttonOf(action, thing, key) {
   const button = make('button', {type: 'button', textContent: action.title, className: action.danger ? 'danger' : ''});
   button.dataset.key = key;
@@ -76,7 +76,7 @@ function buttonOf(action, thing, key) {
   return button;
 }
 
-// Returns the buttons of the changes that are possible for the job.
+// Returns a button for each action that the job's state and the session's rights allow.
 export function buttons(job, session) {
   const allowed = action => action.submits ? maySubmit(session) : mayChange(session, job.user);
   return ACTIONS.filter(action => action.when(job) && allowed(action))
@@ -96,7 +96,7 @@ async function confirm(question, options, path, args) {
 const NODE_ACTIONS = [
   {title: 'Drain', when: node => !node.draining,
     run: node => confirm(`Drain node ${node.node}?`, {agree: 'Drain the node', decline: 'Keep it',
-      detail: 'Its jobs run on, and no further job starts there.'}, 'drain', {node: node.node})},
+      detail: 'Its running jobs continue, but no further job starts there.'}, 'drain', {node: node.node})},
   {title: 'Undrain', when: node => node.draining || node.excluded,
     run: node => confirm(`Undrain node ${node.node}?`, {agree: 'Undrain the node', detail: 'Jobs start there again.'},
       'undrain', {node: node.node})},
@@ -104,13 +104,13 @@ const NODE_ACTIONS = [
 const QUEUE_ACTIONS = [
   {title: 'Pause', when: queue => queue.state !== 'paused',
     run: queue => confirm(`Pause the queue ${queue.name}?`, {agree: 'Pause the queue',
-      detail: 'rolld requests no further allocation. Present allocations go on.'}, 'alloc_pause', {queue: queue.name})},
+      detail: 'rolld requests no further allocation. The present allocations continue.'}, 'alloc_pause', {queue: queue.name})},
   {title: 'Resume', when: queue => queue.state === 'paused',
     run: queue => confirm(`Resume the queue ${queue.name}?`, {agree: 'Resume the queue',
       detail: 'rolld requests allocations again.'}, 'alloc_resume', {queue: queue.name})},
   {title: 'Remove', danger: true, when: () => true,
     run: queue => confirm(`Remove the queue ${queue.name}?`, {agree: 'Remove the queue', decline: 'Keep it', danger: true,
-      detail: 'rolld cancels all its allocations, and the jobs that run there stop and wait again.'},
+      detail: 'rolld cancels all its allocations. The jobs that run there stop and return to the queue.'},
     'alloc_remove', {queue: queue.name})},
 ];
 
@@ -120,7 +120,7 @@ const ALLOCATION_ACTIONS = [
       detail: 'No further job starts there. rolld releases it when its jobs have ended.'}, 'alloc_close', {allocation: one.id})},
   {title: 'Cancel', danger: true, when: one => one.state !== 'releasing',
     run: one => confirm(`Cancel allocation ${one.id}?`, {agree: 'Cancel the allocation', decline: 'Keep it', danger: true,
-      detail: 'The jobs that run there stop and wait again.'}, 'alloc_cancel', {allocation: one.id})},
+      detail: 'The jobs that run there stop and return to the queue.'}, 'alloc_cancel', {allocation: one.id})},
 ];
 
 // Returns a column with the buttons of each row, for table(); no column if the session may not use them.

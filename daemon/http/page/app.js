@@ -10,7 +10,7 @@ import {usagePage} from './usage.js';
 const main = document.getElementById('main');
 const status = document.getElementById('status');
 let session = null;  // roll.session/1: the rights of the token
-let shown = null;  // the page that is shown, and the end of its watch
+let shown = null;  // {page, end}: the page that is shown, and the function that ends its watch
 let search = null;  // the search field of the page
 
 function say(text, bad, why = '') {
@@ -32,8 +32,8 @@ function tokenPage() {
     show();
   });
   main.replaceChildren(make('h1', {textContent: 'Enter your token'}),
-    make('p', {className: 'quiet', textContent: 'rollctl web prints the token. It is also in the file web.token of ' +
-      'rolld\'s state directory, and `rollctl token create` makes further tokens.'}), form);
+    make('p', {className: 'quiet', textContent: '`rollctl web` prints the token. It is also in the file web.token of ' +
+      'rolld\'s state directory. `rollctl token create` makes further tokens.'}), form);
   input.focus();
 }
 
@@ -92,7 +92,7 @@ function open(path, options) {
     if (error instanceof Refused) tokenPage();
     else if (mine === shown) say(error.message, true);
   };
-  const mine = {page: null, good: ['live', false]};  // what to say if all is well
+  const mine = {page: null, good: ['live', false]};  // `good`: arguments of say() if there is no error
   shown = mine;
   const known = readSession(mine);
   const context = {main, get session() { return session; }, say, failed, search: null,

@@ -139,8 +139,8 @@ export function setToken(text) {
   localStorage.setItem('roll-token', text);
 }
 
-// Sends a request and returns the response. Fails with Refused if the token is not valid, and with
-// the server's sentence, status, answer and wait if the server refuses the request.
+// Sends a request and returns the response. Throws Refused if the token is not valid. If the server
+// refuses the request, throws an Error with the server's sentence, status, answer and wait.
 export async function send(path, options = {}) {
   const response = await fetch('/api/v1/' + path, {
     ...options, cache: 'no-store', headers: {Authorization: 'Bearer ' + token, 'X-Roll-Action': '1'},
@@ -164,8 +164,8 @@ export async function post(path, args) {
 
 // ---- dialogs ----
 
-// Shows a dialog with buttons. Returns the text of the input if there is one and the person agrees,
-// true if the person agrees, and null otherwise.
+// Shows a dialog with buttons. If the person agrees, returns the text of the input, or true if the
+// dialog has no input. Otherwise returns null.
 export function ask(question, {detail = '', agree = 'Yes', decline = 'No', input = null, danger = false} = {}) {
   return new Promise(resolve => {
     const field = input === null ? null : make('input', {value: input.value, type: input.type || 'text',

@@ -56,7 +56,7 @@ function smoothed(points) {
 }
 
 // Draws one curve. `points` are pairs [x, y] in the order of x; `axis` is the name of x. A
-// noisy curve also has its running mean. The value of the point `told` stands beside the title.
+// noisy curve also has its running mean. The value of the point `told` is shown next to the title.
 export function chart(title, points, axis = 'step', noisy = false, told = points.at(-1)) {
   const label = make('b', {textContent: number(told[1])});
   const figure = make('figure', {}, make('figcaption', {}, make('span', {textContent: title}), label));

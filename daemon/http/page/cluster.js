@@ -25,7 +25,7 @@ const NODE_COLUMNS = [
   {title: 'Slots free', kind: 'number', value: node => `${number(node.slots_free)} / ${number(node.slots)}`},
   {title: 'GPUs free', kind: 'number', value: node => node.gpus ? `${number(node.gpus_free)} / ${number(node.gpus)}` : ''},
   {title: 'Memory free', kind: 'number', value: node => node.memory ? `${bytes(node.memory_free)} / ${bytes(node.memory)}` : ''},
-  {title: 'Heard', kind: 'number', value: node => node.heard_ms_ago === null ? '' : `${number(node.heard_ms_ago / 1000, 2)} s ago`},
+  {title: 'Last heartbeat', kind: 'number', value: node => node.heard_ms_ago === null ? '' : `${number(node.heard_ms_ago / 1000, 2)} s ago`},
   {title: 'Limits by', kind: 'quiet', value: node => node.limits},
   {title: 'Jobs', kind: 'wide', value: jobsOf},
 ];
@@ -38,7 +38,7 @@ export function nodesPage(context) {
     targets: ['nodes'],
     answer(_, reply) {
       if (reply.error) throw new Error(reply.error.message);
-      notes.textContent = reply.stopped ? 'No job is started: ' + reply.stopped : '';
+      notes.textContent = reply.stopped ? 'No job starts: ' + reply.stopped : '';
       fill(list, table([...NODE_COLUMNS, ...nodeActions(context.session)], reply.nodes, 'No node is connected.'),
         reply.excluded.length > 0 && section('Excluded machines', table([
           {title: 'Machine', value: one => one.machine}, {title: 'Until', value: one => when(one.until)},

@@ -5,11 +5,11 @@ import {bar, bytes, doneShare, duration, facts, fill, get, link, make, missing, 
 import {chart, schedule} from './chart.js';
 import {logPart} from './log.js';
 
-const POINTS = 1000;  // rows of metrics.jsonl that curves are drawn from
-const EVENTS = 100;  // newest events of the job that are shown
-const PHASE_POINTS = 200;
-const PLANS_MAX = 5;  // attempts to get the schedule of the pipeline
-const READ_MS = 3000;  // shortest time between two reads of what the stream does not send
+const POINTS = 1000;  // wanted number of rows of metrics.jsonl for the curves
+const EVENTS = 100;  // maximum number of the job's newest events that are shown
+const PHASE_POINTS = 200;  // wanted number of rows of metrics.jsonl for the phases
+const PLANS_MAX = 5;  // maximum number of requests for the schedule of the pipeline
+const READ_MS = 3000;  // shortest time between two reads of data that the stream does not send
 const PARTS = [['', 'Overview'], ['log', 'Log'], ['history', 'History'], ['file', 'Job file']];
 const CURVES = [['loss', 'Loss'], ['tokens_per_second', 'Tokens per second'], ['valid_loss', 'Validation loss'],
   ['grad_norm', 'Gradient norm'], ['lr', 'Learning rate'], ['mfu', 'MFU'], ['memory_bytes', 'Memory (GiB)'],
@@ -81,7 +81,7 @@ function phasesOf(rows) {
   if (steps === 0) return null;
   const all = phases.reduce((sum, phase) => sum + phase.mean, 0);
   return section('Phases of a step',
-    make('p', {className: 'quiet', textContent: `means of ${number(steps)} ${steps === 1 ? 'step' : 'steps'} of ${number(1000 * wall / steps)} ms each`}),
+    make('p', {className: 'quiet', textContent: `means over ${number(steps)} ${steps === 1 ? 'step' : 'steps'}; mean time of a step: ${number(1000 * wall / steps)} ms`}),
     table([{title: 'Phase', kind: 'name', value: phase => phase.name},
       {title: 'Share', value: phase => bar(phase.mean / all, `${(100 * phase.mean / all).toFixed(1)} %`)},
       {title: 'Mean (ms)', kind: 'number', value: phase => (1000 * phase.mean / steps).toFixed(3)},
@@ -254,9 +254,9 @@ export function jobPage(context, id, name) {
   context.main.replaceChildren(head, tabs, part.root);
   let job = null, timer = 0, readAt = 0, readState = '';
 
-  // Reads files and events, which the stream does not send: at once if the job's state has changed,
-  // otherwise each READ_MS while the job runs. So a page sends no more requests when the job reports
-  // its progress each second.
+  // Reads files and events, which the stream does not send. Reads at once if the job's state has
+  // changed, otherwise every READ_MS while the job runs. A job that reports its progress every second
+  // therefore causes no more requests.
   async function read() {
     clearTimeout(timer);
     timer = 0;

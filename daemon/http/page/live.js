@@ -4,7 +4,7 @@ import {Refused, send} from './base.js';
 
 const SILENCE_MS = 40000;  // the server sends something every 15 seconds
 const WAIT_MS = [500, 1000, 2000, 5000];
-const POLL_MS = 5000;  // time between two reads of the answers if the server has no stream left
+const POLL_MS = 5000;  // pause between two reads of the answers while the server has no stream left
 const POLLS = 6;  // number of reads before the next attempt to get a stream
 
 // Calls `take` with each complete event of a stream: {index, answer}.
@@ -43,7 +43,7 @@ function isLog(target) {
 }
 
 // Watches the answers to the GET requests for `targets`, paths below /api/v1/. If the server has no
-// stream left, reads the answers each POLL_MS, except logs. Calls `on.answer(i, answer)` for each
+// stream left, reads the answers every POLL_MS, except logs. Calls `on.answer(i, answer)` for each
 // change, `on.state(text, bad, why)` when the connection changes, `on.live(yes)` when a stream begins
 // or ends, and `on.refused()` if the token is not valid. Returns a function that ends the watch.
 export function watch(targets, on) {
@@ -76,7 +76,7 @@ export function watch(targets, on) {
   async function poll(why) {
     const texts = [];
     for (let i = 0; i < POLLS && !stopped; ++i) {
-      on.state(`no stream left, reads each ${POLL_MS / 1000} s`, false, why);
+      on.state(`no stream left; reads every ${POLL_MS / 1000} s`, false, why);
       for (const [index, target] of targets.entries()) {
         if (isLog(target)) continue;
         const text = await look(target, abort.signal);
@@ -101,7 +101,7 @@ export function watch(targets, on) {
         if (full) continue;
         if (error.status === 429) {
           const seconds = Math.max(1, error.wait);
-          on.state(`too many requests, tries again in ${seconds} s`, true, error.message);
+          on.state(`too many requests; tries again in ${seconds} s`, true, error.message);
           await new Promise(resolve => setTimeout(resolve, 1000 * seconds));
           continue;
         }

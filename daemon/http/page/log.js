@@ -1,6 +1,6 @@
 // The log of one rank: its end first, earlier parts on request, and new lines as they are written.
-// A stream sends the new lines of rank 0 in the newest attempt, so that one read of the server serves
-// all viewers. Other logs are read in turns, and so is this one if there is no stream.
+// A stream sends the new lines of rank 0 in the newest attempt, so that one read of the file serves
+// all viewers. The page polls all other logs, and also this log if there is no stream.
 import {get, make, number} from './base.js';
 
 const PART = 256 * 1024;  // bytes of a part
@@ -44,7 +44,8 @@ export function logPart(id) {
     if (part && asked === address(next)) append(part);
   }
 
-  // Shows a part that follows the shown text. Any other part is the first one, or the file began again.
+  // Adds a part that follows the shown text. Any other part replaces the shown text: it is the first part, or the file
+  // was written anew.
   function append(part) {
     if (next === null || part.from !== next) parts = [];
     if (next === part.next && parts.length) return;
@@ -113,6 +114,6 @@ export function logPart(id) {
     if (job.attempt > 0 && !isStreamed()) await read();
   }, async live(yes) {
     live = yes;
-    if (yes && next !== null) await read();  // what was added meanwhile
+    if (yes && next !== null) await read();  // the text that was added while there was no stream
   }};
 }

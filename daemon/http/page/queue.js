@@ -1,13 +1,13 @@
 // The pages of all jobs and of events.
 import {bar, doneShare, duration, fill, link, make, number, runtime, state, table, tile, when} from './base.js';
 
-const ROWS = 100;  // jobs of a page
+const ROWS = 100;  // maximum number of rows on a page
 const FIELDS = 'id,name,kind,user,state,held,cancelling,priority,started_at,ended_at,submitted_at,reason,waiting,' +
   'nodes,array,progress';
 const STATES = ['open', 'running', 'queued', 'failed', 'done', 'cancelled', 'all'];
 const KINDS = ['any kind', 'train', 'resume', 'command', 'tokenize', 'convert', 'merge', 'open'];
 
-// Returns the number of a job, or of a whole array as "17[0-99]".
+// Returns the number of a job, such as "17"; for a row that stands for an array, "17[0-99]".
 function idOf(job) {
   return job.fold ? `${job.fold.first}[${job.fold.indices}]` : String(job.id);
 }
@@ -44,7 +44,7 @@ const COLUMNS = [
   {title: 'State', value: stateOf},
   {title: 'Done', value: doneOf},
   {title: 'Runtime', kind: 'number', value: job => job.fold ? '' : runtime(job)},
-  {title: 'Nodes, or why', kind: 'wide quiet', value: infoOf},
+  {title: 'Nodes or reason', kind: 'wide quiet', value: infoOf},
 ];
 
 function tilesOf(totals) {
@@ -87,7 +87,7 @@ export function queuePage(context, options) {
   context.search = search;
 
   const query = new URLSearchParams({limit: ROWS, fields: FIELDS, reverse: 1});
-  // A name is searched as a part; numbers, such as 7 or 3-9, are selected.
+  // Numbers such as 7 or 3-9, and texts with * or ?, are selectors. Any other text finds the jobs whose name contains it.
   const wanted = search.value.trim();
   const selects = /^[\d,\s-]+$/.test(wanted) || /[*?]/.test(wanted);
   if (wanted) query.set('selector', selects ? wanted.replaceAll(' ', '') : `*${wanted}*`);
@@ -119,7 +119,7 @@ export function queuePage(context, options) {
     answer(i, reply) {
       if (i === 0) return show(reply);
       if (reply.error) throw new Error(reply.error.message);
-      notes.textContent = reply.stopped ? 'No job is started, because `rollctl drain` stopped the start of all jobs.' : '';
+      notes.textContent = reply.stopped ? 'No job starts, because an operator stopped all starts with `rollctl drain --all`.' : '';
       fill(tiles, ...tilesOf(reply));
     },
   };

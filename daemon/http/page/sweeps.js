@@ -2,7 +2,7 @@
 import {bar, fill, get, link, make, missing, number, section, state, table} from './base.js';
 import {chart} from './chart.js';
 
-const LISTED = 100;  // newest arrays that are looked at
+const LISTED = 100;  // number of newest rows that are searched for sweeps
 const known = new Map();  // by job: the section `sweep` of the array's job file, or null
 
 async function sweepOf(id) {
@@ -44,8 +44,8 @@ function valueText(value) {
   return typeof value === 'number' ? number(value) : value === null ? '' : String(value);
 }
 
-// Draws, for each numeric parameter that has several values, the best value that any trial with this
-// value of the parameter reached.
+// Draws a chart for each numeric parameter that has several values. A point is a value of the parameter
+// and the best metric of the trials with this value.
 function drawings(sweep) {
   const names = Object.keys(sweep.trials[0]?.parameters || {});
   const better = (a, b) => sweep.mode === 'max' ? a > b : a < b;

@@ -1,4 +1,4 @@
-// The page of a user's use and limits, and of a report about used and wasted resources.
+// The page with a user's use and limits, and with a report about used and wasted resources.
 import {fill, get, link, make, number, section, table, when} from './base.js';
 
 function ofLimit(row, key) {
@@ -7,7 +7,7 @@ function ofLimit(row, key) {
 }
 
 const USE_COLUMNS = [
-  {title: 'Of', kind: 'name', value: row => `${row.scope} ${row.name}`},
+  {title: 'User or account', kind: 'name', value: row => `${row.scope} ${row.name}`},
   {title: 'Share', kind: 'number', value: row => number(row.share)},
   {title: 'Recent use', kind: 'number', value: row => `${Math.round(row.recent_percent)} %`},
   ...[['Slots', 'slots'], ['GPUs', 'gpus'], ['GPU-hours', 'gpu_hours'], ['Jobs', 'jobs']].map(([title, key]) =>
@@ -19,11 +19,12 @@ const WAITING_COLUMNS = [
   {title: 'Name', kind: 'name', value: job => link(job.name, '#/job/' + job.id)},
   {title: 'Tasks', kind: 'number', value: job => job.tasks > 1 ? number(job.tasks) : ''},
   {title: 'Starts by', value: job => when(job.starts_at)},
-  {title: 'Waits', kind: 'wide quiet', value: job => job.waiting},
+  {title: 'Why it waits', kind: 'wide quiet', value: job => job.waiting},
 ];
 const CAUSES = ['failed', 'requeued', 'cancelled'];
 
-// Adds up the rows of a report by its key. Returns rows {key, jobs, held, failed, ...} in hours.
+// Adds up the rows of a report that have the same value of `by`. Returns rows {key, jobs, held, failed, ...} with times
+// in hours.
 function sums(rows, by, unit) {
   const all = new Map();
   for (const row of rows) {

@@ -359,7 +359,7 @@ TEST(SlurmReason, IsADependencyOnlyIfTheJobWaitsForAnotherJob) {
         return slurm_reason({{"state", "queued"}, {"waiting", waiting}}, Time{});
     };
     EXPECT_EQ(reason("waits for ok:5"), "Dependency");
-    EXPECT_EQ(reason("waits for any:5: 2 of the 3 jobs of that array have not ended"),
+    EXPECT_EQ(reason("waits for any:5; jobs of that array that have not ended: 2 of 3"),
               "Dependency");
     EXPECT_EQ(reason("waits for free resources: needs 2 nodes with 2 slots each"), "Resources");
     EXPECT_EQ(reason("waits for allocation 3 of queue gpu"), "Resources");

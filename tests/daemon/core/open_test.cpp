@@ -66,7 +66,7 @@ TEST_F(Open, FailsWhereOneOfItsJobsDidNotEndWell) {
     desk.tell(Close{group});
     desk.exit(good, Outcome::Done);
     EXPECT_EQ(phase(group), JobPhase::Failed);
-    EXPECT_EQ(desk.job(group).reason, "1 of the group's 2 jobs did not succeed");
+    EXPECT_EQ(desk.job(group).reason, "jobs of the group that did not succeed: 1 of 2");
 }
 
 TEST_F(Open, SucceedsAlthoughHalvingStoppedOneOfItsTrials) {

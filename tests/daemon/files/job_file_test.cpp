@@ -51,7 +51,7 @@ TEST_F(JobFile, ALinkInTheOutputIsRefusedWhereverItLeads) {
         EXPECT_EQ(
             read(),
             "refused: " + log().string() +
-                " is a symbolic link; rolld follows only the links that are named in the job file");
+                " is a symbolic link; rolld follows only links to files that the job file names");
     }
     fs::remove(log());
     write(top / "rank-0.log", "SECRET");

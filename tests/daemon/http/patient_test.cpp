@@ -32,9 +32,9 @@ TEST(Patient, AVolumeThatHangsBlocksNobodyForLong) {
         1ms);
     for (std::size_t i = 0; i < Patient::kHangingMax; ++i)
         EXPECT_EQ(patient("log", {{"output", "/a"}}).error().message,
-                  "/a was not read, because its volume does not answer");
+                  "/a was not read, because its volume does not respond");
     EXPECT_EQ(patient("log", {{"output", "/b"}}).error().message,
-              "/b was not read, because too many files are read from volumes that hang");
+              "/b was not read, because roll-web waits for too many volumes that do not respond");
     released.set_value();
 }
 

@@ -31,7 +31,8 @@ TEST(Targets, NameTheEntryOfAProblem) {
         return read ? std::string() : read.error().message;
     };
     EXPECT_EQ(problem("{name: a, url: 'http://h', on: [failed], users: [ann], timeout: 5s}"), "");
-    EXPECT_EQ(problem("{name: a}"), "notify.yaml: targets[0] must have either `url` or `command`");
+    EXPECT_EQ(problem("{name: a}"),
+              "notify.yaml: targets[0] must have `url` or `command`, but not both");
     EXPECT_EQ(problem("{name: a, url: 'http://h', on: [exploded]}"),
               "notify.yaml: targets[0].on is exploded; allowed: submitted, started, ended, failed, "
               "requeued, checkpointed");

@@ -89,7 +89,7 @@ struct Cases : Explain {
         spec.into = id;
         const JobId inside = desk.submit(spec);
         expect_told(id, "open");
-        EXPECT_EQ(only(id).why, "closed job group: 1 of its jobs have not ended");
+        EXPECT_EQ(only(id).why, "closed job group; jobs that have not ended: 1");
         end(inside);
         EXPECT_EQ(desk.job(id).phase, JobPhase::Done);
     }
@@ -274,7 +274,7 @@ TEST_F(Explain, AnArrayStartsItWhenAllOfItHasEnded) {
     spec.after = {{spec::After::Condition::Ok, JobId{1}}};
     const JobId id = desk.submit(spec);
     end(JobId{1});
-    EXPECT_EQ(only(id).why, "waits for ok:1: 1 of the 2 jobs of that array have not ended");
+    EXPECT_EQ(only(id).why, "waits for ok:1; jobs of that array that have not ended: 1 of 2");
     EXPECT_TRUE(only(id).remedy.ends_with("rollctl jobs 1-2"));
     EXPECT_EQ(summary(desk.state, id, {}, desk.now)["after"], Json::array({"ok:1"}));
     end(JobId{2});

@@ -88,7 +88,7 @@ TEST(Hostile, FilesThatNoJobCanHaveAreRefused) {
     };
     for (const char* name : {"../x", "a//b", "/x", "a/../../x", "a/", ".", "", "a\nb"})
         says(file(name, 3, pieces), "files[0].name ");
-    says(file("x", 4, pieces), "file x is said to have 4 bytes, but its pieces have 3");
+    says(file("x", 4, pieces), "file x: `bytes` is 4, but the file's pieces have 3 bytes");
     says(file("x", 0, pieces), "files[0].bytes is 0, which cannot be the size of 1 pieces");
     says(file("x", 3, Json::array({std::string(64, '0')})), "rolld lacks 1 of the 1 pieces");
     for (const char* hash : {"", "../../rolld.pid", "ABC"})
