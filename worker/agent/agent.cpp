@@ -88,7 +88,7 @@ void Agent::take_signals() {
         if (*signal == SIGCHLD) continue;
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);
-        parts_.manager.tell("STOPPING=1\nSTATUS=ends its attempts");
+        parts_.manager.tell("STOPPING=1\nSTATUS=stopping the running attempts");
         parts_.core.on_drain(now_);
     }
 }
@@ -138,7 +138,8 @@ void Agent::mind_allocation() {
     const bool unwanted = parts_.core.idle() && now_ - *answered_at_ >= pilot.unwanted;
     if (!leaves && !unwanted) return;
     ++end_signals_;
-    parts_.log.info("{}", leaves ? "the allocation is about to end" : "rolld does not answer");
+    parts_.log.info("{}", leaves ? "stopping the attempts: the allocation is about to end"
+                                 : "this idle roll-worker ends: rolld does not answer");
     parts_.core.on_drain(now_);
 }
 

@@ -115,9 +115,8 @@ class TurnFinder {
     Result<Span> after_separator(std::size_t index, Span span) {
         if (!separator_) separator_ = separator();
         if (!std::string_view(whole_).substr(span.end).starts_with(*separator_))
-            return refused(
-                index,
-                "the text that the template writes between two messages is not always the same");
+            return refused(index,
+                           "the template does not always write the same text between two messages");
         return Span{span.begin, span.end + separator_->size()};
     }
 
@@ -257,7 +256,7 @@ class TurnFinder {
         const std::string header = prompt->substr(before->size());
         ROLL_TRY(const std::size_t own, first_own_text());
         if (own == whole_.size())
-            return refused(0, "the text of this message is not in the text of the conversation");
+            return refused(0, "the template changes or omits the content of this message");
         const std::string_view until = std::string_view(whole_).substr(0, own);
         if (const std::size_t at = until.rfind(header); !header.empty() && at != until.npos)
             return at + header.size();
@@ -419,7 +418,7 @@ Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conve
     std::erase_if(made.learned, [](const Span& span) { return span.begin == span.end; });
     if (made.learned.empty())
         return fail(ErrorCode::InvalidArgument,
-                    "has no text of the assistant when " + model.path + " renders it");
+                    "has no text that the assistant wrote when " + model.path + " renders it");
     return made;
 }
 

@@ -320,7 +320,7 @@ Value Renderer::call_function(Function function, const Call& call) {
             if (const Value* first = call.find(0, ""); first != nullptr && first->is(Kind::Dict))
                 entries.assign(first->dict->entries.begin(), first->dict->entries.end());
             else if (first != nullptr)
-                refuse(std::string(call.name) + " takes a dict or keyword arguments");
+                refuse(std::string(call.name) + " accepts only a dict or keyword arguments");
             for (std::size_t i = 0; i < call.keywords.size(); ++i)
                 entries.push_back({arena_.copy(call.keywords[i]), call.named[i]});
             if (function == Function::Dict) return dict(std::move(entries), arena_);

@@ -146,7 +146,8 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
     const std::string name = !found.differences.empty()  ? found.differences.front().name
                              : !found.only_first.empty() ? found.only_first.front()
                                                          : found.only_second.front();
-    return fail(ErrorCode::Corrupt, "the written " + name + " differs from the source");
+    return fail(ErrorCode::Corrupt,
+                "the written " + name + " differs from the source; convert again");
 }
 
 // Returns the hooks for one of several processes. With these hooks, all processes stop together,

@@ -36,7 +36,7 @@ Result<void> add_template(JsonReader& reader, PostProcessor& result) {
         if (piece.is_object() && piece.contains("Sequence")) {
             if (std::exchange(text_seen, true))
                 return refuse_template(
-                    "the template has the placeholder of the text (Sequence) twice");
+                    "the template has two pieces Sequence; only one is supported");
             continue;
         }
         if (!piece.is_object())
@@ -44,7 +44,7 @@ Result<void> add_template(JsonReader& reader, PostProcessor& result) {
         ROLL_TRY_VOID(append_special(piece, specials, text_seen ? after : before));
     }
     if (!text_seen)
-        return refuse_template("the template lacks the placeholder of the text (Sequence)");
+        return refuse_template("the template has no piece Sequence, which stands for the text");
     result.before.insert(result.before.begin(), before.begin(), before.end());
     result.after.insert(result.after.end(), after.begin(), after.end());
     return reader.finish();

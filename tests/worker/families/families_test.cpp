@@ -190,7 +190,7 @@ TEST(Trainable, WhatIsNotBuiltIsNamed) {
     EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}}),
               "the trainer does not build models with num_moe_experts yet");
     EXPECT_EQ(refusal("mistral", {{"sliding_window", -3}}),
-              "the config needs a positive whole number sliding_window, not -3");
+              "the config needs a whole number above 0 for the key sliding_window, not -3");
     EXPECT_EQ(refusal("llama", {{"head_dim", 7}}),
               "kv_channels is 7; rotary embeddings need an even number");
     EXPECT_NE(refusal("gemma3_text", Json::object()), "");

@@ -210,7 +210,8 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool was_broken = trust_.broken;
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
-        effects_.push_back(Note{"the beacon is older than rolld's answers and is not trusted"});
+        effects_.push_back(Note{
+            "the beacon file is older than rolld's answers and is not used until rolld restarts"});
     if (believed && look.incarnation > incarnation_) echoed_ = 0;  // rolld has restarted
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
@@ -236,10 +237,13 @@ void AgentCore::on_clock(Instant now) {
 void AgentCore::check_clock(Attempt& attempt, Instant now) {
     const Millis bound = attempt.bound.at(now);
     if (bound >= rules_.lease)
-        stop(attempt, StopCause::LeaseLost, "no contact with rolld; the job may be reassigned",
+        stop(attempt, StopCause::LeaseLost,
+             "no contact with rolld for the time of --lease; rolld may soon start the job on "
+             "another node",
              true, now);
     if (bound >= rules_.lease + rules_.fence)
-        kill(attempt, StopCause::LeaseLost, "no contact with rolld", now);
+        kill(attempt, StopCause::LeaseLost,
+             "no contact with rolld for the time of --lease and --fence", now);
     const bool orphan =
         rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
     if (orphan) stop(attempt, StopCause::Orphaned, kOrphaned, true, now);

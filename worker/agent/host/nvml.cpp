@@ -199,7 +199,7 @@ std::string gpu_fault(const std::string& name) {
     const bool rows =
         nvml.ask<int(Device, unsigned*, unsigned*, unsigned*, unsigned*)>(
             "nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &pending, &failed) == 0;
-    if (rows && failed != 0) return "could not replace bad rows of its memory";
+    if (rows && failed != 0) return "failed to replace bad memory rows";
     if (rows && pending != 0) return "has bad memory rows that its next reset will replace";
     unsigned long long errors = 0;
     const bool counted =

@@ -23,8 +23,10 @@ Result<void> check_directory(const std::string& directory) {
     if (!wrote) return tl::unexpected(wrote.error());
     if (!read) return tl::unexpected(read.error());
     if (*read != written)
-        return fail(ErrorCode::Corrupt,
-                    directory + ": a file read back differs from what was written");
+        return fail(
+            ErrorCode::Corrupt,
+            directory +
+                ": a test file was read back with other content than was written; check the disk");
     const auto space = std::filesystem::space(directory, error);
     if (!error && space.available < kLeastFree)
         return fail(ErrorCode::Failed, directory + " has " + std::to_string(space.available >> 20) +

@@ -266,15 +266,15 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
                      GuardPlan& plan) {
     const std::string runtime = runtime_of(container, site);
     if (runtime.empty())
-        return fail(ErrorCode::InvalidArgument,
-                    "node " + site.node + " cannot run the container " + container.image +
-                        ": the PATH of its roll-worker (for a task of srun: of the script) has "
-                        "no " +
-                        (container.runtime == "auto"
-                             ? "podman, apptainer or enroot that can run this container"
-                             : container.runtime) +
-                        "; install it there and restart roll-worker, or submit to another "
-                        "node");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "node " + site.node + " cannot run the container " + container.image +
+                ": the PATH of roll-worker (in a step of srun, the PATH of the script) has no " +
+                (container.runtime == "auto"
+                     ? "podman, apptainer or enroot that can run this container"
+                     : container.runtime) +
+                "; install it there and restart roll-worker, or submit to another "
+                "node");
     const std::string& path = site.container_runtimes.at(runtime);
     Program& program = plan.programs.back();
     Words words = runtime == "podman"      ? podman(container, place, environment, site)

@@ -49,7 +49,7 @@ constexpr int kSoonMillis = 20;
 Result<void> Guard::prepare(const GuardPlan& plan) {
     if (passed_.size() != 2 * plan.programs.size())
         return fail(ErrorCode::Unavailable,
-                    "roll-worker did not pass on all file descriptors of the programs");
+                    "roll-worker passed too few file descriptors for the job's programs");
     cgroup_ = plan.cgroup;
     for (const std::string& group :
          std::set<std::string>{plan.cgroup, plan.memory.cgroup, plan.cpu_cgroup}) {

@@ -82,7 +82,7 @@ Result<void> try_namespace() {
     int status = 0;
     ::waitpid(pid, &status, 0);
     if (status == 0) return {};
-    return fail(ErrorCode::Refused, "a program in a new PID namespace failed");
+    return fail(ErrorCode::Refused, "a test program in a new PID namespace failed");
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ Result<Fused> fuse(const NativeTensor& tensor, const Members& members) {
                         one->module + " and " + first->module +
                             " differ in LoRA scale, element type or input size; " +
                             module_of(tensor.name) +
-                            " joins them and requires that they are equal");
+                            " joins both modules, so these values must be equal");
         fused.lora_rank += one->a.info.shape[0];
     }
     fused.scale = first->scale;
@@ -143,7 +143,8 @@ class Converter {
             return fail(ErrorCode::InvalidArgument,
                         "the adapter changes " +
                             (modules_.empty() ? whole_.begin()->first : modules_.begin()->first) +
-                            ", but no tensor name of the model contains this name");
+                            ", but the model has no tensor with this name; give the base model of "
+                            "this adapter");
         return std::move(result_);
     }
 

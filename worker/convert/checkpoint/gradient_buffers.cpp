@@ -112,8 +112,8 @@ Result<std::vector<GradientBuffer>> gradient_buffers(const std::vector<Stored>& 
         if (!order_of(one.name))
             return fail(ErrorCode::InvalidArgument,
                         "Roll does not know the place of " + one.name +
-                            " in Megatron's gradient buffers; the optimizer's kind dp_reshardable "
-                            "requires it",
+                            " in Megatron's gradient buffers; --optimizer-kind dp_reshardable "
+                            "requires the place of every tensor",
                         "use the kind fully_reshardable (in Megatron: "
                         "dist_ckpt_optim_fully_reshardable)");
         const auto chunk = of_chunk.find({one.file, one.section});

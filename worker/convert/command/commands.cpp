@@ -54,13 +54,15 @@ void tell(const Disagreement& disagreement, bool as_warnings, bool json) {
 Result<int> run(const ConvertCommand& command, const families::Families& families,
                 const Environment& environment) {
     for (const std::string& name : command.ignored)
-        fmt::print(stderr, "ignored: --{} has no effect on a conversion\n", name);
+        fmt::print(stderr, "--{} is ignored, because it has no effect on a conversion\n", name);
     Pace pace(!command.json);
     Hooks hooks = environment.hooks;
     hooks.progress = [&](std::int64_t done, std::int64_t total) { pace.show(done, total); };
     if (replicas_may_differ())
         hooks.differs = [](const std::string& what) {
-            fmt::print(stderr, "warning: {}; the tensor that is named last is used\n", what);
+            fmt::print(stderr,
+                       "warning: {}; the conversion uses the tensor that this line names last\n",
+                       what);
         };
     ROLL_TRY(const Report report, convert(command.request, families, hooks));
     pace.wipe();

@@ -185,8 +185,8 @@ Result<void> check_blocks(const Source& source, const Plan& plan, const Source& 
     for (const TargetTensor& target : plan.tensors) {
         if (target.making == Making::Copies) continue;
         const auto differs = [&] {
-            return fail(ErrorCode::Corrupt,
-                        "the written " + target.info.name + " differs from the source");
+            return fail(ErrorCode::Corrupt, "the written " + target.info.name +
+                                                " differs from the source; convert again");
         };
         const auto found = views.find(target.info.name);
         if (found == views.end() || found->second->info.dtype != target.info.dtype ||

@@ -369,7 +369,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
             return fail(ErrorCode::Corrupt,
                         second.stored.file + ": " + second.stored.name + " differs from " +
                             first.stored.name + ", although the two must be equal",
-                        "the family file declares one of these tensors a copy of the other; "
+                        "the family file says that one of these tensors is a copy of the other; "
                         "Megatron cannot store a model in which they differ");
         return fail(ErrorCode::Corrupt, second.stored.file + ": " + second.stored.name +
                                             " differs from the same part of the model in " +

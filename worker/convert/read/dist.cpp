@@ -122,7 +122,7 @@ class DistOpener {
             ROLL_TRY_VOID(check_extent(object.name, object.extent));
             drop(object.name, object.name.find("_extra_state") != std::string::npos
                                   ? "TransformerEngine's state"
-                                  : "is not a tensor");
+                                  : "is an object, not a tensor");
         }
         if (!unexpected_.empty() && !allows_missing(source_.matching.strictness))
             return no_rule_names(source_, directory_ / formats::kDcpMetadataFile, unexpected_, {});
@@ -263,9 +263,11 @@ class DistOpener {
         for (std::size_t dim = 0; dim < flat; ++dim) {
             local.push_back((*tensor.original)[dim] / tensor.info.shape[dim]);
             if (chunk.size[dim] != 1)
-                return fail(ErrorCode::Corrupt, (directory_ / formats::kDcpMetadataFile).string() +
-                                                    ": a chunk of " + tensor.info.name +
-                                                    " is flat but spans several ranks");
+                return fail(
+                    ErrorCode::Corrupt,
+                    (directory_ / formats::kDcpMetadataFile).string() + ": a chunk of " +
+                        tensor.info.name +
+                        " is flat but covers more than one rank; copy the checkpoint again");
         }
         const std::int64_t element = tensor::bits_of(view.info.dtype) / 8;
         boxes_of_range(local, chunk.begin[flat], chunk.begin[flat] + chunk.size[flat],
@@ -358,7 +360,9 @@ Result<Format> dist_format(const fs::path& directory) {
                           (*json)["sharded_backend"] == "torch_dist";
     if (is_known) return Format::TorchDist;
     return fail(ErrorCode::InvalidArgument,
-                (directory / kMark).string() + " does not name the torch_dist format");
+                (directory / kMark).string() +
+                    " must have \"sharded_backend\": \"torch_dist\"; Roll reads no other format of "
+                    "distributed checkpoints with this file");
 }
 
 namespace {
