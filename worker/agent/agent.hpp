@@ -81,7 +81,7 @@ class Agent {
     std::optional<Instant> heartbeat_at_{};  // send time of the last heartbeat
     std::optional<Instant> change_due_{};    // deadline for telling rolld of a change
     int end_signals_ = 0;
-    // time until which the agent waits for rolld to acknowledge the last reports of ended attempts
+    // deadline for rolld's acknowledgement that the last attempts have ended
     std::optional<Instant> give_up_at_{};
     std::optional<Instant> answered_at_{};
     std::string refused_{};  // why rolld refuses this roll-worker; empty: rolld accepts it

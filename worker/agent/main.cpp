@@ -216,8 +216,8 @@ protocol::Heartbeat describe(const Flags& flags) {
     return self;
 }
 
-// Removes the variables that look like secrets from `environment`, and returns their names. They
-// belong to the user of this worker, but the jobs are of any user.
+// Removes the variables that look like secrets from `environment`, and returns their names. The
+// secrets belong to the user that runs this worker, but the jobs may belong to other users.
 std::vector<std::string> remove_secrets(std::vector<std::string>& environment) {
     std::vector<std::string> names;
     std::erase_if(environment, [&](const std::string& variable) {
@@ -372,7 +372,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
 }
 
 // Reports the attempts that a killed roll-worker left behind. Only the reaper calls this function.
-// A later roll-worker could report them too, but none may ever be started on this node.
+// A later roll-worker could report them too, but perhaps none is ever started on this node.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {

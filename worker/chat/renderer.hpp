@@ -119,7 +119,7 @@ class Renderer {
     int loop_name_;
     std::string out_;
     std::vector<Span> spans_;
-    std::vector<Stop>* stops_ = nullptr;  // null: no stops are recorded
+    std::vector<Stop>* stops_ = nullptr;  // where stops are recorded; null: nowhere
     std::vector<Value> globals_;          // values of variables, by their index in Syntax::names
     std::vector<bool> defined_;
     std::vector<Variable> locals_;

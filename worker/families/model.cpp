@@ -383,7 +383,7 @@ class Lister {
             ROLL_TRY(const std::int64_t experts, size_of(native_, "num_moe_experts", kExpertsMax));
             if (static_cast<std::int64_t>(tensors_.size()) + experts > kTensorsMax)
                 return fail(ErrorCode::InvalidArgument,
-                            "the model has too many tensors; allowed: at most 10,000,000");
+                            "too many tensors; the limit is 10,000,000");
             for (std::int64_t expert = 0; expert < experts; ++expert)
                 ROLL_TRY_VOID(add(rule, {layer, expert, mtp}));
         }
@@ -415,8 +415,7 @@ class Lister {
 
     Result<void> add(const WeightRule& rule, const Instance& instance) {
         if (static_cast<std::int64_t>(tensors_.size()) >= kTensorsMax)
-            return fail(ErrorCode::InvalidArgument,
-                        "the model has too many tensors; allowed: at most 10,000,000");
+            return fail(ErrorCode::InvalidArgument, "too many tensors; the limit is 10,000,000");
         ROLL_TRY(NativeTensor one, expand(family_, rule, scope_, instance));
         tensors_.push_back(std::move(one));
         return {};

@@ -38,7 +38,7 @@ double number_or(const Json& config, const char* key, double otherwise) {
 }
 
 // Returns true if a pattern applies to a module. As in PEFT, the regular expression must match the
-// whole module name, or the part after some dot.
+// whole module name, or all of the name after one of its dots.
 bool matches(const std::string& pattern, const std::string& module) {
     if (pattern.size() > kPatternMax || module.size() > kPatternMax) return false;
     try {

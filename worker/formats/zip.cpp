@@ -173,7 +173,7 @@ std::string local_header(const ZipMember& member, std::int64_t header) {
     const auto name_size = static_cast<std::int64_t>(member.name.size());
     const std::int64_t pad = member.begin - header - kLocalBytes - name_size -
                              static_cast<std::int64_t>(extra.size()) - 4;
-    put<std::uint16_t>(extra, 0x4246);  // "FB"
+    put<std::uint16_t>(extra, 0x4246);  // id of the extra field: the characters "FB"
     put<std::uint16_t>(extra, static_cast<std::uint16_t>(pad));
     extra.append(static_cast<std::size_t>(pad), 'Z');
     std::string out;

@@ -8,13 +8,13 @@ namespace roll::agent {
 namespace {
 
 // While no attempt's bound (SilenceBound in lease.hpp) exceeds kCalm, the beacon is read only once
-// in kCalmLooks.
+// per kCalmLooks.
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr const char* kOrphaned = "rolld did not answer within the time of --orphan-after";
 
-// Adds what the attempt said about skipped steps to the reason of its success or failure. The
-// reason of a stop is that of whoever stopped the attempt.
+// Adds what the attempt reported about skipped steps to the reason of its success or failure. Does
+// not change the reason of a stop.
 void add_skipped(Verdict& verdict, const std::string& skipped) {
     if (skipped.empty()) return;
     const bool failed = verdict.outcome == Outcome::App || verdict.outcome == Outcome::Infra ||

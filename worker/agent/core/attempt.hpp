@@ -70,7 +70,8 @@ struct Attempt {
     Instant alive{};  // when a rank last reported activity other than a step
     std::optional<int> first_failed{};
     std::optional<Instant> settle_at{};
-    std::optional<Instant> held_until{};  // see StopRules::hold
+    // end of the hold of a failed command (StopRules::hold); nullopt: no hold
+    std::optional<Instant> held_until{};
     std::optional<StopRequest> stop{};
     bool kill_sent = false;
     bool gone = false;
@@ -85,7 +86,7 @@ struct Attempt {
     std::string exported{};
     std::vector<protocol::WrittenExport> exports{};  // exports that rolld has not recorded yet
     std::string progress{};
-    std::string skipped{};  // skipped_text() of the last report for which it is not empty
+    std::string skipped{};             // the newest result of skipped_text() that is not empty
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
     std::int64_t memory = 0;           // memory of the attempt's processes in bytes; 0: unknown
     MemoryCurve memory_curve{};

@@ -178,7 +178,8 @@ std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& name
     return [nvml, devices] {
         std::vector<int> use;
         for (Device const device : devices) {
-            unsigned rates[2] = {};  // layout of nvmlUtilization_t: gpu, memory
+            // layout of nvmlUtilization_t: use of the GPU and of its memory, in percent
+            unsigned rates[2] = {};
             const bool told =
                 device != nullptr && nvml->ask<int(Device, unsigned*)>(
                                          "nvmlDeviceGetUtilizationRates", device, rates) == 0;

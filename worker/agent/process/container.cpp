@@ -25,7 +25,8 @@ constexpr std::array<const char*, 3> kRuntimes = {"podman", "apptainer", "enroot
 
 constexpr Millis kRemoveTime{20000};
 
-// The characters of a variable's name. Names of exported shell functions have others.
+// The characters of a variable's name. The names of exported shell functions contain other
+// characters.
 constexpr const char* kNameCharacters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
 
@@ -56,7 +57,8 @@ Bind bind_of(const std::string& text) {
 
 // Returns all binds. A bind of the job file replaces the default bind at the same target.
 std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
-    std::map<std::string, Bind> binds;  // by target, so that a directory precedes its content
+    // sorted by target, so that a directory precedes its content
+    std::map<std::string, Bind> binds;
     for (const std::string& given : {place.output, place.directory, place.files}) {
         const std::string directory = without_slash(given);
         if (directory.empty()) continue;
@@ -101,7 +103,8 @@ bool configures_runtime(const std::string& name) {
 
 // Returns an option for each variable that a container gets. The command line has only the names of
 // variables, because values may be secrets; the runtime takes the values from its own environment.
-// Variables that configure the runtime are an exception.
+// A variable that configures the runtime is given with its value instead, because the runtime's own
+// environment has another value of it.
 Words environment_options(const std::map<std::string, std::string>& environment) {
     Words words;
     for (const std::string& name : names_of(environment)) {

@@ -36,7 +36,7 @@ struct ContainerPlace {
     std::string output;     // output directory of the job
     std::string directory;  // working directory of the job
     std::string files;      // directory of the attempt's files; empty: none
-    bool gpus = false;      // the attempt has GPUs
+    bool gpus = false;      // true if the attempt has GPUs
 };
 
 // Makes the program that was added to the plan last run in the container. The container gets the

@@ -16,7 +16,8 @@
 
 namespace roll::agent {
 
-constexpr const char* kTerminalOption = "--tty";  // an option of `podman exec`
+// option of `podman exec` for a command that gets a terminal
+constexpr const char* kTerminalOption = "--tty";
 
 struct Program {
     std::vector<std::string> arguments;

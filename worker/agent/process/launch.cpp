@@ -231,7 +231,7 @@ Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& s
             ROLL_TRY_VOID(enclose(*document.container, place, own, site, plan));
         }
     }
-    // srun in the script may start containers.
+    // The script may start containers with srun; remove them after the attempt.
     const auto podman = site.container_runtimes.find("podman");
     if (document.batch && podman != site.container_runtimes.end())
         plan.after.push_back(removal_of_listed(

@@ -33,7 +33,8 @@ void set_size(int fd, int rows, int columns) {
     ::ioctl(fd, TIOCSWINSZ, &size);
 }
 
-// The worker's ends of the streams of a program, and the program's ends.
+// Both ends of a program's streams: the ends that roll-worker holds, and the ends that the program
+// gets.
 struct Ends {
     io::Descriptor input{};
     io::Descriptor output{};

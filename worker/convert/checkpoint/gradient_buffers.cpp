@@ -70,7 +70,8 @@ struct Part {
 using Bucket = std::vector<Part>;
 
 // Cuts a buffer into buckets, as Megatron does. Megatron puts a parameter for which `is_alone` is
-// true into a bucket of its own. A bucket is full with `full` elements; 0: never.
+// true into a bucket of its own. A bucket is full when it has `full` elements; if `full` is 0, a
+// bucket is never full.
 template <class IsAlone>
 std::vector<Bucket> cut_buffer(const GradientBuffer& buffer, std::int64_t full, IsAlone is_alone) {
     std::vector<Bucket> buckets(1);
@@ -132,8 +133,8 @@ Result<BucketLayout> bucket_layout(const std::vector<Stored>& ranks,
     BucketLayout result;
     result.sizes.weights = rule.weights;
     result.sizes.gradients = rule.gradients;
-    // The two copies of a tied embedding are alone, so that the ranks of the first stage and of the
-    // last stage cut them in the same way.
+    // The two copies of a tied embedding each have a bucket of their own, so that the ranks of the
+    // first stage and of the last stage cut them in the same way.
     const auto is_alone = [&](const Stored& one) {
         return is_tied && layout.pp > 1 && (one.name == kEmbedding || one.name == kOutput);
     };

@@ -15,7 +15,7 @@
 
 namespace roll::convert {
 
-// Begins the keys of all buckets.
+// The beginning of the keys of all buckets.
 inline constexpr const char* kBucketKeys = "optimizer.distributed.";
 
 // The gradient buffer of a model chunk.
@@ -52,8 +52,8 @@ struct BucketSizes {
 };
 
 struct BucketLayout {
-    // The parameters in all buckets, and the gaps between parameters as tensors without pieces. The
-    // name of each is the bucket's key without the name of a state.
+    // The parameters in all buckets, and the gaps between parameters as tensors without pieces.
+    // Each has the name of its bucket: the bucket's key without the name of a state.
     std::vector<Stored> tensors;
     BucketSizes sizes;
 };

@@ -335,7 +335,8 @@ class DistOpener {
     const WriterLayout* writer_;
     MappedFiles files_;
     std::vector<std::string> unexpected_;
-    std::map<std::string, std::optional<std::int64_t>> sizes_;  // of files; nullopt: missing
+    // sizes of files in bytes, by path; nullopt: the file is missing
+    std::map<std::string, std::optional<std::int64_t>> sizes_;
     std::set<std::string> held_;  // names of the tensors that have the requested optimizer state
 };
 
