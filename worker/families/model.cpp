@@ -297,7 +297,7 @@ Result<void> set_defaults(const SilentFields& fields, const Json& hf_config, Jso
 
 Result<Json> native_config(const Family& family, const Json& hf_config) {
     if (!hf_config.is_object())
-        return fail(ErrorCode::InvalidArgument, "the HuggingFace config is not an object");
+        return fail(ErrorCode::InvalidArgument, "config.json must be a JSON object; copy it again");
     ROLL_TRY_VOID(check_required(family, hf_config));
     Json native = Json::object();
     SilentFields silent;

@@ -24,7 +24,8 @@ bool is_set(const Json& native, const char* key) {
 }
 
 tl::unexpected<Error> not_built(const std::string& what) {
-    return fail(ErrorCode::InvalidArgument, "the trainer does not build " + what + " yet");
+    return fail(ErrorCode::InvalidArgument,
+                "the trainer does not build " + what + " yet; Roll can only convert such a model");
 }
 
 Result<std::int64_t> trained_size(const Json& native, const char* key) {

@@ -84,7 +84,7 @@ void MergeTable::put(std::uint32_t left, std::uint32_t right, Merge merge) {
 }
 
 Result<void> Bpe::read_vocabulary(const Json& json) {
-    if (!json.is_object()) return refuse_bpe("vocab is not an object");
+    if (!json.is_object()) return refuse_bpe("vocab must be an object; copy the file again");
     ids_.reserve(json.size());
     for (const auto& [token, id] : json.items()) {
         if (!holds<std::uint32_t>(id) || id.get<std::uint32_t>() >= kIdsMax)
@@ -101,7 +101,7 @@ Result<void> Bpe::read_vocabulary(const Json& json) {
 }
 
 Result<void> Bpe::read_merges(const Json& json) {
-    if (!json.is_array()) return refuse_bpe("merges is not a list");
+    if (!json.is_array()) return refuse_bpe("merges must be a list; copy the file again");
     merges_ = MergeTable(json.size());
     std::uint32_t rank = 0;
     std::string whole;

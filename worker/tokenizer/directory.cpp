@@ -18,7 +18,8 @@ Result<Json> read_object(const fs::path& path) {
     ROLL_TRY(const std::string text, read_file(path));
     auto json = parse_json(text);
     if (!json || !json->is_object())
-        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
+        return fail(ErrorCode::Corrupt,
+                    path.string() + " is not a JSON object; copy the file again");
     return *std::move(json);
 }
 

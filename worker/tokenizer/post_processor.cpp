@@ -27,7 +27,8 @@ Result<void> append_special(const Json& piece, const Json& specials,
 Result<void> add_template(JsonReader& reader, PostProcessor& result) {
     ROLL_TRY(const Json* pieces, parse_list(reader.raw("single"), "TemplateProcessing single"));
     const Json& specials = reader.raw("special_tokens");
-    if (!specials.is_object()) return refuse_template("special_tokens is not an object");
+    if (!specials.is_object())
+        return refuse_template("special_tokens must be an object; copy the file again");
     reader.raw("pair");
     std::vector<std::uint32_t> before;
     std::vector<std::uint32_t> after;

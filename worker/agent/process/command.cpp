@@ -123,7 +123,8 @@ Result<CommandDocument> read_command(const Json& document, const std::string& fi
         ROLL_TRY(result.container, read_container(container));
     }
     if (result.command.empty() || result.command[0].empty())
-        return fail(ErrorCode::InvalidArgument, "the job's command is empty");
+        return fail(ErrorCode::InvalidArgument,
+                    "the job's command is empty; name the program to run");
     if (files.empty()) return result;
     for (std::string& word : result.command) name_files(word, files);
     if (result.workdir.starts_with(spec::kFilesDirectory)) name_files(result.workdir, files);

@@ -336,7 +336,9 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
     plan.checks = checks_of(order, document, site, join(common));
     for (const NodeCheck& check : plan.checks) {
         if (check.program.arguments.empty())
-            return fail(ErrorCode::InvalidArgument, "the job's check.command is empty");
+            return fail(
+                ErrorCode::InvalidArgument,
+                "the job's check.command is empty; name the program to run, or remove the key");
     }
     // a copy: the checks do not get the variables that are added for the programs below
     Environment environment = common;

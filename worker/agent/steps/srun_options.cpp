@@ -75,11 +75,13 @@ constexpr Option kOptions[] = {
     {0, "gpus-per-node", Form::Value, Use::Refused, kGpus},
     {0, "gpus-per-task", Form::Value, Use::Refused, kGpus},
     {0, "gres", Form::Value, Use::Refused, kGpus},
-    {0, "pty", Form::Flag, Use::Refused, "a batch script has no terminal"},
+    {0, "pty", Form::Flag, Use::Refused,
+     "a batch script has no terminal; open one with rollctl shell JOB"},
     {0, "multi-prog", Form::Flag, Use::Refused, "start one srun for each program, with & and wait"},
     {0, "jobid", Form::Value, Use::Refused,
      "srun starts tasks only in the job of its script; remove --jobid"},
-    {0, "het-group", Form::Value, Use::Refused, "Roll has no heterogeneous jobs"},
+    {0, "het-group", Form::Value, Use::Refused,
+     "Roll has no heterogeneous jobs; start one srun for each program"},
     {0, "container", Form::Value, Use::Refused,
      "use --container-image, or start the container in the command"},
     {0, "container-image", Form::Value},
@@ -259,7 +261,7 @@ Result<SrunOptions> read_srun(const std::vector<std::string>& arguments) {
     Given given;
     SrunOptions options;
     ROLL_TRY(options.words, split(arguments, given));
-    if (options.words.empty()) return wrong("no program is given");
+    if (options.words.empty()) return wrong("no program is given; write it after the options");
     ROLL_TRY_VOID(read_number(given, "ntasks", options.tasks));
     ROLL_TRY_VOID(read_number(given, "nodes", options.nodes));
     ROLL_TRY_VOID(read_number(given, "ntasks-per-node", options.tasks_per_node));

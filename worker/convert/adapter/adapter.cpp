@@ -222,10 +222,11 @@ class Converter {
         for (std::size_t i = 0; i < members.size(); ++i) {
             if (members[i] == nullptr) continue;
             if (members[i]->embedding || members[i]->transposed)
-                return fail(ErrorCode::InvalidArgument,
-                            "the target format cannot store LoRA of an embedding or of a weight "
-                            "stored as [in, out]: " +
-                                members[i]->module);
+                return fail(
+                    ErrorCode::InvalidArgument,
+                    "this adapter can only stay in the format peft, because Megatron formats "
+                    "cannot store LoRA of an embedding or of a weight stored as [in, out]: " +
+                        members[i]->module);
             const Shape want{members[i]->b.info.shape[0], members[i]->a.info.shape[1]};
             if (tensor.sources[i].shape != want)
                 return fail(ErrorCode::InvalidArgument,

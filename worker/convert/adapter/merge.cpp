@@ -74,9 +74,10 @@ Result<void> set_row_scale(const Source& source, const LoraModule& module, int n
     const std::vector<float> magnitude = floats_of(*module.magnitude);
     if (module.embedding || module.transposed ||
         static_cast<std::int64_t>(magnitude.size()) != delta.rows)
-        return fail(
-            ErrorCode::InvalidArgument,
-            "DoRA of " + module.module + " is not supported for embeddings and transposed weights");
+        return fail(ErrorCode::InvalidArgument,
+                    "DoRA of " + module.module +
+                        " is not supported for embeddings and transposed weights; merge this "
+                        "adapter with PEFT (merge_and_unload())");
     const std::vector<Stored> one{hf_layout(source.model)[static_cast<std::size_t>(number)]};
     ROLL_TRY(Plan plan, make_plan(source, one, tensor::DType::F32));
     plan.tensors[0].info.dtype = tensor::DType::F32;
@@ -184,7 +185,9 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
                             Folding folding) {
     const std::vector<AdapterPlace> places = find_adapters(directory);
     if (places.empty())
-        return fail(ErrorCode::NotFound, directory.string() + " contains no adapter_config.json");
+        return fail(ErrorCode::NotFound,
+                    directory.string() +
+                        " contains no adapter_config.json; give the directory of an adapter");
     if (places.size() > 1 && places.front().name != "default")
         return fail(
             ErrorCode::InvalidArgument,

@@ -24,7 +24,8 @@ Result<void> use_config_text(Source& source, const std::string& text, const fs::
                              const families::Families& families) {
     auto json = parse_json(text);
     if (!json || !json->is_object())
-        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
+        return fail(ErrorCode::Corrupt,
+                    path.string() + " is not a JSON object; copy the file again");
     source.config.hf_config = *std::move(json);
     return use_hf_config(source, families);
 }

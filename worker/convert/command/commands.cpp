@@ -54,7 +54,7 @@ void tell(const Disagreement& disagreement, bool as_warnings, bool json) {
 Result<int> run(const ConvertCommand& command, const families::Families& families,
                 const Environment& environment) {
     for (const std::string& name : command.ignored)
-        fmt::print(stderr, "--{} is ignored, because it has no effect on a conversion\n", name);
+        fmt::print(stderr, "ignored: --{} has no effect on a conversion\n", name);
     Pace pace(!command.json);
     Hooks hooks = environment.hooks;
     hooks.progress = [&](std::int64_t done, std::int64_t total) { pace.show(done, total); };
