@@ -23,7 +23,7 @@ constexpr Millis kSoon{20};
 // kRunningAMilli running attempts, because every heartbeat lists all of them.
 constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
-// longest wait for rolld's acknowledgement of the last attempts' ends
+// longest wait until rolld acknowledges that the last attempts have ended
 constexpr Millis kFarewell{3000};
 // This roll-worker ends if rolld refuses it for this time because another roll-worker of the same
 // node is alive. The time is long enough for rolld to notice that an earlier roll-worker of the

@@ -129,7 +129,7 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "`builtin` checks GPUs, network links and /tmp")
         ->delimiter(' ');
     app.add_flag("--allow-faults", flags.allow_faults,
-                 "Jobs may inject faults into themselves (train.faults)");
+                 "Allow jobs to inject faults into themselves (train.faults)");
     app.add_option("--check-timeout", flags.check_timeout, "Time limit of --check in seconds");
     app.add_option("--check-node", flags.needs.directory,
                    "Check this node and a directory, print the first fault, and exit");
@@ -400,8 +400,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
 
 Result<void> reap(const Flags& flags) {
     ::prctl(PR_SET_NAME, "roll-reaper");
-    // queue the signals that ask for an end: they must not kill this process, the reaper, which
-    // must still run when roll-worker has ended
+    // Queue the signals that ask for an end. They must not kill this process (the reaper), because
+    // it must outlive roll-worker.
     const io::Descriptor signals = queue_end_signals();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     const std::string node = identify(flags).node;

@@ -112,7 +112,8 @@ Result<Messages> from_parts(const Value& record, const Names& names, Arena& aren
     ROLL_TRY_VOID(add_messages(record, names.prompt, arena, messages));
     const std::size_t before = messages.size();
     ROLL_TRY_VOID(add_messages(record, names.completion, arena, messages));
-    if (messages.size() == before) return bad("has an empty list \"" + names.completion + "\"");
+    if (messages.size() == before)
+        return bad("has an empty list \"" + names.completion + "\"; add at least one message");
     return messages;
 }
 

@@ -56,8 +56,8 @@ void mark(Statement& statement, const Variables& variables) {
     for (Statement& one : statement.other) mark(one, variables);
 }
 
-// Returns whether a statement may set one of the variables, end the loop early, or mark the learned
-// text itself.
+// Returns whether a statement may set one of the variables, end the loop early, or contain the tag
+// `generation`.
 bool interferes(const Statement& statement, const Variables& variables) {
     const auto any = [&](const Statement& one) { return interferes(one, variables); };
     return statement.does == Does::Break || statement.does == Does::Generation ||

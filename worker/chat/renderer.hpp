@@ -26,7 +26,7 @@ struct Span {
     bool operator==(const Span&) const = default;
 };
 
-// The text of a conversation may be cut after each of its messages. A stop is such a place.
+// A place at which the text of a conversation may be cut: the end of one of its messages.
 struct Stop {
     std::size_t size = 0;  // number of bytes of the text up to here
     // the text that would follow if the conversation ended here: without and with

@@ -66,7 +66,8 @@ Attempt* AgentCore::find(const AttemptKey& key) {
     return found == attempts_.end() ? nullptr : &found->second;
 }
 
-// Returns false for an answer that is older than the newest answer or comes from an older rolld.
+// Returns false for an answer that comes from an earlier start of rolld, or that is older than the
+// newest answer.
 bool AgentCore::accept(const protocol::Answer& answer) {
     if (answer.incarnation < incarnation_ || answer.sequence > self_.sequence) return false;
     if (answer.incarnation > incarnation_) {

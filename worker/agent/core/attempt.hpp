@@ -25,7 +25,8 @@ struct StopRules {
     Millis settle{5000};
     // time from a command's failure until the attempt ends as failed. Slurm and systemd send
     // SIGTERM to all processes, and roll-worker may get it after the command. If a command fails
-    // less than this time before roll-worker is asked to end, it counts as stopped, not as failed.
+    // less than this time before roll-worker is asked to end, the command counts as stopped, not as
+    // failed.
     Millis hold{1000};
 };
 
@@ -81,7 +82,7 @@ struct Attempt {
     std::uint64_t asked = 0;               // number of the newest save request passed to the ranks
     std::uint64_t requested = 0;           // number of the newest request passed to the ranks
     std::vector<RequestAnswer> answers{};  // answers that rolld has not recorded yet
-    // Steps of the checkpoints that rolld has recorded and that the ranks were told about.
+    // Steps of the checkpoints that rolld has recorded and that were announced to the ranks.
     std::set<std::int64_t> told{};
     std::string exported{};
     std::vector<protocol::WrittenExport> exports{};  // exports that rolld has not recorded yet

@@ -124,9 +124,9 @@ void keep_runtime_apart(std::vector<std::string>& variables) {
 // Returns the label that marks the containers of a roll-worker.
 std::string label_of(const std::string& session) { return "roll.worker=" + session; }
 
-// Returns a command that removes containers by running `words`. Repeats them if they fail:
-// Podman refuses to remove a container until it has noticed that the container's processes were
-// killed.
+// Returns a command that removes containers by running `words`. The command runs `words` again if
+// they fail, because Podman refuses to remove a container until it has noticed that the container's
+// processes were killed.
 Words removal(const Words& words) {
     constexpr const char* kRepeat = "for i in 1 2 3 4 5 6; do \"$@\" && exit; sleep 1; done";
     Words result = {"/bin/sh", "-c", kRepeat, "roll"};

@@ -428,7 +428,7 @@ void Guard::run(const GuardPlan& plan) {
             talk_.say("leash");
             killing_ = true;
         }
-        // kill all processes that ended programs left behind
+        // kill all processes that the ended programs have left behind
         killing_ |= started_ && programs_ended() && !shells_.owner_runs();
         shells_.kill_overdue(boot_now());
         if (killing_ && nothing_left_) break;

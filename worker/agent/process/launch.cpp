@@ -274,7 +274,7 @@ std::vector<std::string> patterns_of(const Json& document) {
 }
 
 // Returns the command of the check `builtin`, a part of roll-worker. The site's check tests only
-// the machine, and the job's check also the job's output directory.
+// the machine. The job's check also tests the job's output directory.
 std::vector<std::string> builtin_check(const protocol::StartOrder& order, const LaunchSite& site,
                                        bool is_site) {
     const bool gpus = is_site || !order.gpus.empty();

@@ -17,8 +17,9 @@ constexpr std::string_view kDecoder = "decoder.layers.";
 constexpr std::string_view kEmbedding = "embedding.word_embeddings.weight";
 constexpr std::string_view kOutput = "output_layer.weight";
 
-// The endings of the parameters of a layer, in the order in which Megatron's modules have them.
-// The first and the ninth are norms of modules without TransformerEngine.
+// The endings of the names of a layer's parameters, in the order in which Megatron's modules have
+// the parameters. Only modules without TransformerEngine have the first and the ninth, which are
+// norms.
 constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
                                                     "self_attention.linear_proj.weight",
                                                     "self_attention.linear_proj.bias",
@@ -36,8 +37,8 @@ constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
 constexpr std::array<std::string_view, 3> kAround{kEmbedding, "decoder.final_layernorm.weight",
                                                   kOutput};
 
-// A parameter's place in the order of the modules: before, in or after the layers; the layer; the
-// place in the layer.
+// A parameter's place in the order of the modules. The three numbers: 0 before, 1 in, or more after
+// the layers; the layer; the place in the layer.
 using Order = std::tuple<std::size_t, int, std::size_t>;
 
 // Returns a parameter's place in the order of the modules; nullopt if it is unknown. `name` is the

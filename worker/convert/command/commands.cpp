@@ -265,7 +265,7 @@ Result<int> run(const DiffCommand& command, const families::Families& families,
                        one.elements, one.max_abs, one.max_rel, one.max_ulp);
         }
         if (std::ranges::any_of(found.differences, &Difference::castable))
-            fmt::print("to compare the values of different types: --cast\n");
+            fmt::print("use --cast to compare the values of tensors of different types\n");
         fmt::print("{} tensors compared: {}\n", found.tensors,
                    found.same() ? "equal" : "different");
     }

@@ -142,7 +142,7 @@ bool clip(Copy& copy, std::size_t axis, std::int64_t begin, std::int64_t end) {
     const std::int64_t place = copy.target_begin[axis];
     std::size_t dim = 0;
     while (dim < copy.size.size() && copy.target_placing.axis(dim) != axis) ++dim;
-    if (dim == copy.size.size()) {  // the whole copy has one index of this dim
+    if (dim == copy.size.size()) {  // the copy has only one index along `axis`
         copy.target_begin[axis] -= begin;
         return place >= begin && place < end;
     }

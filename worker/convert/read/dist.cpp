@@ -132,8 +132,9 @@ class DistOpener {
     }
 
   private:
-    // Checks that the file has all bytes of a tensor or an object, even if they are not read. A
-    // missing file is accepted here: open_dcp_chunk() needs the files that are read.
+    // Checks that the file has all bytes of a tensor or an object, even if they are not read.
+    // Accepts a missing file, because a missing file that must be read is reported when it is
+    // opened.
     Result<void> check_extent(const std::string& name, const formats::DcpExtent& extent) {
         const fs::path path = directory_ / extent.file;
         const auto [known, is_new] = sizes_.try_emplace(extent.file);
