@@ -49,11 +49,11 @@ class Agent {
   public:
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
-    // Runs the loop until a signal has asked roll-worker to end and the end of every attempt has
-    // been reported to rolld. A second signal makes run() return at once, unless this roll-worker
-    // is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process that it
-    // started is left. Fails with Refused if rolld refuses this roll-worker, because another one
-    // runs under its node name.
+    // Runs the loop. Returns once a signal has asked roll-worker to end and the end of every
+    // attempt has been reported to rolld. A second signal makes run() return at once, unless this
+    // roll-worker is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process
+    // that it started is left. Fails with Refused if rolld refuses this roll-worker, because
+    // another one runs under its node name.
     Result<void> run();
 
   private:

@@ -195,11 +195,11 @@ class TurnFinder {
         return refused(index, kDiffers);
     }
 
-    // Returns whether a text ends with the mark with which the template ends the turn at `index`.
-    // To find this mark, renders the conversation up to this turn: the mark is the text between the
-    // content of the last message and the EOS token. Returns false if there is no such text. The
-    // template may then write the EOS token in place of a mark, so the end of the turn cannot be
-    // told from the beginning of the next message.
+    // Returns whether `text` ends with the mark that the template writes at the end of the turn at
+    // `index`. To find the mark, renders the conversation up to this turn: the mark is the text
+    // between the content of the last message and the EOS token. Returns false if there is no mark.
+    // The template may then write the EOS token in place of a mark, so the end of the turn and the
+    // beginning of the next message cannot be distinguished.
     bool ends_with_mark(std::size_t index, std::string_view text) const {
         const std::vector<Value> messages = marked(index, kMarks[0]);
         const auto alone = part(std::span(messages).first(index + 1), /*prompt=*/false);

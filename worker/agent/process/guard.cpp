@@ -332,7 +332,7 @@ void Guard::tell_memory() {
 }
 
 // Reports "cpu MS", the processor time of all processes of the attempt until now: two seconds after
-// the start, and then each ten seconds.
+// the start, and then every ten seconds.
 void Guard::tell_cpu_time() {
     constexpr std::chrono::seconds kFirst{2}, kBetween{10};
     const Instant now = boot_now();

@@ -37,8 +37,8 @@ constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
 constexpr std::array<std::string_view, 3> kAround{kEmbedding, "decoder.final_layernorm.weight",
                                                   kOutput};
 
-// A parameter's place in the order of the modules. The three numbers: 0 before, 1 in, or more after
-// the layers; the layer; the place in the layer.
+// A parameter's place in the order of the modules. The three numbers: 0 before, 1 in, and 2 or 3
+// after the layers; the number of the layer; the place in the layer.
 using Order = std::tuple<std::size_t, int, std::size_t>;
 
 // Returns a parameter's place in the order of the modules; nullopt if it is unknown. `name` is the

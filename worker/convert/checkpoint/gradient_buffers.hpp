@@ -1,6 +1,6 @@
 // Megatron's gradient buffers, in which the optimizer's state of kind dp_reshardable is stored.
 // Each chunk of a model rank has one buffer. A buffer has the chunk's parameters, one after the
-// other, in the reverse order of Megatron's modules, and is cut into buckets
+// other, in the reverse order of Megatron's modules. It is cut into buckets
 // (megatron/core/distributed/param_and_grad_buffer.py). Pure.
 #pragma once
 
