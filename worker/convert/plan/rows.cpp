@@ -135,8 +135,8 @@ void release(const Source& source, const SourceTensor& tensor) {
 }
 
 // Clips `copy` to the indices [begin, end) of dim `axis` of its target, and makes the indices
-// relative to `begin`. Returns false if nothing is left. If the indices have a step s, the copy has
-// only every s-th index.
+// relative to `begin`. Returns false if nothing is left. A copy with step s along `axis` has only
+// every s-th index.
 bool clip(Copy& copy, std::size_t axis, std::int64_t begin, std::int64_t end) {
     if (copy.target_begin.empty()) return true;
     const std::int64_t place = copy.target_begin[axis];

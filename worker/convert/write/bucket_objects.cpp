@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace op = formats::pickle_op;
 
 // Megatron pads the end of a bucket to a multiple of this number of elements and of dp. A
-// checkpoint loads at any dp, so Roll writes the sizes of dp 1.
+// checkpoint can be loaded at any dp, so Roll writes the sizes for dp 1.
 constexpr std::int64_t kPadding = 128;
 
 // Returns the pickle of a list with one object, which `write` writes. Megatron stores each object
