@@ -333,7 +333,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     site.files = (directory.worker() / self.node / "files").string();
     site.address = flags.address.empty() ? address_towards(directory.read_endpoint().value_or(""))
                                          : flags.address;
-    log.info("roll-worker {} has {} slots, {} GPUs and {} CPUs; {}", ROLL_VERSION, self.slots,
+    log.info("roll-worker {} starts; slots: {}, GPUs: {}, CPUs: {}; {}", ROLL_VERSION, self.slots,
              self.gpus, site.cores,
              site.slot_cpus.empty() ? "the slots share the CPUs" : "each slot has its own CPUs");
     const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
@@ -415,7 +415,8 @@ Result<void> reap(const Flags& flags) {
     const std::string program = flags.pilot.empty() ? "worker" : "worker-" + node;
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-reaper@" + node));
     if (run_directory.nothing_left(words.clean)) {
-        log.warn("roll-worker was killed; no process of its {} attempts is left", leftovers.size());
+        log.warn("roll-worker was killed; attempts whose processes have all ended: {}",
+                 leftovers.size());
         tell_last_word(flags, run_directory, directory, log, std::move(leftovers));
     }
     log.warn(

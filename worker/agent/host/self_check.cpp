@@ -37,8 +37,9 @@ Result<void> check_directory(const std::string& directory) {
 Result<void> check_gpus(int count, const std::vector<std::string>& names) {
     const int found = count > 0 ? count_gpus() : 0;
     if (found < count)
-        return fail(ErrorCode::Failed, "NVML shows " + std::to_string(found) +
-                                           " GPUs; this worker offers " + std::to_string(count));
+        return fail(ErrorCode::Failed,
+                    "number of GPUs that NVML shows: " + std::to_string(found) +
+                        "; number that this worker offers: " + std::to_string(count));
     for (const std::string& name : names) {
         const std::string fault = gpu_fault(name);
         if (!fault.empty()) return fail(ErrorCode::Failed, "GPU " + name + " " + fault);

@@ -81,9 +81,9 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
                    report.memory, report.disk_free);
     fmt::print(stderr, "{}", sentence_on_kept(report));
     if (report.reused > 0)
-        fmt::print(stderr, "{} of {} files are hard links to files of {}\n", report.reused,
-                   report.files, command.request.reuse.string());
-    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}{}\n",
+        fmt::print(stderr, "hard-linked files: {}; all files: {}; earlier target: {}\n",
+                   report.reused, report.files, command.request.reuse.string());
+    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes; files: {}{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
                report.tensors, report.bytes, report.files, dry ? " would be written to " : " at ",
                report.target.string(), dry ? "" : said_of(pace, report.bytes));
@@ -191,7 +191,7 @@ Result<int> run(const VerifyCommand& command, const families::Families& families
                    {"ok", true},
                    {"adapters", adapters.size()}});
         else
-            fmt::print("{}: no damage found; {} adapters\n", command.directory, adapters.size());
+            fmt::print("{}: no damage found; adapters: {}\n", command.directory, adapters.size());
         return 0;
     }
     ROLL_TRY(const Source source, open_source(command.directory, families, command.open));
@@ -209,7 +209,7 @@ Result<int> run(const VerifyCommand& command, const families::Families& families
                {"tensors", source.tensors.size()},
                {"replicas", plan.comparisons.size()}});
     } else {
-        fmt::print("{}: no damage found; {} tensors, {} equal replicas\n", command.directory,
+        fmt::print("{}: no damage found; tensors: {}, equal replicas: {}\n", command.directory,
                    source.tensors.size(), plan.comparisons.size());
     }
     return 0;
