@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "common/damage.hpp"
 #include "common/files.hpp"
 
 namespace roll {
@@ -10,8 +11,9 @@ namespace roll {
 Result<Json> parse_json_object(std::string_view text, const std::filesystem::path& path) {
     auto json = parse_json(text);
     if (json && json->is_object()) return json;
-    return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object" +
-                                        (json ? "" : ": " + json.error().message));
+    return fail(ErrorCode::Corrupt,
+                path.string() + " is not a JSON object" + (json ? "" : ": " + json.error().message),
+                kCopyAgain);
 }
 
 Result<Json> read_json_object(const std::filesystem::path& path) {

@@ -172,8 +172,8 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         other = self.submit('--container', 'x.sqsh', '--', 'true')
         ended = self.wait(other)
         self.assertEqual(ended['state'], 'failed')
-        self.assertIn('cannot run the container x.sqsh: the PATH of its roll-worker (for a task of srun: of the '
-                      'script) has no podman, apptainer or enroot that can run this container', ended['reason'])
+        self.assertIn('cannot run the container x.sqsh: the PATH of roll-worker (in a step of srun, the PATH '
+                      'of the script) has no podman, apptainer or enroot that can run this container', ended['reason'])
         os.mkdir(f'{self.work}/a:b')
         for option, says in (('container.runtime=docker', 'podman, apptainer or enroot'),
                              ('container.binds=["a:/b"]', 'absolute paths'),

@@ -17,13 +17,13 @@ namespace {
 
 // longest wait of the loop; an action that is due at a certain time is late by at most this time
 constexpr Millis kPoll{500};
-// delay before a change that is not urgent is reported, so that one heartbeat can report several
+// delay of a report of a change that is not urgent; one heartbeat can then report several changes
 constexpr Millis kSoon{20};
 // Minimum interval between heartbeats that report changes. It grows by 1 ms for every
 // kRunningAMilli running attempts, because every heartbeat lists all of them.
 constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
-// longest wait for rolld's acknowledgement of the last attempts' ends
+// longest wait until rolld acknowledges that the last attempts have ended
 constexpr Millis kFarewell{3000};
 // This roll-worker ends if rolld refuses it for this time because another roll-worker of the same
 // node is alive. The time is long enough for rolld to notice that an earlier roll-worker of the
@@ -45,9 +45,9 @@ Result<void> Agent::run() {
 
 void Agent::turn() {
     now_ = boot_now();
-    // Slurm sends a signal to all processes of an allocation. The agent reads signals after the
-    // ends of programs and handles them first. A program that this signal ended then counts as
-    // stopped.
+    // Slurm sends its signals to all processes of an allocation. Collect the ends of programs
+    // first, but handle the signals before these ends: a program that such a signal ended then
+    // counts as stopped.
     const std::vector<ProcessEvent> process_events = parts_.supervisor.collect();
     take_signals();
     connect();
@@ -88,7 +88,7 @@ void Agent::take_signals() {
         if (*signal == SIGCHLD) continue;
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);
-        parts_.manager.tell("STOPPING=1\nSTATUS=ends its attempts");
+        parts_.manager.tell("STOPPING=1\nSTATUS=stopping the running attempts");
         parts_.core.on_drain(now_);
     }
 }
@@ -109,8 +109,8 @@ void Agent::hear() {
     for (const protocol::Piece& piece : parts_.link.take_pieces()) parts_.files.take(piece);
 }
 
-// Notes whether rolld takes this roll-worker. If rolld does not, but may do so later, this
-// roll-worker waits and says so in its log.
+// Records whether rolld accepts this roll-worker. If rolld refuses it now but may accept it later,
+// this roll-worker waits and writes this to its log.
 void Agent::take_refusal(const protocol::Answer& answer) {
     if (answer.refused != refused_ && answer.keep_asking)
         parts_.log.warn("waits: {}", answer.refused);
@@ -138,7 +138,8 @@ void Agent::mind_allocation() {
     const bool unwanted = parts_.core.idle() && now_ - *answered_at_ >= pilot.unwanted;
     if (!leaves && !unwanted) return;
     ++end_signals_;
-    parts_.log.info("{}", leaves ? "the allocation is about to end" : "rolld does not answer");
+    parts_.log.info("{}", leaves ? "stopping the attempts: the allocation is about to end"
+                                 : "this idle roll-worker ends: rolld does not answer");
     parts_.core.on_drain(now_);
 }
 

@@ -49,11 +49,11 @@ class Agent {
   public:
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
-    // Runs the loop until a signal has asked roll-worker to end and the end of every attempt has
-    // been reported to rolld. A second signal makes run() return at once, unless this roll-worker
-    // is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process that it
-    // started is left. Fails with Refused if rolld refuses this roll-worker, because another one
-    // runs under its node name.
+    // Runs the loop. Returns once a signal has asked roll-worker to end and the end of every
+    // attempt has been reported to rolld. A second signal makes run() return at once, unless this
+    // roll-worker is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process
+    // that it started is left. Fails with Refused if rolld refuses this roll-worker, because
+    // another one runs under its node name.
     Result<void> run();
 
   private:
@@ -81,7 +81,7 @@ class Agent {
     std::optional<Instant> heartbeat_at_{};  // send time of the last heartbeat
     std::optional<Instant> change_due_{};    // deadline for telling rolld of a change
     int end_signals_ = 0;
-    // time until which the agent waits for rolld to acknowledge the last reports of ended attempts
+    // deadline for rolld's acknowledgement that the last attempts have ended
     std::optional<Instant> give_up_at_{};
     std::optional<Instant> answered_at_{};
     std::string refused_{};  // why rolld refuses this roll-worker; empty: rolld accepts it

@@ -66,7 +66,9 @@ void JobFiles::fetch(const protocol::StartOrder& order) {
     try {
         waiting_[order.attempt] = spec::staged_files(*document);
     } catch (const Json::exception& error) {
-        return settle(order.attempt, std::string("the job's files are malformed: ") + error.what());
+        return settle(
+            order.attempt,
+            std::string("rolld sent invalid data about the job's files: ") + error.what());
     }
     lay_out_all();
 }
@@ -169,7 +171,7 @@ Result<void> JobFiles::lay_out(const AttemptKey& key, const std::vector<spec::St
     ROLL_TRY_VOID(make_directories(place));
     for (const spec::StagedFile& file : files) {
         if (const std::string why = spec::wrong_file_name(file.name); !why.empty())
-            return fail(ErrorCode::Corrupt, "the name of a file of the job " + why);
+            return fail(ErrorCode::Corrupt, "the name of one of the job's files " + why);
         ROLL_TRY_VOID(write_file(place / file.name, file, directory_ / "pieces"));
         for (const std::string& piece : file.pieces) kept_[piece].used = ++uses_;
     }

@@ -48,7 +48,8 @@ class JobFiles {
 
     // Removes the files of an attempt that has ended.
     void remove(const AttemptKey& key);
-    // Removes the files of the other attempts: rolld withdrew their orders before they could start.
+    // Removes the files of each attempt for which `is_wanted` returns false: rolld has withdrawn
+    // its start order.
     void keep_only(const std::function<bool(const AttemptKey&)>& is_wanted);
 
   private:

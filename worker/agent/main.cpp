@@ -129,7 +129,7 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "`builtin` checks GPUs, network links and /tmp")
         ->delimiter(' ');
     app.add_flag("--allow-faults", flags.allow_faults,
-                 "Jobs may inject faults into themselves (train.faults)");
+                 "Allow jobs to inject faults into themselves (train.faults)");
     app.add_option("--check-timeout", flags.check_timeout, "Time limit of --check in seconds");
     app.add_option("--check-node", flags.needs.directory,
                    "Check this node and a directory, print the first fault, and exit");
@@ -216,8 +216,8 @@ protocol::Heartbeat describe(const Flags& flags) {
     return self;
 }
 
-// Removes the variables that look like secrets from `environment`, and returns their names. They
-// belong to the user of this worker, but the jobs are of any user.
+// Removes the variables that look like secrets from `environment`, and returns their names. The
+// secrets belong to the user that runs this worker, but the jobs may belong to other users.
 std::vector<std::string> remove_secrets(std::vector<std::string>& environment) {
     std::vector<std::string> names;
     std::erase_if(environment, [&](const std::string& variable) {
@@ -328,7 +328,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     site.files = (directory.worker() / self.node / "files").string();
     site.address = flags.address.empty() ? address_towards(directory.read_endpoint().value_or(""))
                                          : flags.address;
-    log.info("roll-worker {} has {} slots, {} GPUs and {} CPUs; {}", ROLL_VERSION, self.slots,
+    log.info("roll-worker {} starts; slots: {}, GPUs: {}, CPUs: {}; {}", ROLL_VERSION, self.slots,
              self.gpus, site.cores,
              site.slot_cpus.empty() ? "the slots share the CPUs" : "each slot has its own CPUs");
     const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
@@ -367,7 +367,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
 }
 
 // Reports the attempts that a killed roll-worker left behind. Only the reaper calls this function.
-// A later roll-worker could report them too, but none may ever be started on this node.
+// A later roll-worker could report them too, but perhaps none is ever started on this node.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {
@@ -395,8 +395,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
 
 Result<void> reap(const Flags& flags) {
     ::prctl(PR_SET_NAME, "roll-reaper");
-    // queue the signals that ask for an end: they must not kill this process, the reaper, which
-    // must still run when roll-worker has ended
+    // Queue the signals that ask for an end. They must not kill this process (the reaper), because
+    // it must outlive roll-worker.
     const io::Descriptor signals = queue_end_signals();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     const std::string node = identify(flags).node;
@@ -410,7 +410,8 @@ Result<void> reap(const Flags& flags) {
     const std::string program = flags.pilot.empty() ? "worker" : "worker-" + node;
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-reaper@" + node));
     if (run_directory.nothing_left(words.clean)) {
-        log.warn("roll-worker was killed; no process of its {} attempts is left", leftovers.size());
+        log.warn("roll-worker was killed; attempts whose processes have all ended: {}",
+                 leftovers.size());
         tell_last_word(flags, run_directory, directory, log, std::move(leftovers));
     }
     log.warn(

@@ -14,7 +14,7 @@ constexpr std::size_t kAlign = alignof(std::max_align_t);
 std::byte* Arena::take(std::size_t count, std::size_t size) {
     if (count > limit_ / size || count * size > limit_ - taken_)
         refuse("the template needs more than " + std::to_string(limit_ >> 20U) +
-               " MiB of memory for one conversation");
+               " MiB of memory for one conversation, which is the limit; shorten the conversation");
     const std::size_t bytes = (count * size + kAlign - 1) / kAlign * kAlign;
     taken_ = std::min(limit_, taken_ + bytes);
     if (bytes > left_) {

@@ -22,7 +22,7 @@ bool is_assistant(const Value& message) { return has_role(message, "assistant");
 // Finds the assistant's turns in a rendered text. Used for templates without the tag `generation`.
 class TurnFinder {
   public:
-    // `stops` are the stops of `whole`, one for each message; or there are none.
+    // `stops` has one stop of `whole` for each message, or is empty.
     TurnFinder(const ModelTemplate& model, const Conversation& conversation, Arena& arena,
                const RenderOptions& options, const std::string& whole,
                const std::vector<Stop>& stops)
@@ -98,10 +98,11 @@ class TurnFinder {
             text.resize(text.size() - eos->second.size());
     }
 
-    // Removes the EOS token that the template writes once, after the text of the last message. It
-    // follows the turn at `index` if the template leaves out all later messages, such as a tool's
-    // answer, but no turn of this conversation has it. If another message of the user would follow
-    // the token, the token is the mark of the turn and stays.
+    // Removes the EOS token from the end of a text that ends with the turn at `index`, if the
+    // template writes this token only once, after the last message. (The turn is followed by the
+    // token if the template leaves out all later messages, such as a tool's answer.) Keeps the
+    // token if the template also writes it when another message of the user follows: the token is
+    // then the mark that ends the turn.
     void remove_end_of_whole(std::size_t index, std::string& text) const {
         const auto shown = messages_.first(index + 1);
         std::vector<Value> more(shown.begin(), shown.end());
@@ -115,14 +116,13 @@ class TurnFinder {
     Result<Span> after_separator(std::size_t index, Span span) {
         if (!separator_) separator_ = separator();
         if (!std::string_view(whole_).substr(span.end).starts_with(*separator_))
-            return refused(
-                index,
-                "the text that the template writes between two messages is not always the same");
+            return refused(index,
+                           "the template does not always write the same text between two messages");
         return Span{span.begin, span.end + separator_->size()};
     }
 
-    // Returns separator_text(). If the template appends messages, the text is the same for all
-    // conversations without tools and settings.
+    // Returns separator_text(). If the template only appends messages, the text is the same for all
+    // conversations without tools and settings, so it is computed only once.
     std::string separator() const {
         const bool plain = conversation_.tools.is(Kind::None) &&
                            conversation_.settings.is(Kind::None) && !stops_.empty();
@@ -131,10 +131,10 @@ class TurnFinder {
         return model_.separator->text;
     }
 
-    // Returns the text between an answer as the last message and the message that follows it. To
-    // find this text, compares the text before a user's message after an answer with the text
-    // before this message after another user's message. Returns an empty text if the template
-    // refuses such a conversation, or if the texts do not tell.
+    // Returns the text that the template writes after an answer only if another message follows. To
+    // find this text, compares the text before a user's message that follows an answer with the
+    // text before the same message if it follows another user's message. Returns an empty text if
+    // the template refuses such a conversation, or if the comparison does not show the text.
     std::string separator_text() const {
         const std::vector<Value> messages = {message("user", "a"), message("assistant", kMarks[1]),
                                              message("user", kMarks[0])};
@@ -195,11 +195,11 @@ class TurnFinder {
         return refused(index, kDiffers);
     }
 
-    // Returns whether a text ends with the mark with which the template ends the turn at `index`.
-    // To find this mark, renders the conversation up to this turn: the mark is the text between the
-    // content of the last message and the EOS token. Returns false if there is no such text. The
-    // template may then write the EOS token in place of a mark, so the end of the turn cannot be
-    // told from the beginning of the next message.
+    // Returns whether `text` ends with the mark that the template writes at the end of the turn at
+    // `index`. To find the mark, renders the conversation up to this turn: the mark is the text
+    // between the content of the last message and the EOS token. Returns false if there is no mark.
+    // The template may then write the EOS token in place of a mark, so the end of the turn and the
+    // beginning of the next message cannot be distinguished.
     bool ends_with_mark(std::size_t index, std::string_view text) const {
         const std::vector<Value> messages = marked(index, kMarks[0]);
         const auto alone = part(std::span(messages).first(index + 1), /*prompt=*/false);
@@ -209,8 +209,8 @@ class TurnFinder {
         return !mark.empty() && text.ends_with(mark);
     }
 
-    // Returns the position of the content of a message: the text before it is the same if a mark
-    // takes the place of the content.
+    // Returns the position at which the content of a message begins. To find it, renders the
+    // conversation with a mark in place of the content: the text before the content stays the same.
     Result<std::size_t> content_of(std::size_t index, std::string_view key = "content") const {
         std::size_t position = whole_.size();
         for (const std::string_view mark : kMarks) {
@@ -257,7 +257,7 @@ class TurnFinder {
         const std::string header = prompt->substr(before->size());
         ROLL_TRY(const std::size_t own, first_own_text());
         if (own == whole_.size())
-            return refused(0, "the text of this message is not in the text of the conversation");
+            return refused(0, "the template changes or omits the content of this message");
         const std::string_view until = std::string_view(whole_).substr(0, own);
         if (const std::size_t at = until.rfind(header); !header.empty() && at != until.npos)
             return at + header.size();
@@ -357,7 +357,7 @@ class TurnFinder {
     const std::string& whole_;
     const std::vector<Stop>& stops_;
     std::span<const Value> messages_;
-    std::optional<std::string> separator_ = {};  // separator_text(), once it is needed
+    std::optional<std::string> separator_ = {};  // result of separator(); unset until it is needed
 };
 
 // Returns the spans that the loss covers. Used for templates without the tag `generation`.
@@ -419,7 +419,7 @@ Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conve
     std::erase_if(made.learned, [](const Span& span) { return span.begin == span.end; });
     if (made.learned.empty())
         return fail(ErrorCode::InvalidArgument,
-                    "has no text of the assistant when " + model.path + " renders it");
+                    "has no text that the assistant wrote when " + model.path + " renders it");
     return made;
 }
 

@@ -5,8 +5,8 @@
 namespace roll::chat {
 namespace {
 
-constexpr std::string_view kText = "Rq7xVz";  // stands for a text of a list
-// how a list begins with this text if the template prints the list as Python does
+constexpr std::string_view kText = "Rq7xVz";  // replaces each text of a list in a trial rendering
+// what the output contains for each such text if the template prints the list as Python does
 constexpr std::string_view kPrinted = "'text': 'Rq7xVz";
 
 bool is_list(const Value& message) {
@@ -41,8 +41,8 @@ std::size_t count_of(std::string_view text, std::string_view part) {
     return count;
 }
 
-// Returns how many of the texts kText the template writes as texts; nullopt if it refuses the
-// messages.
+// Returns how often the template writes kText as plain text, not as a part of a printed list.
+// Returns nullopt if the template refuses the messages.
 std::optional<std::size_t> written(const ModelTemplate& model, const Conversation& conversation,
                                    std::span<const Value> messages, const RenderOptions& options) {
     Arena scratch(options.limits.memory);

@@ -112,7 +112,8 @@ Result<Messages> from_parts(const Value& record, const Names& names, Arena& aren
     ROLL_TRY_VOID(add_messages(record, names.prompt, arena, messages));
     const std::size_t before = messages.size();
     ROLL_TRY_VOID(add_messages(record, names.completion, arena, messages));
-    if (messages.size() == before) return bad("has an empty list \"" + names.completion + "\"");
+    if (messages.size() == before)
+        return bad("has an empty list \"" + names.completion + "\"; add at least one message");
     return messages;
 }
 
@@ -133,7 +134,8 @@ std::string unknown_role(const Messages& messages) {
 Result<Value> call_message(const Value& text, Arena& arena) {
     const auto call = text.is(Kind::String) ? read_json(text.text(), arena) : Result<Value>(text);
     if (!call || !at(*call, "name").is(Kind::String))
-        return bad("has the function_call " + shown(text) + ", which names no function");
+        return bad("has the function_call " + shown(text) +
+                   ", which has no \"name\" of a function");
     const Value one = dict({{"type", string("function")}, {"function", *call}}, arena);
     return dict({{"role", string("assistant")},
                  {"content", string("")},
@@ -227,7 +229,7 @@ Result<Value> tools_of(const Value& record, const Names& names, Arena& arena) {
         tools = *read;
     }
     if (!tools.is(Kind::List) && !tools.is(Kind::None))
-        return bad("has the tools " + shown(tools) + ", which are not a list");
+        return bad("has the tools " + shown(tools) + "; it must be a list");
     for (const Value& tool : tools.is(Kind::List) ? tools.list() : std::span<const Value>())
         if (!tool.is(Kind::Dict))
             return bad("has the tool " + shown(tool) + ", which is not an object");

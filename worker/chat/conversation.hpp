@@ -45,8 +45,8 @@ struct Conversation {
     Value tools;     // list of JSON schemas, or None
     // the record's `chat_template_kwargs`: a dict of additional variables for the template
     Value settings;
-    // number of messages at the end that are the completion of a prompt; 0: the turns of the
-    // assistant are what the model learns
+    // number of messages at the end that are the completion of a prompt; 0: there is no completion,
+    // and the loss covers the assistant's turns
     std::size_t completion = 0;
 };
 

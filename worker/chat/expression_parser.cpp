@@ -415,7 +415,7 @@ void ExpressionParser::arguments(Expression& call) {
         if (!std::exchange(first, false)) need(",");
         if (take(")")) return;
         if (at(TokenKind::Operator, "*") || at(TokenKind::Operator, "**"))
-            refuse("arguments with * or ** are not supported", token().line);
+            refuse("arguments with * or ** are not supported; write each argument", token().line);
         const bool by_name = token().kind == TokenKind::Name && after().text == "=" &&
                              after().kind == TokenKind::Operator;
         if (by_name) {

@@ -82,7 +82,8 @@ Value Renderer::eval_dict(const Expression& expr) {
     std::vector<Entry> entries;
     for (std::size_t i = 0; i < expr.args.size(); i += 2) {
         const Value key = eval(expr.args[i]);
-        if (!key.is(Kind::String)) refuse("a dict whose keys are not strings is not supported");
+        if (!key.is(Kind::String))
+            refuse("a dict has a key that is not a string; only strings are supported");
         entries.push_back({key.text(), eval(expr.args[i + 1])});
     }
     return dict(std::move(entries), arena_);

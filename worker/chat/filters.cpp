@@ -37,7 +37,7 @@ Value tojson(Renderer& renderer, const Call& call) {
     if (marks != nullptr && !marks->is(Kind::None)) {
         if (!marks->is(Kind::List) || marks->size != 2 || !marks->items[0].is(Kind::String) ||
             !marks->items[1].is(Kind::String))
-            refuse("tojson: separators are not two strings");
+            refuse("tojson: separators must be two strings");
         style.between = marks->items[0].text();
         style.after_key = marks->items[1].text();
     }

@@ -11,8 +11,8 @@ namespace {
 constexpr std::array<std::string_view, 6> kOfEarlier = {"first",    "index", "index0",
                                                         "previtem", "depth", "depth0"};
 
-// Indices of variables in Syntax::names; -1 if the template does not have the variable, or if its
-// value is allowed where the statement stands.
+// Indices of variables in Syntax::names; -1 if the template does not have the variable, or if the
+// statement may read it.
 struct Variables {
     int messages = -1, loop = -1, prompt = -1;
 
@@ -34,8 +34,8 @@ bool is_of_earlier(const Expression& expr, const Variables& variables) {
            std::ranges::find(kOfEarlier, expr.text) != kOfEarlier.end();
 }
 
-// Marks the variables of an expression that may read something of later messages. Also marks the
-// function that tells the time, so that the texts at stops do not depend on the time.
+// Marks the variables of an expression whose values may depend on later messages. Also marks the
+// function that returns the time, because the texts at stops must not depend on the time.
 void mark(Expression& expr, const Variables& variables) {
     if (expr.op == Op::Name) {
         const bool time =
@@ -49,14 +49,15 @@ void mark(Expression& expr, const Variables& variables) {
 void mark(Statement& statement, const Variables& variables) {
     for (Expression& one : statement.exprs) mark(one, variables);
     Variables inside = variables;
-    if (statement.does == Does::For) inside.loop = -1;  // the `loop` of this statement
+    // in the body, `loop` belongs to this statement
+    if (statement.does == Does::For) inside.loop = -1;
     for (Statement& one : statement.body) mark(one, inside);
-    // If this statement loops over nothing, `loop` still is that of the loop around it.
+    // In `other`, which runs if the loop has no items, `loop` belongs to the enclosing loop.
     for (Statement& one : statement.other) mark(one, variables);
 }
 
-// Returns whether a statement may set one of the variables, end the loop early, or mark the learned
-// text itself.
+// Returns whether a statement may set one of the variables, end the loop early, or contain the tag
+// `generation`.
 bool interferes(const Statement& statement, const Variables& variables) {
     const auto any = [&](const Statement& one) { return interferes(one, variables); };
     return statement.does == Does::Break || statement.does == Does::Generation ||
@@ -99,7 +100,7 @@ void find_growth(Syntax& syntax) {
     syntax.growth = static_cast<int>(loop - syntax.body.begin());
     for (auto one = syntax.body.begin(); one != loop; ++one) mark(*one, variables);
     for (Statement& one : loop->body) mark(one, variables);
-    // The statements after the loop may ask for the next answer
+    // The statements after the loop may read add_generation_prompt.
     for (auto one = loop + 1; one != syntax.body.end(); ++one)
         mark(*one, {variables.messages, variables.loop, -1});
 }

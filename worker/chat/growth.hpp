@@ -1,6 +1,6 @@
-// Finds templates that append messages: the text of the first messages of a conversation is the
-// beginning of the text of all messages, followed by what the statements after the loop over the
-// messages write. One rendering then gives the texts of all beginnings of a conversation.
+// Finds templates that only append messages. With such a template, the text of the first n messages
+// of a conversation has two parts: a beginning of the text of all messages, and the text that the
+// statements after the loop over the messages write. One rendering then gives the text for every n.
 #pragma once
 
 #include <string_view>
@@ -11,10 +11,10 @@ namespace roll::chat {
 
 inline constexpr std::string_view kPromptName = "add_generation_prompt";
 
-// Sets `growth` to the index in `body` of the loop over the messages, if the template may append
-// messages. Sets `reads_later` of the variables in places that may read something of later
-// messages, such as `loop.last` or `messages | length`: if a rendering reads such a variable, its
-// template does not append the messages of this conversation.
+// Sets `growth` to the index in `body` of the loop over the messages, if the template may only
+// append messages. Sets `reads_later` of each variable whose value may depend on later messages
+// where it stands, such as `loop.last` or `messages | length`. If a rendering reads such a
+// variable, the template does not only append the messages of this conversation.
 void find_growth(Syntax& syntax);
 
 }  // namespace roll::chat

@@ -135,10 +135,10 @@ class Lexer {
             tag = strip(tag.substr(6), Side::Left);
             skip(rest_.size() - tag.size());
             if (!take_end("%}", /*trims_line=*/true))
-                refuse("a tag {% endraw has no end %}", line_);
+                refuse("a tag {% endraw has no closing %}", line_);
             return true;
         }
-        refuse("raw has no endraw", line);
+        refuse("a tag {% raw %} has no {% endraw %}", line);
     }
 
     void read_tag(bool block) {

@@ -85,7 +85,8 @@ template <bool from_right, bool must>
 Value find_method(Renderer& renderer, const Value& self, const Call& call) {
     renderer.work(self.size);
     if (call.positional.size() > 1)
-        refuse(std::string(call.name) + " with a range is not supported");
+        refuse(std::string(call.name) +
+               " accepts only the text to find; a start and an end are not supported");
     const std::string_view text = self.text(), wanted = call.text(0, "", "");
     const std::size_t at = from_right ? text.rfind(wanted) : text.find(wanted);
     if (must && at == std::string_view::npos)

@@ -60,7 +60,7 @@ Result<Source> source_in(const Json& config, const fs::path& path) {
     }
     if (source.usual.empty())
         return fail(ErrorCode::InvalidArgument,
-                    source.path + " has no template with the name \"default\"");
+                    source.path + " has no template with the name \"default\", which Roll uses");
     return source;
 }
 

@@ -120,7 +120,8 @@ class Parser : public ExpressionParser {
         result.exprs.push_back(no_condition());
         if (take_name("if")) result.exprs.push_back(expression());
         if (at(TokenKind::Name, "recursive"))
-            refuse("a recursive loop is not supported", token().line);
+            refuse("a recursive loop is not supported; use a macro that calls itself",
+                   token().line);
         end_tag();
         ++loops_;
         result.body = statements({"else", "endfor"}, line);
@@ -152,7 +153,11 @@ class Parser : public ExpressionParser {
             return result;
         }
         result.does = Does::Capture;
-        if (at(TokenKind::Operator, "|")) refuse("a filter in a set block is not supported", line);
+        if (at(TokenKind::Operator, "|"))
+            refuse(
+                "a filter in a set block is not supported; apply the filter where the variable is "
+                "used",
+                line);
         if (result.targets.size() != 1) unexpected("\"=\"");
         end_tag();
         const int loops = std::exchange(loops_, 0);
@@ -166,7 +171,9 @@ class Parser : public ExpressionParser {
     Statement macro(int line) {
         Statement result{Does::Macro, line};
         if (loops_ > 0 || macros_ > 0)
-            refuse("a macro inside a loop or inside another macro is not supported", line);
+            refuse(
+                "a macro inside a loop or inside another macro is not supported; define it outside",
+                line);
         result.targets = {number_of(need_name("the name of a macro"))};
         need("(");
         while (!take(")")) {

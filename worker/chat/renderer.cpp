@@ -43,12 +43,14 @@ void Renderer::run() { run(syntax_.body); }
 void Renderer::work(std::size_t amount) {
     steps_ += static_cast<std::int64_t>(amount / kBytesPerStep) + 1;
     if (steps_ > limits_.steps)
-        refuse("the template does not end within " + std::to_string(limits_.steps) + " steps");
+        refuse("the template does not end within " + std::to_string(limits_.steps) +
+               " steps, which is the limit; simplify its loops");
 }
 
 void Renderer::check_output() const {
     if (out_.size() + held_ > limits_.output)
-        refuse("the template writes more than " + std::to_string(limits_.output >> 20U) + " MiB");
+        refuse("the template writes more than " + std::to_string(limits_.output >> 20U) +
+               " MiB, which is the limit; shorten the conversation");
 }
 
 void Renderer::write(const Value& value) {
@@ -320,7 +322,7 @@ Value Renderer::call_function(Function function, const Call& call) {
             if (const Value* first = call.find(0, ""); first != nullptr && first->is(Kind::Dict))
                 entries.assign(first->dict->entries.begin(), first->dict->entries.end());
             else if (first != nullptr)
-                refuse(std::string(call.name) + " takes a dict or keyword arguments");
+                refuse(std::string(call.name) + " accepts only a dict or keyword arguments");
             for (std::size_t i = 0; i < call.keywords.size(); ++i)
                 entries.push_back({arena_.copy(call.keywords[i]), call.named[i]});
             if (function == Function::Dict) return dict(std::move(entries), arena_);

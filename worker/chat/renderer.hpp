@@ -26,7 +26,7 @@ struct Span {
     bool operator==(const Span&) const = default;
 };
 
-// The text of a conversation may be cut after each of its messages. A stop is such a place.
+// A place at which the text of a conversation may be cut: the end of one of its messages.
 struct Stop {
     std::size_t size = 0;  // number of bytes of the text up to here
     // the text that would follow if the conversation ended here: without and with
@@ -119,7 +119,7 @@ class Renderer {
     int loop_name_;
     std::string out_;
     std::vector<Span> spans_;
-    std::vector<Stop>* stops_ = nullptr;  // null: no stops are recorded
+    std::vector<Stop>* stops_ = nullptr;  // where stops are recorded; null: nowhere
     std::vector<Value> globals_;          // values of variables, by their index in Syntax::names
     std::vector<bool> defined_;
     std::vector<Variable> locals_;

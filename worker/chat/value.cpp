@@ -21,7 +21,7 @@ void check_depth(int depth) {
     comparisons = depth == 0 ? 0 : comparisons + 1;
     if (depth > kLevelsMax) refuse("a value is nested too deep; allowed: at most 200 levels");
     if (comparisons > kComparisonsMax)
-        refuse("comparing two values takes more than a million comparisons");
+        refuse("comparing two values takes more than a million comparisons, which is the limit");
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ Value number(double real) {
 }
 
 Value string(std::string_view text) {
-    if (text.size() > UINT32_MAX) refuse("a text has 4 GiB or more");
+    if (text.size() > UINT32_MAX) refuse("a text is too long; allowed: less than 4 GiB");
     Value value;
     value.kind = Kind::String;
     value.size = static_cast<std::uint32_t>(text.size());

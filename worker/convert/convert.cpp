@@ -146,7 +146,8 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
     const std::string name = !found.differences.empty()  ? found.differences.front().name
                              : !found.only_first.empty() ? found.only_first.front()
                                                          : found.only_second.front();
-    return fail(ErrorCode::Corrupt, "the written " + name + " differs from the source");
+    return fail(ErrorCode::Corrupt,
+                "the written " + name + " differs from the source; convert again");
 }
 
 // Returns the hooks for one of several processes. With these hooks, all processes stop together,
@@ -205,7 +206,9 @@ Result<void> produce(const Source& source, const Plan& plan, const Request& requ
                      const families::Families& families, const Hooks& hooks, Report& report) {
     const std::string archive = archive_of(request, to);
     if (!archive.empty() && !request.part.alone())
-        return fail(ErrorCode::InvalidArgument, "a .nemo archive cannot be written with --part");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "a .nemo archive cannot be written with --part; choose a directory as the target");
     std::optional<Staging> staging;
     if (request.part.leads()) {
         ROLL_TRY_VOID(check_space(request.target, space_of(plan, !archive.empty())));
@@ -238,10 +241,12 @@ Result<Report> convert(const Request& request, const families::Families& familie
     if (has_config && request.adapter_source.empty() && !request.config.empty())
         return fail(ErrorCode::InvalidArgument,
                     request.source.string() + " is of format " + name_of(from) +
-                        " and has a config; --config is only for checkpoints without a config");
+                        " and has a config; --config is only for checkpoints without a config, so "
+                        "leave it out");
     if (from == Format::Peft || !request.adapter_source.empty()) {
         if (!request.part.alone())
-            return fail(ErrorCode::InvalidArgument, "adapters cannot be converted with --part");
+            return fail(ErrorCode::InvalidArgument,
+                        "adapters cannot be converted with --part; leave out --part");
         Input input = request;
         if (!input.state.empty()) {
             ROLL_TRY(input.source, averaged_adapter(input.source, std::exchange(input.state, {})));

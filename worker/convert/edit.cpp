@@ -237,7 +237,8 @@ Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
         layout.push_back(one.stored);
         layout.back().name = *name;
     }
-    if (layout.empty()) return fail(ErrorCode::InvalidArgument, "no tensor would be left");
+    if (layout.empty())
+        return fail(ErrorCode::InvalidArgument, "no tensor would be left; remove fewer tensors");
     return layout;
 }
 

@@ -16,8 +16,8 @@ namespace roll::families {
 struct Active {
     std::int64_t parameters = 0;  // all parameters
     std::int64_t per_token = 0;   // parameters that one token uses
-    // FLOPs per trained token of the matrix products with weights. Each weight that a token uses in
-    // a product counts as 2 FLOPs in forward and 4 in backward. Attention scores do not count.
+    // FLOPs of the matrix products with weights, per trained token. Each weight that a token uses
+    // in a product counts as 2 FLOPs in forward and 4 in backward. Attention scores do not count.
     double flops = 0;
 };
 

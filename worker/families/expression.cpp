@@ -79,12 +79,12 @@ class Parser {
             ++length;
         const std::string word(rest_.substr(0, length));
         rest_.remove_prefix(length);
-        if (word.empty()) return wrong("needs a name or a number");
+        if (word.empty()) return wrong("lacks a name or a number");
         if (const auto number = parse_number<std::int64_t>(word)) return *number;
         const Json* const found = value_at(values_, word);
         if (found != nullptr && found->is_array()) return static_cast<std::int64_t>(found->size());
         if (found == nullptr || !found->is_number_integer())
-            return wrong("the config has no whole number and no list under the key " + word);
+            return wrong("the config needs a whole number or a list for the key " + word);
         return found->get<std::int64_t>();
     }
 

@@ -96,7 +96,7 @@ Result<std::int64_t> size_of(const Json& native, const char* key, std::int64_t l
     const auto found = native.find(key);
     if (found == native.end() || !found->is_number_integer() || found->get<std::int64_t>() <= 0)
         return fail(ErrorCode::InvalidArgument,
-                    std::string("the config needs a positive whole number ") + key);
+                    std::string("the config needs a whole number above 0 for the key ") + key);
     if (found->get<std::int64_t>() > largest)
         return fail(ErrorCode::InvalidArgument,
                     std::string(key) + " is " + found->dump() + ", too large for any model");
@@ -297,7 +297,7 @@ Result<void> set_defaults(const SilentFields& fields, const Json& hf_config, Jso
 
 Result<Json> native_config(const Family& family, const Json& hf_config) {
     if (!hf_config.is_object())
-        return fail(ErrorCode::InvalidArgument, "the HuggingFace config is not an object");
+        return fail(ErrorCode::InvalidArgument, "config.json must be a JSON object; copy it again");
     ROLL_TRY_VOID(check_required(family, hf_config));
     Json native = Json::object();
     SilentFields silent;
@@ -382,7 +382,8 @@ class Lister {
             }
             ROLL_TRY(const std::int64_t experts, size_of(native_, "num_moe_experts", kExpertsMax));
             if (static_cast<std::int64_t>(tensors_.size()) + experts > kTensorsMax)
-                return fail(ErrorCode::InvalidArgument, "too many tensors; allowed: 10,000,000");
+                return fail(ErrorCode::InvalidArgument,
+                            "too many tensors; the limit is 10,000,000");
             for (std::int64_t expert = 0; expert < experts; ++expert)
                 ROLL_TRY_VOID(add(rule, {layer, expert, mtp}));
         }
@@ -414,7 +415,7 @@ class Lister {
 
     Result<void> add(const WeightRule& rule, const Instance& instance) {
         if (static_cast<std::int64_t>(tensors_.size()) >= kTensorsMax)
-            return fail(ErrorCode::InvalidArgument, "too many tensors; allowed: 10,000,000");
+            return fail(ErrorCode::InvalidArgument, "too many tensors; the limit is 10,000,000");
         ROLL_TRY(NativeTensor one, expand(family_, rule, scope_, instance));
         tensors_.push_back(std::move(one));
         return {};

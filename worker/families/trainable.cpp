@@ -24,7 +24,8 @@ bool is_set(const Json& native, const char* key) {
 }
 
 tl::unexpected<Error> not_built(const std::string& what) {
-    return fail(ErrorCode::InvalidArgument, "the trainer does not build " + what + " yet");
+    return fail(ErrorCode::InvalidArgument,
+                "the trainer does not build " + what + " yet; Roll can only convert such a model");
 }
 
 Result<std::int64_t> trained_size(const Json& native, const char* key) {
@@ -32,7 +33,7 @@ Result<std::int64_t> trained_size(const Json& native, const char* key) {
     if (value == nullptr || !value->is_number_integer() || value->get<std::int64_t>() <= 0 ||
         value->get<std::int64_t>() > kSizeMax)
         return fail(ErrorCode::InvalidArgument,
-                    std::string("the config needs a positive whole number ") + key +
+                    std::string("the config needs a whole number above 0 for the key ") + key +
                         (value == nullptr ? "" : ", not " + value->dump()));
     return value->get<std::int64_t>();
 }

@@ -34,13 +34,15 @@ class MetadataReader {
         const PickleId* storage = field(pickle_.root(), "storage_data");
         if (tensors == nullptr || storage == nullptr || pickle_.entries_of(*tensors) == nullptr ||
             pickle_.entries_of(*storage) == nullptr)
-            return corrupt_metadata("is not the metadata of a distributed checkpoint");
+            return corrupt_metadata(
+                "is not the metadata of a distributed checkpoint; copy the file again");
         ROLL_TRY_VOID(read_storage(*pickle_.entries_of(*storage)));
         const std::vector<PickleId>& entries = *pickle_.entries_of(*tensors);
         DcpMetadata metadata;
         for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
             const PickleNode& key = pickle_.at(entries[i]);
-            if (key.kind != PickleKind::Text) return corrupt_metadata("has a key that is not text");
+            if (key.kind != PickleKind::Text)
+                return corrupt_metadata("has a key that is not text; copy the file again");
             if (is_class(entries[i + 1], "BytesStorageMetadata")) {
                 const auto place = objects_.find(key.text);
                 if (place == objects_.end()) return corrupt_metadata(key.text + " is in no file");
@@ -134,7 +136,8 @@ class MetadataReader {
         const auto shape = sizes(field(object, "size"));
         const PickleId* chunks = field(object, "chunks");
         if (!shape || chunks == nullptr || !pickle_.is(*chunks, PickleKind::List))
-            return corrupt_metadata(name + " is neither a tensor nor an object");
+            return corrupt_metadata(name +
+                                    " is neither a tensor nor an object; copy the file again");
         DcpTensor tensor;
         tensor.info.name = name;
         tensor.info.shape = *shape;
@@ -144,7 +147,8 @@ class MetadataReader {
             const auto begin = sizes(field(one, "offsets"));
             const auto size = sizes(field(one, "sizes"));
             if (!begin || !size)
-                return corrupt_metadata(name + " has a chunk without an offset or a size");
+                return corrupt_metadata(
+                    name + " has a chunk without an offset or a size; copy the file again");
             const auto found = stored_.find({name, *begin});
             if (found == stored_.end())
                 return corrupt_metadata("the chunk of " + name + " at " +
@@ -198,12 +202,13 @@ class MetadataReader {
                          chunk.size[dim] <= shape[dim] - chunk.begin[dim];
             if (!inside)
                 return corrupt_metadata("a chunk of " + tensor.info.name +
-                                        " lies outside the tensor");
+                                        " lies outside the tensor; copy the file again");
             held += tensor::element_count(chunk.size).value();
         }
         const auto refuse = [&] {
             return corrupt_metadata("the chunks of " + tensor.info.name + " " +
-                                    tensor::to_string(shape) + " do not cover the tensor exactly");
+                                    tensor::to_string(shape) +
+                                    " do not cover the tensor exactly; copy the file again");
         };
         if (held != tensor::element_count(shape).value()) return refuse();
         std::sort(tensor.chunks.begin(), tensor.chunks.end(),

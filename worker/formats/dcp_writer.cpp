@@ -150,9 +150,10 @@ constexpr std::array<std::pair<const char*, std::string_view>, 2> kMarks{
 
 Result<void> check_type(const tensor::TensorInfo& info) {
     if (is_torch_type(info.dtype)) return {};
-    return fail(ErrorCode::InvalidArgument,
-                info.name + " is " + tensor::name_of(info.dtype) + ", a type that torch lacks",
-                "choose another type, such as --dtype bf16");
+    return fail(
+        ErrorCode::InvalidArgument,
+        info.name + " is " + tensor::name_of(info.dtype) + ", a type that torch does not have",
+        "choose another type, such as --dtype bf16");
 }
 
 }  // namespace

@@ -67,8 +67,8 @@ Result<HfWeights> read_index(const fs::path& directory, const std::string& file)
     weights.files.assign(files.begin(), files.end());
     for (const std::string& shard : weights.files)
         if (!is_file(directory / shard))
-            return fail(ErrorCode::Corrupt,
-                        path.string() + " names " + shard + ", which does not exist");
+            return fail(ErrorCode::Corrupt, path.string() + " names " + shard +
+                                                ", which does not exist; copy this file too");
     return weights;
 }
 

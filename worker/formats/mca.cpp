@@ -60,16 +60,20 @@ std::string padded(int value, std::size_t width) {
 Result<McaConfig> parse_mca_config(std::string_view text) {
     auto json = parse_json(text);
     if (!json) return fail(ErrorCode::Corrupt, kConfigFile + (": " + json.error().message));
-    if (!json->is_object()) return fail(ErrorCode::Corrupt, "mca_config.json is not an object");
+    if (!json->is_object())
+        return fail(ErrorCode::Corrupt,
+                    "mca_config.json must be a JSON object; copy the file again");
     McaConfig config;
     config.model_type = text_of(*json, "hf_model_type");
     const auto hf_config = parse_json(text_of(*json, "hf_config_json"));
     if (!hf_config || !hf_config->is_object())
-        return fail(ErrorCode::Corrupt, "mca_config.json has no hf_config_json");
+        return fail(ErrorCode::Corrupt,
+                    "mca_config.json has no key hf_config_json; copy the file again");
     config.hf_config = *hf_config;
     if (config.model_type.empty()) config.model_type = text_of(*hf_config, "model_type");
     if (config.model_type.empty())
-        return fail(ErrorCode::Corrupt, "mca_config.json has no hf_model_type");
+        return fail(ErrorCode::Corrupt,
+                    "mca_config.json has no key hf_model_type; copy the file again");
     ROLL_TRY(config.layout, layout_of(*json));
     config.grouped_experts = flag_of(*json, "moe_grouped_gemm");
     config.local_names = text_of(*json, "transformer_impl") == "local";
@@ -147,9 +151,9 @@ Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::pat
         !word.empty() && word.size() <= 7 &&
         std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!number)
-        return fail(ErrorCode::Corrupt, (directory / kTrackerFile).string() + " says \"" +
-                                            word.substr(0, 40) +
-                                            "\"; it must name an iteration number");
+        return fail(ErrorCode::Corrupt,
+                    (directory / kTrackerFile).string() + " says \"" + word.substr(0, 40) +
+                        "\"; it must contain the number of an iteration or the word release");
     return directory / ("iter_" + padded(std::stoi(word), 7));
 }
 

@@ -38,7 +38,7 @@ double number_or(const Json& config, const char* key, double otherwise) {
 }
 
 // Returns true if a pattern applies to a module. As in PEFT, the regular expression must match the
-// whole module name, or the part after some dot.
+// whole module name, or all of the name after one of its dots.
 bool matches(const std::string& pattern, const std::string& module) {
     if (pattern.size() > kPatternMax || module.size() > kPatternMax) return false;
     try {
@@ -70,8 +70,8 @@ Result<void> check_start(const Json& config) {
     const bool quantizes = word == "loftq";
     return fail(ErrorCode::InvalidArgument,
                 "adapter_config.json: init_lora_weights is " + start.dump() +
-                    ", which also changed the base model; the adapter's files "
-                    "do not contain that change",
+                    "; this initialization also changed the base model, and the adapter's files do "
+                    "not contain the change",
                 quantizes ? "save the base model as LoftQ changed it (save_pretrained()), set "
                             "init_lora_weights to true, and merge into that base model"
                           : "save the adapter with PEFT's save_pretrained(DIR, "
@@ -83,7 +83,7 @@ Result<void> check_config(const Json& config) {
     const auto type = config.find("peft_type");
     if (type == config.end() || *type != "LORA")
         return refuse("peft_type is " + (type == config.end() ? "missing" : type->dump()) +
-                      "; Roll can merge only LORA");
+                      "; Roll can merge only adapters of type LORA");
     for (const char* key : {"lora_bias", "trainable_token_indices", "layer_replication",
                             "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
         if (is_set(config, key))
@@ -92,7 +92,8 @@ Result<void> check_config(const Json& config) {
     ROLL_TRY_VOID(check_start(config));
     if (const auto bias = config.find("bias");
         bias != config.end() && !bias->is_null() && *bias != "none")
-        return refuse("bias is " + bias->dump() + "; Roll can merge only \"none\"");
+        return refuse("bias is " + bias->dump() +
+                      "; Roll can merge only adapters with bias \"none\"");
     return {};
 }
 
@@ -169,13 +170,14 @@ bool is_stacked(const Json& config, std::string module) {
 
 Result<LoraModule> module_of(const std::string& name, const Halves& halves, const Json& config) {
     if (!halves.a || !halves.b)
-        return fail(ErrorCode::Corrupt, "adapter module " + name + " lacks its matrix A or B");
+        return fail(ErrorCode::Corrupt,
+                    "adapter module " + name + " lacks its matrix A or B; copy the adapter again");
     const tensor::Shape& a = halves.a->info.shape;
     const tensor::Shape& b = halves.b->info.shape;
     if (a.size() != 2 || b.size() != 2 || a[0] != b[1] || a[0] < 1)
-        return fail(ErrorCode::Corrupt, "adapter module " + name + " has A " +
-                                            tensor::to_string(a) + " and B " +
-                                            tensor::to_string(b) + ", which do not fit together");
+        return fail(ErrorCode::Corrupt,
+                    "adapter module " + name + " has A " + tensor::to_string(a) + " and B " +
+                        tensor::to_string(b) + "; the rows of A must equal the columns of B");
     for (const auto* view : {&*halves.a, &*halves.b})
         if (!tensor::is_castable(view->info.dtype))
             return fail(ErrorCode::InvalidArgument,
@@ -183,9 +185,9 @@ Result<LoraModule> module_of(const std::string& name, const Halves& halves, cons
                             tensor::name_of(view->info.dtype) + ", which cannot be converted");
     const double said = lora_rank(config, name);
     if (said != static_cast<double>(a[0]) && !is_stacked(config, name))
-        return fail(ErrorCode::Corrupt, fmt::format("adapter module {} has rank {}; its config "
-                                                    "says {}",
-                                                    name, a[0], said));
+        return fail(ErrorCode::Corrupt,
+                    fmt::format("adapter module {} has rank {}; adapter_config.json says {}", name,
+                                a[0], said));
     return LoraModule{name,
                       *halves.a,
                       *halves.b,

@@ -69,7 +69,7 @@ class PickleMachine {
     // Subtracts `bytes` from the memory that parsing may still allocate.
     void charge(std::size_t bytes) {
         if (bytes > memory_left_)
-            wrong("needs more memory than a pickle of this file size may use");
+            wrong("needs more memory than Roll allows for a pickle of this size");
         else
             memory_left_ -= bytes;
     }

@@ -66,7 +66,8 @@ Result<void> read_pax(std::string_view records, Said& said) {
         if (key == "path") said.name = value;
         if (key != "size") continue;
         said.size = parse_number<std::int64_t>(value);
-        if (!said.size || *said.size < 0) return corrupt_tar("a pax header with a broken size");
+        if (!said.size || *said.size < 0)
+            return corrupt_tar("a pax header has an invalid size; copy the file again");
     }
     return {};
 }
@@ -98,7 +99,9 @@ void put_size(std::string& block, std::uint64_t size) {
 
 Result<std::string> header_of(const std::string& name, std::uint64_t size) {
     if (name.size() > 100)
-        return fail(ErrorCode::InvalidArgument, "the name " + name + " is too long for a tar");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "the name " + name + " is too long for a tar archive; allowed: at most 100 bytes");
     std::string block(kBlock, '\0');
     block.replace(0, name.size(), name);
     put_octal(block, 100, 7, 0644);
@@ -165,10 +168,11 @@ Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive) {
         const char type = static_cast<char>(block[156]);
         const bool speaks = type == 'x' || type == 'L' || type == 'K' || type == 'g';
         const auto size = said.size && !speaks ? said.size : size_field(block);
-        if (text_field(block, 257, 5) != "ustar" || !size) return corrupt_tar("a broken header");
+        if (text_field(block, 257, 5) != "ustar" || !size)
+            return corrupt_tar("a member's header is damaged; copy the file again");
         at += kBlock;
         if (*size > static_cast<std::int64_t>(archive.size() - at))
-            return corrupt_tar("a member beyond the end of the file");
+            return corrupt_tar("a member ends beyond the end of the file; copy the file again");
         const auto content = archive.subspan(at, static_cast<std::size_t>(*size));
         const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
         if (type == 'L') said.name = text.substr(0, text.find('\0'));
@@ -180,7 +184,7 @@ Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive) {
         if (!speaks) said = {};
         at += (static_cast<std::size_t>(*size) + kBlock - 1) / kBlock * kBlock;
     }
-    return corrupt_tar("no end");
+    return corrupt_tar("the end mark is missing; copy the file again");
 }
 
 Result<void> pack_tar(const fs::path& directory, const std::string& archive,

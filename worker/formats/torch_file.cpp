@@ -110,10 +110,11 @@ Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
         return fail(ErrorCode::Corrupt, path.string() + ": " + what, kCopyAgain);
     };
     if (bytes.size() < 4 || bytes[0] != std::byte{'P'} || bytes[1] != std::byte{'K'})
-        return fail(
-            ErrorCode::Corrupt,
-            path.string() + ": not a zip; the format of torch.save before 1.6 is not supported",
-            "convert it with a newer torch: torch.save(torch.load(FILE), FILE)");
+        return fail(ErrorCode::Corrupt,
+                    path.string() +
+                        ": the file is not a zip archive; Roll does not read the format of "
+                        "torch.save before torch 1.6",
+                    "save the file again with a newer torch: torch.save(torch.load(FILE), FILE)");
     const auto members = parse_zip(bytes);
     if (!members) return refuse(members.error().message);
     const auto content = [&](const ZipMember& member) {
@@ -125,14 +126,14 @@ Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
     for (const ZipMember& member : *members) {
         const std::size_t slash = member.name.find('/');
         if (slash == std::string::npos || member.name.substr(slash) != "/data.pkl") continue;
-        if (data != nullptr) return refuse("two data.pkl");
+        if (data != nullptr) return refuse("the zip archive has two members data.pkl");
         data = &member;
         top = member.name.substr(0, slash + 1);
     }
     if (data == nullptr)
-        return fail(
-            ErrorCode::Corrupt,
-            path.string() + ": the archive has no data.pkl, so torch.save did not write it");
+        return fail(ErrorCode::Corrupt, path.string() +
+                                            ": the zip archive has no data.pkl, so torch.save did "
+                                            "not write it; copy the file again");
     auto pickle = Pickle::parse(content(*data));
     if (!pickle) return refuse(pickle.error().message);
     TorchFile result(path, bytes, *std::move(pickle));
@@ -140,7 +141,9 @@ Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
         if (member.name == top + "byteorder") {
             const auto order = content(member);
             if (!order.empty() && order[0] == std::byte{'b'})
-                return fail(ErrorCode::Corrupt, path.string() + ": is big-endian");
+                return fail(ErrorCode::Corrupt, path.string() +
+                                                    ": the tensors are stored big-endian; save the "
+                                                    "file again on a little-endian machine");
         }
         if (member.name.starts_with(top + "data/"))
             result.storages_[member.name.substr(top.size() + 5)] = member;
@@ -284,9 +287,10 @@ Result<TorchImage> torch_image(const std::filesystem::path& path,
     for (const TorchSection& section : sections) {
         for (const tensor::TensorInfo& info : section.tensors) {
             if (!is_torch_type(info.dtype))
-                return fail(ErrorCode::InvalidArgument,
-                            info.name + " is " + name_of(info.dtype) + ", a type that torch lacks",
-                            "choose another type, such as --dtype bf16");
+                return fail(
+                    ErrorCode::InvalidArgument,
+                    info.name + " is " + name_of(info.dtype) + ", a type that torch does not have",
+                    "choose another type, such as --dtype bf16");
             ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
             sizes.push_back(bytes);
         }

@@ -97,8 +97,8 @@ Result<TorchImage> torch_image(const std::filesystem::path& path,
 // appended in order.
 class TorchFileWriter {
   public:
-    // Creates the file that torch_image() describes. If its content turns out to be equal to that
-    // of the file `earlier`, the new file becomes a link to `earlier`, as with OutputFile.
+    // Creates the file that torch_image() describes. If its content equals the content of the file
+    // `earlier`, the new file becomes a link to `earlier`, as with OutputFile.
     static Result<TorchFileWriter> create(const std::filesystem::path& path,
                                           std::vector<TorchSection> sections,
                                           const std::function<void(PickleWriter&)>& more = {},

@@ -67,21 +67,21 @@ Result<Directory> find_directory(const Reader& in) {
     std::int64_t end = in.size() - kEndBytes;
     const std::int64_t lowest = std::max<std::int64_t>(0, end - kCommentMax);
     while (end >= lowest && in.get<std::uint32_t>(end) != kEndMagic) --end;
-    if (end < lowest) return corrupt_zip("no end of central directory");
+    if (end < lowest) return corrupt_zip("the end of the central directory is missing");
     Directory directory{in.get<std::uint32_t>(end + 16), in.get<std::uint32_t>(end + 12),
                         in.get<std::uint16_t>(end + 10)};
     const std::int64_t locator = end - 20;
     if (in.has(locator, 20) && in.get<std::uint32_t>(locator) == kLocator64Magic) {
         const std::int64_t end64 = as_signed(in.get<std::uint64_t>(locator + 8));
         if (!in.has(end64, 56) || in.get<std::uint32_t>(end64) != kEnd64Magic)
-            return corrupt_zip("no zip64 end of central directory");
+            return corrupt_zip("the zip64 end of the central directory is missing");
         directory = {as_signed(in.get<std::uint64_t>(end64 + 48)),
                      as_signed(in.get<std::uint64_t>(end64 + 40)),
                      as_signed(in.get<std::uint64_t>(end64 + 32))};
     }
     if (!in.has(directory.begin, directory.size) || directory.count < 0 ||
         directory.count > directory.size / kCentralBytes)
-        return corrupt_zip("the central directory is outside the file");
+        return corrupt_zip("the central directory ends beyond the end of the file");
     return directory;
 }
 
@@ -124,13 +124,14 @@ Result<ZipMember> read_member(const Reader& in, std::int64_t& at, std::int64_t e
         return corrupt_zip("member " + member.name + " has a broken zip64 field");
     if (in.get<std::uint16_t>(at + 10) != 0 || (in.get<std::uint16_t>(at + 8) & 1U) != 0 ||
         stored_size != member.size)
-        return corrupt_zip("member " + member.name + " is compressed or encrypted");
+        return corrupt_zip("member " + member.name +
+                           " is compressed or encrypted, which Roll does not read");
     if (!in.has(header, kLocalBytes) || in.get<std::uint32_t>(header) != kLocalMagic)
         return corrupt_zip("member " + member.name + " has no header");
     member.begin = header + kLocalBytes + in.get<std::uint16_t>(header + 26) +
                    in.get<std::uint16_t>(header + 28);
     if (!in.has(member.begin, member.size))
-        return corrupt_zip("member " + member.name + " is outside the file");
+        return corrupt_zip("member " + member.name + " ends beyond the end of the file");
     at += kCentralBytes + name_size + extra_size + comment_size;
     return member;
 }
@@ -172,7 +173,7 @@ std::string local_header(const ZipMember& member, std::int64_t header) {
     const auto name_size = static_cast<std::int64_t>(member.name.size());
     const std::int64_t pad = member.begin - header - kLocalBytes - name_size -
                              static_cast<std::int64_t>(extra.size()) - 4;
-    put<std::uint16_t>(extra, 0x4246);  // "FB"
+    put<std::uint16_t>(extra, 0x4246);  // id of the extra field: the characters "FB"
     put<std::uint16_t>(extra, static_cast<std::uint16_t>(pad));
     extra.append(static_cast<std::size_t>(pad), 'Z');
     std::string out;

@@ -13,8 +13,8 @@ int run(int argc, char** argv) {
     }
     const auto done = roll::parquet_rows::write_rows(argv[1], stdout);
     if (done) return 0;
-    // A rank takes this line as the reason why it failed (parquet.cpp), so no program name
-    // precedes.
+    // Omit the program's name, because a rank reports this line as the reason of its failure
+    // (parquet.cpp).
     std::fprintf(stderr, "%s\n", done.error().message.c_str());
     return 1;
 }

@@ -113,7 +113,7 @@ arrow::Status write(const arrow::RecordBatch& batch, std::FILE* out) {
         const std::string text =
             line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
         if (std::fwrite(text.data(), 1, text.size(), out) != text.size())
-            return arrow::Status::IOError("the lines cannot be written");
+            return arrow::Status::IOError("cannot write the JSON lines");
     }
     return arrow::Status::OK();
 }
@@ -132,7 +132,7 @@ arrow::Status write_all(const std::string& path, std::FILE* out) {
         ARROW_RETURN_NOT_OK(write(*batch, out));
     }
     return std::fflush(out) == 0 ? arrow::Status::OK()
-                                 : arrow::Status::IOError("the lines cannot be written");
+                                 : arrow::Status::IOError("cannot write the JSON lines");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ void MergeTable::put(std::uint32_t left, std::uint32_t right, Merge merge) {
 }
 
 Result<void> Bpe::read_vocabulary(const Json& json) {
-    if (!json.is_object()) return refuse_bpe("vocab is not an object");
+    if (!json.is_object()) return refuse_bpe("vocab must be an object; copy the file again");
     ids_.reserve(json.size());
     for (const auto& [token, id] : json.items()) {
         if (!holds<std::uint32_t>(id) || id.get<std::uint32_t>() >= kIdsMax)
@@ -93,7 +93,7 @@ Result<void> Bpe::read_vocabulary(const Json& json) {
         const auto entry = ids_.emplace(token, id.get<std::uint32_t>()).first;
         if (tokens_.size() <= entry->second) tokens_.resize(entry->second + 1);
         if (tokens_[entry->second] != nullptr)
-            return refuse_bpe("\"" + token + "\" has the id of \"" + *tokens_[entry->second] +
+            return refuse_bpe("\"" + token + "\" has the same id as \"" + *tokens_[entry->second] +
                               "\"");
         tokens_[entry->second] = &entry->first;
     }
@@ -101,7 +101,7 @@ Result<void> Bpe::read_vocabulary(const Json& json) {
 }
 
 Result<void> Bpe::read_merges(const Json& json) {
-    if (!json.is_array()) return refuse_bpe("merges is not a list");
+    if (!json.is_array()) return refuse_bpe("merges must be a list; copy the file again");
     merges_ = MergeTable(json.size());
     std::uint32_t rank = 0;
     std::string whole;
@@ -112,7 +112,7 @@ Result<void> Bpe::read_merges(const Json& json) {
         const auto right = id_of(merge.second);
         const auto result = id_of(whole);
         if (!left || !right || !result)
-            return refuse_bpe("the vocabulary lacks a token of the merge " +
+            return refuse_bpe("the vocabulary lacks one of the tokens of the merge " +
                               dump(entry).substr(0, 60));
         merges_.put(*left, *right, {rank++, *result});
     }
@@ -149,7 +149,8 @@ Result<Bpe> Bpe::parse(const Json& json, bool byte_level) {
     Bpe bpe;
     ROLL_TRY_VOID(bpe.read_vocabulary(reader.raw("vocab")));
     ROLL_TRY_VOID(bpe.read_merges(reader.raw("merges")));
-    if (reader.get_or("dropout", 0.0) != 0.0) return refuse_bpe("dropout is not supported");
+    if (reader.get_or("dropout", 0.0) != 0.0)
+        return refuse_bpe("dropout is not supported; set it to null");
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
         if (!reader.get_or<std::string>(affix, "").empty())
             return refuse_bpe(std::string(affix) + " is not supported");

@@ -30,7 +30,7 @@ Result<std::optional<std::uint32_t>> token(const Tokenizer& tokenizer, const fs:
     const auto id = tokenizer.id_of(content);
     if (!id)
         return fail(ErrorCode::InvalidArgument, directory.string() + ": " + key + " is " + content +
-                                                    ", which tokenizer.json lacks");
+                                                    ", but tokenizer.json has no such token");
     return id;
 }
 

@@ -3,7 +3,8 @@
 namespace roll::tokenizer {
 
 Result<Model> Model::parse(const Json& json, bool byte_level) {
-    if (!json.is_object()) return fail(ErrorCode::Corrupt, "the tokenizer has no model");
+    if (!json.is_object())
+        return fail(ErrorCode::Corrupt, "the tokenizer file has no \"model\"; copy the file again");
     const std::string type = json.contains("type") ? dump(json["type"]) : "\"BPE\"";
     if (type == "\"BPE\"") {
         ROLL_TRY(Bpe bpe, Bpe::parse(json, byte_level));

@@ -27,7 +27,8 @@ Result<void> append_special(const Json& piece, const Json& specials,
 Result<void> add_template(JsonReader& reader, PostProcessor& result) {
     ROLL_TRY(const Json* pieces, parse_list(reader.raw("single"), "TemplateProcessing single"));
     const Json& specials = reader.raw("special_tokens");
-    if (!specials.is_object()) return refuse_template("special_tokens is not an object");
+    if (!specials.is_object())
+        return refuse_template("special_tokens must be an object; copy the file again");
     reader.raw("pair");
     std::vector<std::uint32_t> before;
     std::vector<std::uint32_t> after;
@@ -36,7 +37,7 @@ Result<void> add_template(JsonReader& reader, PostProcessor& result) {
         if (piece.is_object() && piece.contains("Sequence")) {
             if (std::exchange(text_seen, true))
                 return refuse_template(
-                    "the template has the placeholder of the text (Sequence) twice");
+                    "the template has two pieces Sequence; only one is supported");
             continue;
         }
         if (!piece.is_object())
@@ -44,7 +45,7 @@ Result<void> add_template(JsonReader& reader, PostProcessor& result) {
         ROLL_TRY_VOID(append_special(piece, specials, text_seen ? after : before));
     }
     if (!text_seen)
-        return refuse_template("the template lacks the placeholder of the text (Sequence)");
+        return refuse_template("the template has no piece Sequence, which stands for the text");
     result.before.insert(result.before.begin(), before.begin(), before.end());
     result.after.insert(result.after.end(), after.begin(), after.end());
     return reader.finish();

@@ -46,7 +46,9 @@ bool is_plain(char byte) { return byte >= ' ' && byte < 0x7F; }
 
 Result<Precompiled> Precompiled::parse(std::string_view base64) {
     const auto decoded = from_base64(base64);
-    if (!decoded) return fail(ErrorCode::Corrupt, "precompiled_charsmap is not base64");
+    if (!decoded)
+        return fail(ErrorCode::Corrupt,
+                    "precompiled_charsmap is not base64 text; copy the file again");
     const std::string& bytes = *decoded;
     const std::size_t trie_size = bytes.size() < 4 ? 0 : little_endian(bytes, 0);
     if (trie_size == 0 || trie_size % 4 != 0 || trie_size > bytes.size() - 4)
@@ -56,7 +58,8 @@ Result<Precompiled> Precompiled::parse(std::string_view base64) {
         map.trie_.push_back(little_endian(bytes, at));
     map.replacements_ = bytes.substr(4 + trie_size);
     if (valid_prefix(map.replacements_) != map.replacements_.size())
-        return fail(ErrorCode::Corrupt, "precompiled_charsmap contains invalid UTF-8");
+        return fail(ErrorCode::Corrupt,
+                    "precompiled_charsmap contains invalid UTF-8; copy the file again");
     return map;
 }
 

@@ -52,9 +52,9 @@ class Tokenizer {
     // tokens.
     std::string decode(std::span<const std::uint32_t> ids, bool skip_special = false) const;
 
-    // Returns for each of the ids of a text the position in the text after its token. Returns
-    // nullopt if the positions are unknown: the tokenizer is not byte-level, or it changes the
-    // text.
+    // Returns, for each id of a text, the byte position in the text at which its token ends.
+    // Returns nullopt if the positions are unknown because the tokenizer is not byte-level or
+    // changes the text.
     std::optional<std::vector<std::size_t>> ends_in(std::string_view text,
                                                     std::span<const std::uint32_t> ids) const;
 

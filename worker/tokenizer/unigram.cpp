@@ -21,7 +21,7 @@ tl::unexpected<Error> refuse_unigram(const std::string& what) {
 // Adds a token from an entry ["token", score] of the file.
 Result<void> Unigram::add(const Json& entry) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
-        return refuse_unigram("vocab has an entry that is not [token, score]");
+        return refuse_unigram("vocab has an entry that is not a pair [token, score]");
     const auto id = static_cast<std::uint32_t>(tokens_.size());
     tokens_.push_back(entry[0].get<std::string>());
     scores_.push_back(entry[1].get<double>());
@@ -45,7 +45,8 @@ Result<Unigram> Unigram::parse(const Json& json) {
     if (!vocab.is_array() || vocab.empty()) return refuse_unigram("has no vocab");
     for (const Json& entry : vocab) ROLL_TRY_VOID(model.add(entry));
     const auto unknown = reader.get_or<std::int64_t>("unk_id", -1);
-    if (unknown >= std::ssize(model.tokens_)) return refuse_unigram("unk_id is beyond the vocab");
+    if (unknown >= std::ssize(model.tokens_))
+        return refuse_unigram("unk_id is not the index of an entry of vocab");
     model.unknown_ = unknown;
     model.byte_fallback_ = reader.get_or("byte_fallback", false);
     model.unknown_score_ =

@@ -22,7 +22,7 @@ class UnigramWork {
     struct Best {
         double score = 0;
         std::int64_t start = -1;  // start of the path's last token; -1 if there is no path
-        std::int64_t id = -1;     // id of the path's last token; -1 if it is unknown
+        std::int64_t id = -1;     // id of the path's last token; -1: the unknown token
     };
     std::vector<Best> ends_;
     std::vector<std::pair<std::size_t, std::size_t>> pieces_;

@@ -27,7 +27,7 @@ TEST(Template, UnknownPartsAreRefusedWithTheirLine) {
     EXPECT_EQ(rendered("{% if 1 is tall %}{% endif %}"),
               "run: line 1: the test tall is not supported");
     EXPECT_EQ(rendered("{% for x in y recursive %}{% endfor %}"),
-              "parse: line 1: a recursive loop is not supported");
+              "parse: line 1: a recursive loop is not supported; use a macro that calls itself");
 }
 
 TEST(Template, BrokenSyntaxIsRefusedWithItsLine) {
@@ -45,7 +45,8 @@ TEST(Template, BrokenSyntaxIsRefusedWithItsLine) {
 TEST(Template, AnEndlessTemplateIsRefused) {
     const std::string loop = "{% for i in range(100000) %}", end = "{% endfor %}";
     EXPECT_EQ(rendered("\n" + loop + loop + loop + end + end + end, {.steps = 100'000}),
-              "run: line 2: the template does not end within 100000 steps");
+              "run: line 2: the template does not end within 100000 steps, which is the limit; "
+              "simplify its loops");
     EXPECT_EQ(rendered("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
               "run: line 1: macros call each other too deep; allowed: at most 1000 levels");
     EXPECT_EQ(rendered("{{ range(100001) }}"),
@@ -54,13 +55,15 @@ TEST(Template, AnEndlessTemplateIsRefused) {
 
 TEST(Template, LargeTextsAreRefused) {
     EXPECT_EQ(rendered("{% for i in range(5) %}{{ 'abcd' * 1000000 }}{% endfor %}"),
-              "run: line 1: the template writes more than 16 MiB");
+              "run: line 1: the template writes more than 16 MiB, which is the limit; shorten the "
+              "conversation");
     EXPECT_EQ(rendered("{{ 'a' * 99999999 }}"),
               "run: line 1: the result of * is larger than 16 MiB, which is the limit");
     EXPECT_EQ(rendered("{% set n = namespace(s='a') %}{% for i in range(60) %}"
                        "{% set n.s = n.s + n.s %}{% endfor %}",
                        {.memory = std::size_t{64} << 20U}),
-              "run: line 1: the template needs more than 64 MiB of memory for one conversation");
+              "run: line 1: the template needs more than 64 MiB of memory for one conversation, "
+              "which is the limit; shorten the conversation");
     EXPECT_EQ(rendered("{% set n = namespace(l=[]) %}{% for i in range(900) %}"
                        "{% set n.l = [n.l] %}{% endfor %}{{ n.l }}"),
               "run: line 1: a value is nested too deep; allowed: at most 200 levels");
@@ -76,7 +79,8 @@ TEST(Template, AValueThatIsLargeOnceWrittenIsRefused) {
     EXPECT_EQ(rendered(twice + "{{ n.l }}"),
               "run: line 1: the text of a value is larger than 16 MiB, which is the limit");
     EXPECT_EQ(rendered(twice + "{{ n.l == n.k }}"),
-              "run: line 1: comparing two values takes more than a million comparisons");
+              "run: line 1: comparing two values takes more than a million comparisons, which is "
+              "the limit");
 }
 
 TEST(Template, TellsTheGivenTime) {

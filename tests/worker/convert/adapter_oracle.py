@@ -153,7 +153,7 @@ class Adapters(FolderCase):
             self.assertEqual({module['name']: module['rank'] for module in one['modules']}, ranks)
             scales = {module['name'].split('.')[-1]: module['scale'] for module in one['modules']}
             self.assertEqual((scales['q_proj'], scales['o_proj'], scales['up_proj']), (2, 1.25, 2))
-            self.assertIn('1 adapters', run('verify', self.root / place).stdout)
+            self.assertIn('adapters: 1', run('verify', self.root / place).stdout)
             self.assertIn('rank 8', run('inspect', self.root / place).stdout)
         path = self.root / 'mca/default/iter_0000001/mp_rank_01/model_optim_rng.pt'
         path.write_bytes(path.read_bytes()[:-1])

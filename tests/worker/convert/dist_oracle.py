@@ -345,7 +345,7 @@ class Megatron(Case):
         torch.save(state, common)
         done = run('convert', self.root / 'theirs', self.root / 'out', '--to', 'hf', '--config', self.root / 'hf',
                    '--state', 'exp_avg', code=2)
-        self.assertIn('do not have the parameters of this model and layout', done.stderr)
+        self.assertIn('do not fit the parameters of this model and layout', done.stderr)
 
     def written_buckets(self, target, layout, *options):
         """Converts Megatron's checkpoint `whole` to one whose optimizer is in buckets of the layout."""

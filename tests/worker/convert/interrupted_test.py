@@ -96,7 +96,7 @@ class Interrupted(unittest.TestCase):
             small = {'INTERRUPT_AT': '1', 'INTERRUPT_FREE': str(plan['bytes'] - 1)}  # any change would kill it
             done = run('convert', self.root / 'hf', self.out, *flags, **small)
             self.assertEqual(done.returncode, 4, done.stderr)
-            says = rf"needs {plan['bytes']} bytes; the disk has \d+ free"
+            says = rf"needs {plan['bytes']} bytes, but the disk has only \d+ bytes free"
             self.assertRegex(done.stderr, says)
             done = run('convert', self.root / 'hf', self.out, *flags, '--dry-run', **small)
             self.assertEqual(done.returncode, 4, done.stderr)

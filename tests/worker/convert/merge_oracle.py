@@ -270,7 +270,7 @@ class Merge(FolderCase):
         path.write_text(json.dumps(config))
         llama = make('llama', MODELS['llama'][0], self.root / 'llama')
         done = run('merge', llama, adapter, self.root / 'out', code=2)
-        self.assertIn("which fit no tensor of the model that stacks experts", done.stderr)
+        self.assertIn("no tensor of stacked experts in the model has these sizes", done.stderr)
 
     def test_into_experts_packed_as_they_are_published(self):
         for model_type, turned in (('qwen3_vl_moe', True), ('qwen3_5_moe', False)):

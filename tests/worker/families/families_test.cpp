@@ -180,7 +180,8 @@ TEST(Trainable, WhatIsNotBuiltIsNamed) {
     EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
               "short_factor must be a list of 12 numbers above 0, half as many as kv_channels");
     EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "spiral"}, {"factor", 4.0}}}}),
-              "the trainer does not build rotary embeddings of type spiral yet");
+              "the trainer does not build rotary embeddings of type spiral yet; Roll can only "
+              "convert such a model");
     EXPECT_EQ(refusal("llama", {{"attention_dropout", 0.1}}),
               "the trainer does not build models with attention_dropout 0.1 yet; set "
               "model.attention_dropout to 0 in the job to train without dropout");
@@ -188,9 +189,10 @@ TEST(Trainable, WhatIsNotBuiltIsNamed) {
               "the trainer does not build models with hidden_dropout 0.1 yet; set "
               "model.residual_dropout to 0 in the job to train without dropout");
     EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}}),
-              "the trainer does not build models with num_moe_experts yet");
+              "the trainer does not build models with num_moe_experts yet; Roll can only convert "
+              "such a model");
     EXPECT_EQ(refusal("mistral", {{"sliding_window", -3}}),
-              "the config needs a positive whole number sliding_window, not -3");
+              "the config needs a whole number above 0 for the key sliding_window, not -3");
     EXPECT_EQ(refusal("llama", {{"head_dim", 7}}),
               "kv_channels is 7; rotary embeddings need an even number");
     EXPECT_NE(refusal("gemma3_text", Json::object()), "");

@@ -58,7 +58,7 @@ TEST(Tar, PaxRecordsAreReadByTheirLengths) {
         EXPECT_EQ(members_of(entry('x', "pax", broken) + entry('0', "short", "a")),
                   "tar: a broken pax header");
     EXPECT_EQ(members_of(entry('x', "pax", record("size", "-1")) + entry('0', "short")),
-              "tar: a pax header with a broken size");
+              "tar: a pax header has an invalid size; copy the file again");
 }
 
 TEST(Tar, ALongNameIsOfTheNextEntryAloneWhateverItIs) {

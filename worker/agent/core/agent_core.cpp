@@ -8,13 +8,13 @@ namespace roll::agent {
 namespace {
 
 // While no attempt's bound (SilenceBound in lease.hpp) exceeds kCalm, the beacon is read only once
-// in kCalmLooks.
+// per kCalmLooks.
 constexpr Millis kCalm{3000};
 constexpr Millis kCalmLooks{5000};
 constexpr const char* kOrphaned = "rolld did not answer within the time of --orphan-after";
 
-// Adds what the attempt said about skipped steps to the reason of its success or failure. The
-// reason of a stop is that of whoever stopped the attempt.
+// Adds what the attempt reported about skipped steps to the reason of its success or failure. Does
+// not change the reason of a stop.
 void add_skipped(Verdict& verdict, const std::string& skipped) {
     if (skipped.empty()) return;
     const bool failed = verdict.outcome == Outcome::App || verdict.outcome == Outcome::Infra ||
@@ -66,7 +66,8 @@ Attempt* AgentCore::find(const AttemptKey& key) {
     return found == attempts_.end() ? nullptr : &found->second;
 }
 
-// Returns false for an answer that is older than the newest answer or comes from an older rolld.
+// Returns false for an answer that comes from an earlier start of rolld, or that is older than the
+// newest answer.
 bool AgentCore::accept(const protocol::Answer& answer) {
     if (answer.incarnation < incarnation_ || answer.sequence > self_.sequence) return false;
     if (answer.incarnation > incarnation_) {
@@ -210,7 +211,8 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool was_broken = trust_.broken;
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
-        effects_.push_back(Note{"the beacon is older than rolld's answers and is not trusted"});
+        effects_.push_back(Note{
+            "the beacon file is older than rolld's answers and is not used until rolld restarts"});
     if (believed && look.incarnation > incarnation_) echoed_ = 0;  // rolld has restarted
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
@@ -236,10 +238,13 @@ void AgentCore::on_clock(Instant now) {
 void AgentCore::check_clock(Attempt& attempt, Instant now) {
     const Millis bound = attempt.bound.at(now);
     if (bound >= rules_.lease)
-        stop(attempt, StopCause::LeaseLost, "no contact with rolld; the job may be reassigned",
+        stop(attempt, StopCause::LeaseLost,
+             "no contact with rolld for the time of --lease; rolld may soon start the job on "
+             "another node",
              true, now);
     if (bound >= rules_.lease + rules_.fence)
-        kill(attempt, StopCause::LeaseLost, "no contact with rolld", now);
+        kill(attempt, StopCause::LeaseLost,
+             "no contact with rolld for the time of --lease and --fence", now);
     const bool orphan =
         rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
     if (orphan) stop(attempt, StopCause::Orphaned, kOrphaned, true, now);

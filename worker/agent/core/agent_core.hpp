@@ -55,11 +55,11 @@ class AgentCore {
     void sample_use(const std::vector<int>& gpus, Instant now) {
         for (auto& [key, attempt] : attempts_) note_use(attempt, gpus, now);
     }
-    // Records the memory of all processes of an attempt.
+    // Records the memory, in bytes, of all processes of an attempt.
     void on_memory(const AttemptKey& key, std::int64_t bytes) {
         if (Attempt* const attempt = find(key)) attempt->memory = bytes;
     }
-    // Records the processor time of all processes of an attempt until now.
+    // Records the processor time, in ms, that all processes of an attempt have used until now.
     void on_cpu_time(const AttemptKey& key, std::int64_t ms) {
         if (Attempt* const attempt = find(key)) attempt->cpu_ms = ms;
     }
@@ -87,12 +87,12 @@ class AgentCore {
     // at most once per interval.
     std::string look_due(Instant now);
 
-    // Returns the time until on_clock() must be called to end the hold of a failure.
+    // Returns the time until the next hold of a failed command (StopRules::hold) ends.
     Millis hold_left(Instant now) const;
     bool idle() const;  // returns true if no attempt has a process
     // Returns true if heartbeats report the attempt.
     bool has(const AttemptKey& key) const { return attempts_.contains(key); }
-    std::size_t running() const { return attempts_.size(); }  // attempts in each heartbeat
+    std::size_t running() const { return attempts_.size(); }  // number of reported attempts
     // Returns true if no attempt is left and rolld has acknowledged the end of every attempt. If
     // this worker drains and rolld can be reached, rolld must also have acknowledged the drain:
     // otherwise rolld would wait for this worker until the lease expires.
@@ -127,7 +127,7 @@ class AgentCore {
     LeaseRules rules_;
     StopRules stops_;
     bool draining_ = false;
-    std::optional<std::uint64_t> drain_said_{};  // number of the first heartbeat that said so
+    std::optional<std::uint64_t> drain_said_{};  // first heartbeat that reported the drain
     // newest incarnation (start of rolld) seen in an answer or in the beacon
     std::uint64_t incarnation_ = 0;
     std::uint64_t echoed_ = 0;  // newest sequence number of an answered heartbeat

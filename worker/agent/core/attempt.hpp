@@ -25,7 +25,8 @@ struct StopRules {
     Millis settle{5000};
     // time from a command's failure until the attempt ends as failed. Slurm and systemd send
     // SIGTERM to all processes, and roll-worker may get it after the command. If a command fails
-    // less than this time before roll-worker is asked to end, it counts as stopped, not as failed.
+    // less than this time before roll-worker is asked to end, the command counts as stopped, not as
+    // failed.
     Millis hold{1000};
 };
 
@@ -70,7 +71,8 @@ struct Attempt {
     Instant alive{};  // when a rank last reported activity other than a step
     std::optional<int> first_failed{};
     std::optional<Instant> settle_at{};
-    std::optional<Instant> held_until{};  // see StopRules::hold
+    // end of the hold of a failed command (StopRules::hold); nullopt: no hold
+    std::optional<Instant> held_until{};
     std::optional<StopRequest> stop{};
     bool kill_sent = false;
     bool gone = false;
@@ -80,12 +82,12 @@ struct Attempt {
     std::uint64_t asked = 0;               // number of the newest save request passed to the ranks
     std::uint64_t requested = 0;           // number of the newest request passed to the ranks
     std::vector<RequestAnswer> answers{};  // answers that rolld has not recorded yet
-    // Steps of the checkpoints that rolld has recorded and that the ranks were told about.
+    // Steps of the checkpoints that rolld has recorded and that were announced to the ranks.
     std::set<std::int64_t> told{};
     std::string exported{};
     std::vector<protocol::WrittenExport> exports{};  // exports that rolld has not recorded yet
     std::string progress{};
-    std::string skipped{};  // skipped_text() of the last report for which it is not empty
+    std::string skipped{};             // the newest result of skipped_text() that is not empty
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
     std::int64_t memory = 0;           // memory of the attempt's processes in bytes; 0: unknown
     MemoryCurve memory_curve{};

@@ -49,8 +49,8 @@ std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, const H
 std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& rule, Instant alive,
                         Instant now);
 
-// Returns what a program's report says about training that was left out, such as "2 of 300
-// steps were skipped"; empty if it says nothing about it.
+// Returns the text about skipped training in a program's report, such as "2 of 300 steps were
+// skipped"; empty if the report says nothing about skipped training.
 std::string skipped_text(const std::string& report);
 
 }  // namespace roll::agent

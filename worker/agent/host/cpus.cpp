@@ -72,7 +72,7 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
         parse_number<int>(value_of(environment, "SLURM_CPUS_PER_TASK")).value_or(on_node);
     const std::string binding = value_of(environment, "ROLL_CPU_BINDING");
     if (on_node < 1) return {usable, binding == "slots"};
-    // A process that may use all CPUs of the allocation on this node is bound, too. With
+    // This process also counts as bound if it may use all CPUs of the allocation on this node. With
     // --exclusive, these are all CPUs of the node, even if a task was granted fewer.
     const bool bound = usable == on_node || usable == of_task;
     const bool own = bound && binding != "none";

@@ -10,8 +10,7 @@
 
 namespace roll::agent {
 
-// A GPU whose memory in use must not exceed `most_used_bytes` when a program starts, because the
-// driver releases an earlier process's memory only some time after that process ends.
+// A GPU, and the largest number of bytes that may be in use on it when a program starts.
 struct GpuRoom {
     std::string name;  // the GPU's name as in CUDA_VISIBLE_DEVICES
     std::int64_t most_used_bytes = 0;

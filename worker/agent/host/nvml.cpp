@@ -178,7 +178,8 @@ std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& name
     return [nvml, devices] {
         std::vector<int> use;
         for (Device const device : devices) {
-            unsigned rates[2] = {};  // layout of nvmlUtilization_t: gpu, memory
+            // layout of nvmlUtilization_t: use of the GPU and of its memory, in percent
+            unsigned rates[2] = {};
             const bool told =
                 device != nullptr && nvml->ask<int(Device, unsigned*)>(
                                          "nvmlDeviceGetUtilizationRates", device, rates) == 0;
@@ -199,7 +200,7 @@ std::string gpu_fault(const std::string& name) {
     const bool rows =
         nvml.ask<int(Device, unsigned*, unsigned*, unsigned*, unsigned*)>(
             "nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &pending, &failed) == 0;
-    if (rows && failed != 0) return "could not replace bad rows of its memory";
+    if (rows && failed != 0) return "failed to replace bad memory rows";
     if (rows && pending != 0) return "has bad memory rows that its next reset will replace";
     unsigned long long errors = 0;
     const bool counted =

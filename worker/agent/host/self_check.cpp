@@ -23,8 +23,10 @@ Result<void> check_directory(const std::string& directory) {
     if (!wrote) return tl::unexpected(wrote.error());
     if (!read) return tl::unexpected(read.error());
     if (*read != written)
-        return fail(ErrorCode::Corrupt,
-                    directory + ": a file read back differs from what was written");
+        return fail(
+            ErrorCode::Corrupt,
+            directory +
+                ": a test file was read back with other content than was written; check the disk");
     const auto space = std::filesystem::space(directory, error);
     if (!error && space.available < kLeastFree)
         return fail(ErrorCode::Failed, directory + " has " + std::to_string(space.available >> 20) +
@@ -35,8 +37,9 @@ Result<void> check_directory(const std::string& directory) {
 Result<void> check_gpus(int count, const std::vector<std::string>& names) {
     const int found = count > 0 ? count_gpus() : 0;
     if (found < count)
-        return fail(ErrorCode::Failed, "NVML shows " + std::to_string(found) +
-                                           " GPUs; this worker offers " + std::to_string(count));
+        return fail(ErrorCode::Failed,
+                    "number of GPUs that NVML shows: " + std::to_string(found) +
+                        "; number that this worker offers: " + std::to_string(count));
     for (const std::string& name : names) {
         const std::string fault = gpu_fault(name);
         if (!fault.empty()) return fail(ErrorCode::Failed, "GPU " + name + " " + fault);

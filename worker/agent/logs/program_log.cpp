@@ -17,7 +17,8 @@
 namespace roll::agent {
 namespace {
 
-constexpr std::size_t kAtOnceBytes = 64 << 10;  // size of a read: the capacity of a pipe
+// number of bytes of one read, equal to the capacity of a pipe
+constexpr std::size_t kAtOnceBytes = 64 << 10;
 
 io::Descriptor open_to_append(const std::string& file) {
     return io::Descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));

@@ -123,7 +123,8 @@ Result<CommandDocument> read_command(const Json& document, const std::string& fi
         ROLL_TRY(result.container, read_container(container));
     }
     if (result.command.empty() || result.command[0].empty())
-        return fail(ErrorCode::InvalidArgument, "the job's command is empty");
+        return fail(ErrorCode::InvalidArgument,
+                    "the job's command is empty; name the program to run");
     if (files.empty()) return result;
     for (std::string& word : result.command) name_files(word, files);
     if (result.workdir.starts_with(spec::kFilesDirectory)) name_files(result.workdir, files);
@@ -156,7 +157,7 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
     const std::string cleanup =
         cleans ? "(trap : TERM\n(exit \"$roll_status\")\n" + document.cleanup + "\n) || :\n" : "";
     // If the command does not start, the shell sends the reason to roll-worker, as a program does
-    // (protocol::Failed). In some containers, the descriptor does not exist.
+    // (protocol::Failed). In some containers, the descriptor for reports does not exist.
     text +=
         "roll_end() {\nroll_status=$?\n"
         "[ -n \"$roll_ready\" ] || {\nroll_why=\"" +

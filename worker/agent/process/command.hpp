@@ -88,8 +88,8 @@ struct CommandPlace {
     int local_rank = 0;
 };
 
-// Sets the logs of the program that was added to the plan last, if the job names its logs. A name
-// that is the same for all ranks is used for rank 0 only.
+// Sets the logs of the newest program of the plan, if the job names its logs. A name that is the
+// same for all ranks is used for rank 0 only.
 void name_logs(const protocol::StartOrder& order, const CommandDocument& document,
                const CommandPlace& place, GuardPlan& plan);
 

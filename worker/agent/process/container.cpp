@@ -25,7 +25,8 @@ constexpr std::array<const char*, 3> kRuntimes = {"podman", "apptainer", "enroot
 
 constexpr Millis kRemoveTime{20000};
 
-// The characters of a variable's name. Names of exported shell functions have others.
+// The characters of a variable's name. The names of exported shell functions contain other
+// characters.
 constexpr const char* kNameCharacters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
 
@@ -56,7 +57,8 @@ Bind bind_of(const std::string& text) {
 
 // Returns all binds. A bind of the job file replaces the default bind at the same target.
 std::vector<Bind> binds_of(const Container& container, const ContainerPlace& place) {
-    std::map<std::string, Bind> binds;  // by target, so that a directory precedes its content
+    // sorted by target, so that a directory precedes its content
+    std::map<std::string, Bind> binds;
     for (const std::string& given : {place.output, place.directory, place.files}) {
         const std::string directory = without_slash(given);
         if (directory.empty()) continue;
@@ -101,7 +103,8 @@ bool configures_runtime(const std::string& name) {
 
 // Returns an option for each variable that a container gets. The command line has only the names of
 // variables, because values may be secrets; the runtime takes the values from its own environment.
-// Variables that configure the runtime are an exception.
+// A variable that configures the runtime is given with its value instead, because the runtime's own
+// environment has another value of it.
 Words environment_options(const std::map<std::string, std::string>& environment) {
     Words words;
     for (const std::string& name : names_of(environment)) {
@@ -121,9 +124,9 @@ void keep_runtime_apart(std::vector<std::string>& variables) {
 // Returns the label that marks the containers of a roll-worker.
 std::string label_of(const std::string& session) { return "roll.worker=" + session; }
 
-// Returns a command that removes containers by running `words`. Repeats them if they fail:
-// Podman refuses to remove a container until it has noticed that the container's processes were
-// killed.
+// Returns a command that removes containers by running `words`. The command runs `words` again if
+// they fail, because Podman refuses to remove a container until it has noticed that the container's
+// processes were killed.
 Words removal(const Words& words) {
     constexpr const char* kRepeat = "for i in 1 2 3 4 5 6; do \"$@\" && exit; sleep 1; done";
     Words result = {"/bin/sh", "-c", kRepeat, "roll"};
@@ -266,15 +269,15 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
                      GuardPlan& plan) {
     const std::string runtime = runtime_of(container, site);
     if (runtime.empty())
-        return fail(ErrorCode::InvalidArgument,
-                    "node " + site.node + " cannot run the container " + container.image +
-                        ": the PATH of its roll-worker (for a task of srun: of the script) has "
-                        "no " +
-                        (container.runtime == "auto"
-                             ? "podman, apptainer or enroot that can run this container"
-                             : container.runtime) +
-                        "; install it there and restart roll-worker, or submit to another "
-                        "node");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "node " + site.node + " cannot run the container " + container.image +
+                ": the PATH of roll-worker (in a step of srun, the PATH of the script) has no " +
+                (container.runtime == "auto"
+                     ? "podman, apptainer or enroot that can run this container"
+                     : container.runtime) +
+                "; install it there and restart roll-worker, or submit to another "
+                "node");
     const std::string& path = site.container_runtimes.at(runtime);
     Program& program = plan.programs.back();
     Words words = runtime == "podman"      ? podman(container, place, environment, site)

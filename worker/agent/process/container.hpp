@@ -36,13 +36,12 @@ struct ContainerPlace {
     std::string output;     // output directory of the job
     std::string directory;  // working directory of the job
     std::string files;      // directory of the attempt's files; empty: none
-    bool gpus = false;      // the attempt has GPUs
+    bool gpus = false;      // true if the attempt has GPUs
 };
 
-// Makes the program that was added to the plan last run in the container. The container gets the
-// variables `environment`, MASTER_ADDR and MASTER_PORT. For Podman, adds to the plan a program that
-// removes the container after the attempt. Fails with InvalidArgument if this node lacks the
-// runtime.
+// Makes the newest program of the plan run in the container. The container gets the variables
+// `environment`, MASTER_ADDR and MASTER_PORT. For Podman, adds to the plan a program that removes
+// the container after the attempt. Fails with InvalidArgument if this node lacks the runtime.
 Result<void> enclose(const Container& container, const ContainerPlace& place,
                      const std::map<std::string, std::string>& environment, const LaunchSite& site,
                      GuardPlan& plan);
@@ -51,8 +50,8 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
 // environment gets: all except those that configure the container runtime or describe the host.
 std::map<std::string, std::string> inherited(const std::vector<std::string>& environment);
 
-// Prefix of the file in the folder of an attempt's steps that lists the containers of srun's tasks
-// on a node. The number of the node follows.
+// Beginning of a file's name in the folder of an attempt's steps; the number of a node follows. The
+// file lists the containers of srun's tasks on that node.
 constexpr const char* kListedContainers = "/containers-";
 
 // Returns a program that removes the containers whose names are in `file`, one a line. It does

@@ -23,7 +23,8 @@ std::int64_t ticks_of(pid_t pid) {
     std::istringstream words(line.substr(end + 1));
     std::string skipped;
     for (int field = 3; field < 14; ++field) words >> skipped;
-    std::int64_t own = 0, kernel = 0, children = 0, children_kernel = 0;  // fields 14 to 17
+    // fields 14 to 17 of the line, in clock ticks
+    std::int64_t own = 0, kernel = 0, children = 0, children_kernel = 0;
     words >> own >> kernel >> children >> children_kernel;
     return own + kernel + children + children_kernel;
 }

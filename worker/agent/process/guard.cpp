@@ -49,7 +49,7 @@ constexpr int kSoonMillis = 20;
 Result<void> Guard::prepare(const GuardPlan& plan) {
     if (passed_.size() != 2 * plan.programs.size())
         return fail(ErrorCode::Unavailable,
-                    "roll-worker did not pass on all file descriptors of the programs");
+                    "roll-worker passed too few file descriptors for the job's programs");
     cgroup_ = plan.cgroup;
     for (const std::string& group :
          std::set<std::string>{plan.cgroup, plan.memory.cgroup, plan.cpu_cgroup}) {
@@ -332,7 +332,7 @@ void Guard::tell_memory() {
 }
 
 // Reports "cpu MS", the processor time of all processes of the attempt until now: two seconds after
-// the start, and then each ten seconds.
+// the start, and then every ten seconds.
 void Guard::tell_cpu_time() {
     constexpr std::chrono::seconds kFirst{2}, kBetween{10};
     const Instant now = boot_now();
@@ -428,7 +428,7 @@ void Guard::run(const GuardPlan& plan) {
             talk_.say("leash");
             killing_ = true;
         }
-        // kill all processes that ended programs left behind
+        // kill all processes that the ended programs have left behind
         killing_ |= started_ && programs_ended() && !shells_.owner_runs();
         shells_.kill_overdue(boot_now());
         if (killing_ && nothing_left_) break;

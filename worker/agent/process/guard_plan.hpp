@@ -16,7 +16,8 @@
 
 namespace roll::agent {
 
-constexpr const char* kTerminalOption = "--tty";  // an option of `podman exec`
+// option of `podman exec` for a command that gets a terminal
+constexpr const char* kTerminalOption = "--tty";
 
 struct Program {
     std::vector<std::string> arguments;
@@ -27,7 +28,7 @@ struct Program {
     std::vector<int> cpus{};  // CPUs to bind the program to; empty: no binding
     std::string error_log{};  // path of the log for stderr; empty: `log`
     std::string link{};       // path of a link to `log` that is created; empty: none
-    // Words that run a command in the program's container, put before the command; empty: no
+    // Words to put before a command, so that it runs in the program's container; empty: no
     // container. If the command gets no terminal, the word kTerminalOption is left out
     std::vector<std::string> enter{};
     friend bool operator==(const Program&, const Program&) = default;

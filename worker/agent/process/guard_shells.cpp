@@ -98,7 +98,7 @@ bool GuardShells::take_end(pid_t pid, int status, bool attempt_ends) {
     if (found == shells_.end()) return false;
     const Shell shell = found->second;
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    // The rest of a session must not outlive its first process, so kill it now.
+    // The other processes of a session must not outlive its first process, so kill them now.
     if (shell.killed_at) signal_session(pid, SIGKILL);
     shells_.erase(found);
     if (pid == owner_) {

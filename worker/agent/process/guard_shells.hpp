@@ -1,6 +1,6 @@
 // The programs that `rollctl shell` runs in an attempt. Its guard starts them next to the attempt's
-// own programs: in the same cgroup, PID namespace, container and environment. They end with the
-// attempt at the latest.
+// own programs: in the same cgroup, PID namespace, container and environment. When the attempt
+// ends, they end too.
 //
 // roll-worker sends "shell COUNT ORDER", where ORDER is a protocol::TerminalOrder with `start`, and
 // COUNT open descriptors: a terminal, or stdin, stdout and stderr. It sends "unshell ID" to end a

@@ -231,7 +231,7 @@ Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& s
             ROLL_TRY_VOID(enclose(*document.container, place, own, site, plan));
         }
     }
-    // srun in the script may start containers.
+    // The script may start containers with srun; remove them after the attempt.
     const auto podman = site.container_runtimes.find("podman");
     if (document.batch && podman != site.container_runtimes.end())
         plan.after.push_back(removal_of_listed(
@@ -274,7 +274,7 @@ std::vector<std::string> patterns_of(const Json& document) {
 }
 
 // Returns the command of the check `builtin`, a part of roll-worker. The site's check tests only
-// the machine, and the job's check also the job's output directory.
+// the machine. The job's check also tests the job's output directory.
 std::vector<std::string> builtin_check(const protocol::StartOrder& order, const LaunchSite& site,
                                        bool is_site) {
     const bool gpus = is_site || !order.gpus.empty();
@@ -336,7 +336,9 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
     plan.checks = checks_of(order, document, site, join(common));
     for (const NodeCheck& check : plan.checks) {
         if (check.program.arguments.empty())
-            return fail(ErrorCode::InvalidArgument, "the job's check.command is empty");
+            return fail(
+                ErrorCode::InvalidArgument,
+                "the job's check.command is empty; name the program to run, or remove the key");
     }
     // a copy: the checks do not get the variables that are added for the programs below
     Environment environment = common;

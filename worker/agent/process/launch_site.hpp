@@ -31,10 +31,10 @@ struct LaunchSite {
     std::vector<std::string> check{};
     int check_seconds = 60;
     std::vector<std::string> links{};  // network links that were up when this worker started
-    bool allow_faults = false;         // jobs may have train.faults
+    bool allow_faults = false;         // true if jobs may have the key train.faults
     // Path of each container runtime of this node, by the runtime's name
     std::map<std::string, std::string> container_runtimes{};
-    bool is_root = false;       // roll-worker runs as root
+    bool is_root = false;       // true if roll-worker runs as root
     int gpu_wait_seconds = 50;  // longest wait for the GPUs' memory to become free; 0: do not wait
 };
 

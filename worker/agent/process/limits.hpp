@@ -38,8 +38,8 @@ class Limiter {
     static Limiter choose(const std::filesystem::path& wall, const std::string& session,
                           const std::filesystem::path& proc = "/proc/self");
 
-    // Returns a text for people about how limits are enforced, such as "cgroup v2", "cgroup v1,
-    // cpus not enforced" or "watched, not enforced".
+    // Returns a description of how limits are enforced, such as "cgroup v2", "cgroup v1, cpus not
+    // enforced" or "watched, not enforced".
     std::string text() const;
     // Returns the v1 cgroups below which this roll-worker makes its attempts' cgroups.
     std::vector<std::string> directories() const;

@@ -78,9 +78,10 @@ Result<FreePort> choose_port(std::uint64_t seed) {
         io::Descriptor held = reserve(port);
         if (held && is_free(port)) return FreePort{port, std::move(held)};
     }
-    return fail(ErrorCode::Unavailable, "no TCP port from " + std::to_string(first) + " to " +
-                                            std::to_string(first + kPorts - 1) +
-                                            " is free for MASTER_PORT");
+    return fail(ErrorCode::Unavailable,
+                "no TCP port from " + std::to_string(first) + " to " +
+                    std::to_string(first + kPorts - 1) +
+                    " is free for MASTER_PORT; stop programs that listen on these ports");
 }
 
 std::string Meeting::address_from(const std::string& own_network) const {

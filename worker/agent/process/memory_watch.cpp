@@ -84,8 +84,8 @@ bool MemoryWatch::was_killed() const {
 
 // The sum of the processes' resident memory counts a shared page once per process, so it is only an
 // upper bound of the used memory. An exact measurement takes long for large processes. Measure
-// exactly only if the upper bound is above the limit, or more than 1/16 above its highest value at
-// an earlier exact measurement.
+// exactly only in two cases: the upper bound is above the limit, or it is more than 1/16 above its
+// highest value at an earlier exact measurement.
 std::optional<std::string> MemoryWatch::look(Instant now) {
     if (was_killed()) {
         const std::int64_t used = std::min(peak_memory(limit_.cgroup), limit_.bytes);

@@ -86,7 +86,7 @@ Result<RunDirectory> RunDirectory::watch(const std::filesystem::path& path) {
     if (directory.walls_.empty())
         return fail(ErrorCode::NotFound,
                     (path / "walls").string() +
-                        " is missing or empty, so it is not known which --wall roll-worker used",
+                        " is missing or empty; it names the --wall that roll-worker used",
                     "start roll-worker, which writes this file");
     directory.session_ = directory.walls_.back().session;
     return directory;
@@ -140,7 +140,8 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(protocol::Heartbeat heartbeat, protocol::decode_heartbeat(report));
     if (heartbeat.running.size() != 1)
-        return fail(ErrorCode::Corrupt, "a record must contain exactly one attempt");
+        return fail(ErrorCode::Corrupt,
+                    "a record of the run directory must contain exactly one attempt");
     record.session = heartbeat.session;
     record.entry = std::move(heartbeat.running[0]);
     return record;

@@ -47,9 +47,9 @@ class RunDirectory {
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
     // Returns the generation of this roll-worker, a number that is part of its heartbeats. The
-    // number is the wall clock's count, or the last roll-worker's number plus 2 if that is higher.
-    // It therefore grows even if the stored number was lost. This roll-worker's reaper has the
-    // number after it.
+    // number is the time of the wall clock, or the last roll-worker's number plus 2 if that is
+    // higher. It therefore grows even if the stored number was lost. The reaper of this roll-worker
+    // has the next number.
     Result<std::uint64_t> next_generation();
 
     // Returns the random id of this directory. The first call makes it.
@@ -72,7 +72,7 @@ class RunDirectory {
 
     // Records how the processes of this roll-worker's attempts are confined. Call it once, before
     // anything is started. `limits` has the cgroups that limit the attempts' resources and are
-    // removed once all have ended.
+    // removed once all attempts have ended.
     Result<void> set_wall(const Wall& wall, const std::vector<std::string>& limits = {});
 
     // Records an attempt. Writes to disk only if the attempt has a guard or has ended.

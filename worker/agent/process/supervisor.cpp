@@ -213,7 +213,8 @@ Result<void> Supervisor::open_shell(const protocol::TerminalOrder& order,
     GuardProcess& guard = found->second.guard;
     write_on(guard.socket, guard.unsent);
     if (!guard.socket || !guard.unsent.empty())
-        return fail(ErrorCode::Unavailable, "the job is still starting on this node");
+        return fail(ErrorCode::Unavailable,
+                    "the job is still starting on this node; try again in a few seconds");
     std::vector<int> numbers;
     for (const io::Descriptor& one : passed) numbers.push_back(one.get());
     const std::string line =

@@ -33,7 +33,8 @@ void set_size(int fd, int rows, int columns) {
     ::ioctl(fd, TIOCSWINSZ, &size);
 }
 
-// The worker's ends of the streams of a program, and the program's ends.
+// Both ends of a program's streams: the ends that roll-worker holds, and the ends that the program
+// gets.
 struct Ends {
     io::Descriptor input{};
     io::Descriptor output{};
@@ -95,7 +96,7 @@ void Terminals::take(protocol::TerminalOrder order, Supervisor& supervisor, Inst
     if (order.close || has_gap || is_too_much) {
         supervisor.close_shell(terminal.attempt, order.terminal);
         if (!order.close) {
-            terminal.trouble = "input did not reach the program";
+            terminal.trouble = "a part of the typed input did not reach the program";
             add_news(order.terminal, terminal).trouble = terminal.trouble;
         }
         terminals_.erase(found);

@@ -3,8 +3,8 @@
 //
 // The output of a terminal is read only up to the limit that rolld has set for it
 // (TerminalOrder::limit). All terminals together send at most kFramesPerSecond messages per second.
-// These two limits protect rolld from much output. A terminal ends if its client shows no sign of
-// life for protocol::kTerminalPatience.
+// These two limits protect rolld from too much output. A terminal ends if its client shows no sign
+// of life for protocol::kTerminalPatience.
 #pragma once
 
 #include <cstdint>

@@ -57,7 +57,7 @@ Result<void> try_cgroup(const fs::path& directory) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
     return fail(ErrorCode::Refused,
-                "cgroup.kill (Linux 5.14) does not end a process in " + trial.string());
+                "cgroup.kill (since Linux 5.14) does not end a process in " + trial.string());
 }
 
 Result<fs::path> make_cgroup(const std::string& session) {
@@ -82,7 +82,7 @@ Result<void> try_namespace() {
     int status = 0;
     ::waitpid(pid, &status, 0);
     if (status == 0) return {};
-    return fail(ErrorCode::Refused, "a program in a new PID namespace failed");
+    return fail(ErrorCode::Refused, "a test program in a new PID namespace failed");
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ class StepServer {
     int node_;
     std::vector<std::string> environment_;
     RunningTasks tasks_{};
-    int next_ = 0;  // all steps with lower numbers were started
+    int next_ = 0;  // the lowest number of a step that is not started yet
     std::set<int> started_{};
     bool stopping_ = false;
     std::map<int, std::string> passed_{};  // last signal that was passed on, by step

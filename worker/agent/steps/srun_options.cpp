@@ -75,12 +75,15 @@ constexpr Option kOptions[] = {
     {0, "gpus-per-node", Form::Value, Use::Refused, kGpus},
     {0, "gpus-per-task", Form::Value, Use::Refused, kGpus},
     {0, "gres", Form::Value, Use::Refused, kGpus},
-    {0, "pty", Form::Flag, Use::Refused, "a batch script has no terminal"},
+    {0, "pty", Form::Flag, Use::Refused,
+     "a batch script has no terminal; open one with rollctl shell JOB"},
     {0, "multi-prog", Form::Flag, Use::Refused, "start one srun for each program, with & and wait"},
     {0, "jobid", Form::Value, Use::Refused,
      "srun starts tasks only in the job of its script; remove --jobid"},
-    {0, "het-group", Form::Value, Use::Refused, "Roll has no heterogeneous jobs"},
-    {0, "container", Form::Value, Use::Refused, "start the container in the command"},
+    {0, "het-group", Form::Value, Use::Refused,
+     "Roll has no heterogeneous jobs; start one srun for each program"},
+    {0, "container", Form::Value, Use::Refused,
+     "use --container-image, or start the container in the command"},
     {0, "container-image", Form::Value},
     {0, "container-mounts", Form::Value},
     {0, "container-workdir", Form::Value},
@@ -258,7 +261,7 @@ Result<SrunOptions> read_srun(const std::vector<std::string>& arguments) {
     Given given;
     SrunOptions options;
     ROLL_TRY(options.words, split(arguments, given));
-    if (options.words.empty()) return wrong("no program is given");
+    if (options.words.empty()) return wrong("no program is given; write it after the options");
     ROLL_TRY_VOID(read_number(given, "ntasks", options.tasks));
     ROLL_TRY_VOID(read_number(given, "nodes", options.nodes));
     ROLL_TRY_VOID(read_number(given, "ntasks-per-node", options.tasks_per_node));
@@ -300,8 +303,8 @@ Result<Step> plan_step(const SrunOptions& options, const StepSite& site) {
         nodes = std::min(most, (tasks + per_node - 1) / per_node);
     if (tasks > 0) nodes = std::min(nodes, tasks);
     if (nodes > most || nodes == 0)
-        return wrong("the step needs " + std::to_string(std::max(nodes, 1)) +
-                     " nodes, and the job has " + std::to_string(most) + " for it");
+        return wrong("the step needs " + std::to_string(std::max(nodes, 1)) + " nodes, but only " +
+                     std::to_string(most) + " nodes of the job can be used");
     if (tasks == 0) tasks = per_node > 0 ? per_node * nodes : nodes;
     usable.resize(static_cast<std::size_t>(nodes));
     Step step;

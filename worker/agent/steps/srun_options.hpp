@@ -19,12 +19,13 @@ struct SrunOptions {
     std::vector<std::string> without;
     bool cyclic = false;
     bool label = false;
-    bool unequal_exit_kills = false;  // option --kill-on-bad-exit
+    // option --kill-on-bad-exit: the step ends if one of its tasks fails
+    bool unequal_exit_kills = false;
     std::string output;
     std::string error;
     std::string directory;
     std::string export_names = "ALL";
-    std::optional<Container> container;  // options of pyxis
+    std::optional<Container> container;  // container of the tasks, from the options of pyxis
     std::vector<std::string> words;
 };
 

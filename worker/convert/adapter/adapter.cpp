@@ -99,7 +99,7 @@ Result<Fused> fuse(const NativeTensor& tensor, const Members& members) {
                         one->module + " and " + first->module +
                             " differ in LoRA scale, element type or input size; " +
                             module_of(tensor.name) +
-                            " joins them and requires that they are equal");
+                            " joins both modules, so these values must be equal");
         fused.lora_rank += one->a.info.shape[0];
     }
     fused.scale = first->scale;
@@ -143,7 +143,8 @@ class Converter {
             return fail(ErrorCode::InvalidArgument,
                         "the adapter changes " +
                             (modules_.empty() ? whole_.begin()->first : modules_.begin()->first) +
-                            ", but no tensor name of the model contains this name");
+                            ", but the model has no tensor with this name; give the base model of "
+                            "this adapter");
         return std::move(result_);
     }
 
@@ -221,10 +222,11 @@ class Converter {
         for (std::size_t i = 0; i < members.size(); ++i) {
             if (members[i] == nullptr) continue;
             if (members[i]->embedding || members[i]->transposed)
-                return fail(ErrorCode::InvalidArgument,
-                            "the target format cannot store LoRA of an embedding or of a weight "
-                            "stored as [in, out]: " +
-                                members[i]->module);
+                return fail(
+                    ErrorCode::InvalidArgument,
+                    "this adapter can only stay in the format peft, because Megatron formats "
+                    "cannot store LoRA of an embedding or of a weight stored as [in, out]: " +
+                        members[i]->module);
             const Shape want{members[i]->b.info.shape[0], members[i]->a.info.shape[1]};
             if (tensor.sources[i].shape != want)
                 return fail(ErrorCode::InvalidArgument,

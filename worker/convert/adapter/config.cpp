@@ -122,7 +122,7 @@ Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& mod
         return fail(
             ErrorCode::InvalidArgument,
             "the adapter has different settings for different layers; with pp or vpp above 1, the "
-            "target cannot store such settings, because each stage numbers its own layers",
+            "target cannot store them, because each pipeline stage numbers its layers from 0",
             "--pp 1 --vpp 1");
     return config;
 }

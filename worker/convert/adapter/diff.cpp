@@ -87,7 +87,8 @@ Result<void> check_written(const Adapter& adapter, const Source& tensors,
     const std::string name = !found.differences.empty()  ? found.differences.front().name
                              : !found.only_first.empty() ? found.only_first.front()
                                                          : found.only_second.front();
-    return fail(ErrorCode::Corrupt, "the written " + name + " differs from the adapter");
+    return fail(ErrorCode::Corrupt,
+                "the written " + name + " differs from the source adapter; convert again");
 }
 
 }  // namespace roll::convert

@@ -121,7 +121,7 @@ class Splitter {
                     "the adapter's " + module.module + " has A " +
                         tensor::to_string(module.a.info.shape) + " and B " +
                         tensor::to_string(module.b.info.shape) +
-                        ", which fit no tensor of the model that stacks experts");
+                        "; no tensor of stacked experts in the model has these sizes");
     }
 
     Result<void> split(const LoraModule& module, const Stack& stack) {

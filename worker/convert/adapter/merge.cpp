@@ -74,9 +74,10 @@ Result<void> set_row_scale(const Source& source, const LoraModule& module, int n
     const std::vector<float> magnitude = floats_of(*module.magnitude);
     if (module.embedding || module.transposed ||
         static_cast<std::int64_t>(magnitude.size()) != delta.rows)
-        return fail(
-            ErrorCode::InvalidArgument,
-            "DoRA of " + module.module + " is not supported for embeddings and transposed weights");
+        return fail(ErrorCode::InvalidArgument,
+                    "DoRA of " + module.module +
+                        " is not supported for embeddings and transposed weights; merge this "
+                        "adapter with PEFT (merge_and_unload())");
     const std::vector<Stored> one{hf_layout(source.model)[static_cast<std::size_t>(number)]};
     ROLL_TRY(Plan plan, make_plan(source, one, tensor::DType::F32));
     plan.tensors[0].info.dtype = tensor::DType::F32;
@@ -137,7 +138,8 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
     const auto found = source.model.number.find(tensor);
     if (found == source.model.number.end())
         return fail(ErrorCode::InvalidArgument,
-                    "the adapter changes " + tensor + ", which the model lacks");
+                    "the adapter changes " + tensor +
+                        ", but the model has no such tensor; give the base model of this adapter");
     const Shape& own = source.model.tensors[static_cast<std::size_t>(found->second)].shape;
     if (own != shape)
         return fail(ErrorCode::InvalidArgument, "the adapter's " + tensor + " has shape " +
@@ -166,12 +168,14 @@ Result<void> check_reversible(const formats::Adapter& adapter) {
     if (!adapter.whole.empty())
         return fail(ErrorCode::InvalidArgument,
                     "the adapter replaced " + adapter.whole.front().info.name +
-                        " in the merge; only the base model has the original values");
+                        " when it was merged; only the base model has the original values, so use "
+                        "the base model itself");
     for (const LoraModule& module : adapter.modules)
         if (module.magnitude)
             return fail(ErrorCode::InvalidArgument,
                         module.module +
-                            " has DoRA, which rescaled the rows: this adapter cannot be unmerged");
+                            " has DoRA, which rescaled the rows of the weight; this cannot be "
+                            "undone, so use the base model itself");
     return {};
 }
 
@@ -181,7 +185,9 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
                             Folding folding) {
     const std::vector<AdapterPlace> places = find_adapters(directory);
     if (places.empty())
-        return fail(ErrorCode::NotFound, directory.string() + " contains no adapter_config.json");
+        return fail(ErrorCode::NotFound,
+                    directory.string() +
+                        " contains no adapter_config.json; give the directory of an adapter");
     if (places.size() > 1 && places.front().name != "default")
         return fail(
             ErrorCode::InvalidArgument,
@@ -193,8 +199,9 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
     for (const tensor::StridedView& view : adapter.whole) {
         ROLL_TRY(const int number, number_of(source, view.info.name, view.info.shape));
         if (!tensor::is_castable(view.info.dtype))
-            return fail(ErrorCode::InvalidArgument,
-                        "the adapter's " + view.info.name + " has a type that cannot be merged");
+            return fail(
+                ErrorCode::InvalidArgument,
+                "the adapter's " + view.info.name + " has an element type that cannot be merged");
         replace_tensor(source, number, view, places.front().native);
     }
     for (const LoraModule& module : adapter.modules) {

@@ -53,7 +53,7 @@ std::string to_text(const std::vector<OpenedAdapter>& adapters) {
     std::string text;
     for (const auto& [place, adapter] : adapters) {
         text +=
-            fmt::format("{} ({}): LoRA of {} modules; {} other modules saved in full\n", place.name,
+            fmt::format("{} ({}): modules with LoRA: {}; tensors saved in full: {}\n", place.name,
                         format_of(place), adapter.modules.size(), adapter.whole.size());
         for (const formats::LoraModule& module : adapter.modules)
             text += fmt::format(

@@ -134,7 +134,9 @@ Result<Report> convert_adapters(const Input& input, const Output& output, const 
     const fs::path adapters = input.adapter_source.empty() ? input.source : input.adapter_source;
     const std::vector<AdapterPlace> places = find_adapters(adapters);
     if (places.empty())
-        return fail(ErrorCode::NotFound, adapters.string() + " contains no adapter_config.json");
+        return fail(ErrorCode::NotFound,
+                    adapters.string() +
+                        " contains no adapter_config.json; give the directory of an adapter");
     const fs::path given = input.adapter_source.empty() ? fs::path() : input.source;
     ROLL_TRY(const Source base, open_base(given, input.config, adapters, families));
     const Format from = places.front().native ? Format::Mca : Format::Peft;

@@ -94,7 +94,7 @@ std::vector<Source> sources_by_arguments(const Source& source, const families::F
     std::vector<Source> choices;
     const Json native = formats::native_of_args(args);
     for (const auto& [name, family] : families.all()) {
-        // skip other families than the given one, and aliases of families
+        // skip aliases of families, and all families except the given one
         if (name != (given.empty() ? family.model_type : given)) continue;
         auto config = families::hf_config_of(family, native);
         Source choice = source;
@@ -123,8 +123,8 @@ Result<void> open_with_config(Source& source, const families::Families& families
     if (!has_args)
         return is_family ? fail(ErrorCode::InvalidArgument,
                                 source.directory.string() +
-                                    " has no training arguments to derive "
-                                    "a config from",
+                                    " has neither a config.json nor the arguments of its training "
+                                    "run, from which Roll could make a config",
                                 "give --config MODEL: the original HuggingFace directory or its "
                                 "config.json")
                          : found;

@@ -43,7 +43,7 @@ Result<void> open_with_config(Source& source, const families::Families& families
                               const std::function<Result<void>(Source&)>& read);
 
 // Lists every tensor of the model, from the native config. `has_mtp` says whether the checkpoint
-// has multi-token prediction layers. The config alone does not tell, because transformers keeps
+// has multi-token prediction layers. The config alone does not say this, because transformers keeps
 // their number even in the config of a model without them.
 Result<void> use_tensors(Source& source, bool has_mtp);
 

@@ -17,8 +17,9 @@ constexpr std::string_view kDecoder = "decoder.layers.";
 constexpr std::string_view kEmbedding = "embedding.word_embeddings.weight";
 constexpr std::string_view kOutput = "output_layer.weight";
 
-// The endings of the parameters of a layer, in the order in which Megatron's modules have them.
-// The first and the ninth are norms of modules without TransformerEngine.
+// The endings of the names of a layer's parameters, in the order in which Megatron's modules have
+// the parameters. Only modules without TransformerEngine have the first and the ninth, which are
+// norms.
 constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
                                                     "self_attention.linear_proj.weight",
                                                     "self_attention.linear_proj.bias",
@@ -36,8 +37,8 @@ constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
 constexpr std::array<std::string_view, 3> kAround{kEmbedding, "decoder.final_layernorm.weight",
                                                   kOutput};
 
-// A parameter's place in the order of the modules: before, in or after the layers; the layer; the
-// place in the layer.
+// A parameter's place in the order of the modules. The three numbers: 0 before, 1 in, and 2 or 3
+// after the layers; the number of the layer; the place in the layer.
 using Order = std::tuple<std::size_t, int, std::size_t>;
 
 // Returns a parameter's place in the order of the modules; nullopt if it is unknown. `name` is the
@@ -70,7 +71,8 @@ struct Part {
 using Bucket = std::vector<Part>;
 
 // Cuts a buffer into buckets, as Megatron does. Megatron puts a parameter for which `is_alone` is
-// true into a bucket of its own. A bucket is full with `full` elements; 0: never.
+// true into a bucket of its own. A bucket is full when it has `full` elements; if `full` is 0, a
+// bucket is never full.
 template <class IsAlone>
 std::vector<Bucket> cut_buffer(const GradientBuffer& buffer, std::int64_t full, IsAlone is_alone) {
     std::vector<Bucket> buckets(1);
@@ -112,8 +114,8 @@ Result<std::vector<GradientBuffer>> gradient_buffers(const std::vector<Stored>& 
         if (!order_of(one.name))
             return fail(ErrorCode::InvalidArgument,
                         "Roll does not know the place of " + one.name +
-                            " in Megatron's gradient buffers; the optimizer's kind dp_reshardable "
-                            "requires it",
+                            " in Megatron's gradient buffers; --optimizer-kind dp_reshardable "
+                            "requires the place of every tensor",
                         "use the kind fully_reshardable (in Megatron: "
                         "dist_ckpt_optim_fully_reshardable)");
         const auto chunk = of_chunk.find({one.file, one.section});
@@ -132,8 +134,8 @@ Result<BucketLayout> bucket_layout(const std::vector<Stored>& ranks,
     BucketLayout result;
     result.sizes.weights = rule.weights;
     result.sizes.gradients = rule.gradients;
-    // The two copies of a tied embedding are alone, so that the ranks of the first stage and of the
-    // last stage cut them in the same way.
+    // The two copies of a tied embedding each have a bucket of their own, so that the ranks of the
+    // first stage and of the last stage cut them in the same way.
     const auto is_alone = [&](const Stored& one) {
         return is_tied && layout.pp > 1 && (one.name == kEmbedding || one.name == kOutput);
     };

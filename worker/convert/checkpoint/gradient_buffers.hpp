@@ -1,6 +1,6 @@
 // Megatron's gradient buffers, in which the optimizer's state of kind dp_reshardable is stored.
 // Each chunk of a model rank has one buffer. A buffer has the chunk's parameters, one after the
-// other, in the reverse order of Megatron's modules, and is cut into buckets
+// other, in the reverse order of Megatron's modules. It is cut into buckets
 // (megatron/core/distributed/param_and_grad_buffer.py). Pure.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace roll::convert {
 
-// Begins the keys of all buckets.
+// The beginning of the keys of all buckets.
 inline constexpr const char* kBucketKeys = "optimizer.distributed.";
 
 // The gradient buffer of a model chunk.
@@ -52,8 +52,8 @@ struct BucketSizes {
 };
 
 struct BucketLayout {
-    // The parameters in all buckets, and the gaps between parameters as tensors without pieces. The
-    // name of each is the bucket's key without the name of a state.
+    // The parameters in all buckets, and the gaps between parameters as tensors without pieces.
+    // Each has the name of its bucket: the bucket's key without the name of a state.
     std::vector<Stored> tensors;
     BucketSizes sizes;
 };

@@ -135,7 +135,7 @@ Result<void> check_whole_groups(const formats::McaConfig& config) {
     const auto groups = config.native.value("num_query_groups", std::int64_t{0});
     if (groups % config.layout.tp == 0) return {};
     return fail(ErrorCode::InvalidArgument,
-                "the target must not split key-value groups: num_query_groups " +
+                "tensor parallelism must not split a query group: num_query_groups " +
                     std::to_string(groups) + " is not divisible by tp " +
                     std::to_string(config.layout.tp));
 }

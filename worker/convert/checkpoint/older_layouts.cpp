@@ -16,8 +16,8 @@ Result<void> check_heads(const Stored& qkv, double version) {
     return fail(ErrorCode::InvalidArgument,
                 qkv.file + ": checkpoint_version " + std::to_string(version).substr(0, 3) +
                     " stores the rows of " + qkv.name +
-                    " in an order for models without query groups, but the config has query "
-                    "groups");
+                    " in an order that exists only for models without query groups, but the config "
+                    "has query groups; give the right model with --config");
 }
 
 void order_by_part(Stored& qkv) {

@@ -39,7 +39,7 @@ struct Dropped {
 struct Overlay {
     std::map<int, Delta> deltas;          // changes by adapters
     std::map<int, BlockScale> scales;     // block scales of 8-bit weights
-    std::map<int, BitsWeight> bits;       // weights of bitsandbytes; never read their views
+    std::map<int, BitsWeight> bits;       // weights of bitsandbytes; their views must not be read
     std::map<int, tensor::DType> dtypes;  // type of a tensor after it is read
     Json quantization;                    // quantization_config in the source's config
 };

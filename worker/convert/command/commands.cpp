@@ -61,7 +61,9 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     hooks.progress = [&](std::int64_t done, std::int64_t total) { pace.show(done, total); };
     if (replicas_may_differ())
         hooks.differs = [](const std::string& what) {
-            fmt::print(stderr, "warning: {}; the tensor that is named last is used\n", what);
+            fmt::print(stderr,
+                       "warning: {}; the conversion uses the tensor that this line names last\n",
+                       what);
         };
     ROLL_TRY(const Report report, convert(command.request, families, hooks));
     pace.wipe();
@@ -80,9 +82,9 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
                    report.memory, report.disk_free);
     fmt::print(stderr, "{}", sentence_on_kept(report));
     if (report.reused > 0)
-        fmt::print(stderr, "{} of {} files are hard links to files of {}\n", report.reused,
-                   report.files, command.request.reuse.string());
-    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}{}\n",
+        fmt::print(stderr, "hard-linked files: {}; all files: {}; earlier target: {}\n",
+                   report.reused, report.files, command.request.reuse.string());
+    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes; files: {}{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
                report.tensors, report.bytes, report.files, dry ? " would be written to " : " at ",
                report.target.string(), dry ? "" : said_of(pace, report.bytes));
@@ -190,7 +192,7 @@ Result<int> run(const VerifyCommand& command, const families::Families& families
                    {"ok", true},
                    {"adapters", adapters.size()}});
         else
-            fmt::print("{}: no damage found; {} adapters\n", command.directory, adapters.size());
+            fmt::print("{}: no damage found; adapters: {}\n", command.directory, adapters.size());
         return 0;
     }
     ROLL_TRY(const Source source, open_source(command.directory, families, command.open));
@@ -208,7 +210,7 @@ Result<int> run(const VerifyCommand& command, const families::Families& families
                {"tensors", source.tensors.size()},
                {"replicas", plan.comparisons.size()}});
     } else {
-        fmt::print("{}: no damage found; {} tensors, {} equal replicas\n", command.directory,
+        fmt::print("{}: no damage found; tensors: {}, equal replicas: {}\n", command.directory,
                    source.tensors.size(), plan.comparisons.size());
     }
     return 0;
@@ -264,7 +266,7 @@ Result<int> run(const DiffCommand& command, const families::Families& families,
                        one.elements, one.max_abs, one.max_rel, one.max_ulp);
         }
         if (std::ranges::any_of(found.differences, &Difference::castable))
-            fmt::print("to compare the values of different types: --cast\n");
+            fmt::print("use --cast to compare the values of tensors of different types\n");
         fmt::print("{} tensors compared: {}\n", found.tensors,
                    found.same() ? "equal" : "different");
     }

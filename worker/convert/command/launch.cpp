@@ -22,7 +22,9 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
     for (const protocol::WrittenCheckpoint& checkpoint : launch.checkpoints)
         if (!checkpoint.deleted) newest_first.emplace_back(checkpoint.directory);
     if (newest_first.empty())
-        return fail(ErrorCode::InvalidArgument, "no checkpoint to convert was found");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "the job has written no checkpoint that still exists; there is nothing to convert");
     return environment.choose(newest_first, spec.best);
 }
 

@@ -45,7 +45,8 @@ Result<std::int64_t> parse_bytes(const std::string& text) {
     const auto size = spec::parse_size(text);
     if (size && *size > 0 && std::in_range<std::int64_t>(*size))
         return static_cast<std::int64_t>(*size);
-    return invalid("\"" + text + "\" is not a size; use 5GB, 512MiB or a number of bytes");
+    return invalid("\"" + text +
+                   "\" is not a size; use for example 5GB, 512MiB or a number of bytes");
 }
 
 // Parses a text such as "2/8", which means the third of eight parts.
@@ -209,8 +210,8 @@ class Parser {
                          "torch_dist or mca");
         convert
             .add_option("--optimizer-kind", request_.optimizer_kind,
-                        "Megatron's kind of the written optimizer state; dp_reshardable loads only "
-                        "in the layout of --tp, --pp and --vpp [fully_reshardable]")
+                        "Megatron's kind of the written optimizer state; dp_reshardable can be "
+                        "loaded only with the same tp, pp and vpp [fully_reshardable]")
             ->check(CLI::IsMember({kFullyReshardable, kDpReshardable}));
         convert
             .add_option(
@@ -288,9 +289,9 @@ class Parser {
             "Layers of each pipeline stage, for example E,t*3|t,L: E is the embedding, t a "
             "decoder layer, m an MTP layer, L the output layer");
         size(sub, "--decoder-first-pipeline-num-layers,--num-layers-in-first-pipeline-stage",
-             layout.first_layers, "Layers of the first stage");
+             layout.first_layers, "Number of layers of the first pipeline stage");
         size(sub, "--decoder-last-pipeline-num-layers,--num-layers-in-last-pipeline-stage",
-             layout.last_layers, "Layers of the last stage");
+             layout.last_layers, "Number of layers of the last pipeline stage");
         flag(sub, "--account-for-embedding-in-pipeline-split", layout.account_for_embedding,
              "Count the embedding as a layer");
         flag(sub, "--account-for-loss-in-pipeline-split", layout.account_for_loss,
@@ -322,7 +323,7 @@ class Parser {
         sub.add_option("--state", request_.state,
                        "Read this optimizer state instead of the weights, for example fp32_param");
         value(sub, "--strictness,--dist-ckpt-strictness", request_.strictness, parse_strictness,
-              "What to do if the checkpoint lacks tensors or has too many [raise_all]");
+              "What to do if the checkpoint lacks tensors or has unknown tensors [raise_all]");
     }
 
     void add_readers() {

@@ -19,7 +19,8 @@ struct Difference {
     // distance in units in the last place; INT64_MAX if a value is NaN, or if the type or shape
     // differs
     std::int64_t max_ulp = 0;
-    std::string unlike{};   // types and shapes of both tensors if these differ, for people
+    // description of both types and shapes, for messages; empty if they are equal
+    std::string unlike{};
     bool castable = false;  // true if only the types differ, and diff() with `cast` accepts both
 };
 

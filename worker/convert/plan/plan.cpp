@@ -97,7 +97,9 @@ Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& tar
                                  piece.add - holder.piece->add});
     }
     if (covered == tensor::volume(piece.size)) return {};
-    return fail(ErrorCode::Corrupt, target.info.name + " is not completely in the source");
+    return fail(
+        ErrorCode::Corrupt,
+        target.info.name + ": the source lacks a part of this tensor; copy the source again");
 }
 
 // Fails if a constant would be added to a tensor whose type is not a floating-point type.

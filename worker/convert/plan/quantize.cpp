@@ -164,9 +164,10 @@ Result<void> gather_blocks(const Source& source, const TargetTensor& target, con
         gather_rows(source, weight, begin, end, reinterpret_cast<std::byte*>(values.data()));
         const auto elements = static_cast<std::size_t>((end - begin) * columns);
         if (!all_finite(tensor::DType::F32, std::as_bytes(std::span(values).first(elements))))
-            return fail(ErrorCode::Corrupt, weight.info.name +
-                                                " has non-finite values, which cannot be "
-                                                "quantized");
+            return fail(
+                ErrorCode::Corrupt,
+                weight.info.name +
+                    " has non-finite values, which cannot be quantized; choose another --dtype");
         quantize(values.data(), end - begin, columns, target.block_columns, scales.data(),
                  numbers ? eight.data() : nullptr);
         ROLL_TRY_VOID(write(numbers ? std::as_bytes(std::span(eight).first(elements))
@@ -185,8 +186,8 @@ Result<void> check_blocks(const Source& source, const Plan& plan, const Source& 
     for (const TargetTensor& target : plan.tensors) {
         if (target.making == Making::Copies) continue;
         const auto differs = [&] {
-            return fail(ErrorCode::Corrupt,
-                        "the written " + target.info.name + " differs from the source");
+            return fail(ErrorCode::Corrupt, "the written " + target.info.name +
+                                                " differs from the source; convert again");
         };
         const auto found = views.find(target.info.name);
         if (found == views.end() || found->second->info.dtype != target.info.dtype ||

@@ -135,14 +135,14 @@ void release(const Source& source, const SourceTensor& tensor) {
 }
 
 // Clips `copy` to the indices [begin, end) of dim `axis` of its target, and makes the indices
-// relative to `begin`. Returns false if nothing is left. If the indices have a step s, the copy has
-// only every s-th index.
+// relative to `begin`. Returns false if nothing is left. A copy with step s along `axis` has only
+// every s-th index.
 bool clip(Copy& copy, std::size_t axis, std::int64_t begin, std::int64_t end) {
     if (copy.target_begin.empty()) return true;
     const std::int64_t place = copy.target_begin[axis];
     std::size_t dim = 0;
     while (dim < copy.size.size() && copy.target_placing.axis(dim) != axis) ++dim;
-    if (dim == copy.size.size()) {  // the whole copy has one index of this dim
+    if (dim == copy.size.size()) {  // the copy has only one index along `axis`
         copy.target_begin[axis] -= begin;
         return place >= begin && place < end;
     }
@@ -369,7 +369,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
             return fail(ErrorCode::Corrupt,
                         second.stored.file + ": " + second.stored.name + " differs from " +
                             first.stored.name + ", although the two must be equal",
-                        "the family file declares one of these tensors a copy of the other; "
+                        "the family file says that one of these tensors is a copy of the other; "
                         "Megatron cannot store a model in which they differ");
         return fail(ErrorCode::Corrupt, second.stored.file + ": " + second.stored.name +
                                             " differs from the same part of the model in " +

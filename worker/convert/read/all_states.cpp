@@ -12,8 +12,8 @@ namespace {
 constexpr std::string_view kKey = "optimizer.state.";
 constexpr std::array<const char*, 3> kCarried{"exp_avg", "exp_avg_sq", kMainWeights};
 
-// Adds to `source` the tensors of `state`, the same checkpoint opened so that it reads one
-// optimizer state as the weights.
+// Adds the tensors of `state` to `source`. `state` is the same checkpoint, opened to read one
+// optimizer state instead of the weights.
 void add_state(Source& source, Source&& state, const OptimizerStates& states) {
     const auto offset = static_cast<int>(source.model.tensors.size());
     for (std::size_t i = 0; i < states.model_tensors; ++i) {

@@ -22,7 +22,7 @@ Result<void> check_archives(const std::filesystem::path& checkpoint,
 
 // Checks the bytes of a checkpoint. If a training job wrote the checkpoint, compares the files in
 // `share` with the hashes in its manifest; otherwise, does the same as check_archives(). With
-// `optimizer` false, optimizer state in files of its own is not checked.
+// `optimizer` false, does not check files that contain only optimizer state.
 Result<void> check_bytes(const std::filesystem::path& checkpoint,
                          const std::function<bool()>& stopped, Share share, bool optimizer);
 

@@ -131,9 +131,10 @@ Result<Decoded> decoded_int8(const tensor::StridedView& codes, const Parts& modu
     if (module.has(".weight_format")) {
         ROLL_TRY(const auto format, module.bytes(".weight_format", tensor::DType::U8, 1));
         if (format[0] != std::byte{0})
-            return fail(ErrorCode::InvalidArgument,
-                        codes.info.name + " of bitsandbytes has a tiled weight_format",
-                        "save the model with a newer bitsandbytes, which writes rows");
+            return fail(
+                ErrorCode::InvalidArgument,
+                codes.info.name + " has the tiled weight_format of old versions of bitsandbytes",
+                "save the model with a newer bitsandbytes, which writes rows");
     }
     Decoded decoded;
     decoded.weight.codes = codes.first;
@@ -169,11 +170,11 @@ Result<void> BitsTensors::attach(
         const auto& [file, codes] = where;
         const Parts parts(parts_, name);
         if (parts.has(".quant_state.bitsandbytes__fp4"))
-            return fail(ErrorCode::InvalidArgument,
-                        name +
-                            " is quantized by bitsandbytes with the table fp4; only nf4 and "
-                            "8 bits can be read",
-                        "dequantize the model with model.dequantize() of transformers first");
+            return fail(
+                ErrorCode::InvalidArgument,
+                name +
+                    " is quantized by bitsandbytes to fp4; Roll reads only nf4 and 8-bit integers",
+                "dequantize the model with model.dequantize() of transformers first");
         const Parts module(parts_, name.substr(0, name.size() - kWeight.size()));
         ROLL_TRY(Decoded decoded, codes.info.dtype == tensor::DType::I8
                                       ? decoded_int8(codes, module)

@@ -39,7 +39,9 @@ Result<std::map<ChunkPlace, Buckets>> buckets_of(const formats::DcpMetadata& met
             canonical_state(match[4].str()) != canonical_state(state))
             continue;
         if (tensor.info.shape.size() != 1)
-            return fail(ErrorCode::Corrupt, tensor.info.name + " must have one dimension");
+            return fail(
+                ErrorCode::Corrupt,
+                tensor.info.name + " must have exactly one dimension; copy the checkpoint again");
         found[{std::stoi(match[1]), std::stoi(match[2])}][std::stoi(match[3])] = &tensor;
     }
     return found;
@@ -52,11 +54,12 @@ struct Place {
 };
 
 tl::unexpected<Error> misfit(const std::string& name, const std::string& why) {
-    return fail(ErrorCode::InvalidArgument,
-                "the optimizer's buckets do not have the parameters of this model and layout: " +
-                    name + " " + why,
-                "save the optimizer with dist_ckpt_optim_fully_reshardable, which does not depend "
-                "on the layout");
+    return fail(
+        ErrorCode::InvalidArgument,
+        "the optimizer's gradient buckets do not fit the parameters of this model and layout: " +
+            name + " " + why,
+        "save the optimizer with dist_ckpt_optim_fully_reshardable, which does not depend "
+        "on the layout");
 }
 
 // Returns the parameters in each bucket. `parameters`: the chunk's parameters, in the order of the
@@ -145,7 +148,8 @@ Result<void> read_buckets(Source& source, MappedFiles& files, const formats::Dcp
     ROLL_TRY(const auto buckets, buckets_of(metadata, source.state));
     if (buckets.empty())
         return fail(ErrorCode::InvalidArgument,
-                    files.directory().string() + " has no buckets with the state " + source.state);
+                    files.directory().string() +
+                        " has no gradient buckets with the optimizer state " + source.state);
     ROLL_TRY(const std::vector<Stored> expected, expected_of(source, writer));
     ROLL_TRY(const auto buffers, gradient_buffers(expected, layout));
     BucketReader reader(source, files);

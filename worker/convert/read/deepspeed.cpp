@@ -177,7 +177,8 @@ class Opener {
         ROLL_TRY(const TorchPointer file, torch_file(path));
         const PickleId* node = file->pickle().find(file->pickle().root(), "param");
         ROLL_TRY(auto view, file->tensor(node == nullptr ? file->pickle().root() : *node));
-        if (!view) return corrupt(path, "does not hold a parameter");
+        if (!view)
+            return corrupt(path, "is not a file of one parameter; run ds_to_universal.py again");
         const std::string name = folder.filename().string();
         ROLL_TRY(const auto number, number_of(path, name));
         if (!number) return {};
@@ -211,12 +212,15 @@ class Opener {
         if (pickle.is(*node, formats::PickleKind::List)) dicts = pickle.at(*node).items;
         for (const PickleId dict : dicts) {
             const std::vector<PickleId>* entries = pickle.entries_of(dict);
-            if (entries == nullptr) return corrupt(path, std::string(key) + " is not a dict");
+            if (entries == nullptr)
+                return corrupt(path, std::string(key) + " must be a dict; copy the file again");
             groups.emplace_back();
             for (std::size_t i = 0; i + 1 < entries->size(); i += 2) {
                 const auto shape = formats::integers_of(pickle, (*entries)[i + 1]);
                 if (!pickle.is((*entries)[i], formats::PickleKind::Text) || !shape)
-                    return corrupt(path, std::string(key) + " has a parameter without a shape");
+                    return corrupt(
+                        path,
+                        std::string(key) + " has a parameter without a shape; copy the file again");
                 ROLL_TRY_VOID(tensor::element_count(*shape));
                 groups.back().push_back({pickle.at((*entries)[i]).text, *shape});
             }
@@ -249,10 +253,10 @@ class Opener {
         for (std::size_t i = 0; i < ranks.size(); ++i)
             if (optimizers[i].dp != static_cast<int>(i) || world_ != ranks.size() ||
                 ranks[i].groups.size() != ranks[0].groups.size())
-                return corrupt(directory_, std::to_string(ranks.size()) +
-                                               " optim_states files were found, but " +
-                                               std::to_string(world_) +
-                                               " ranks wrote the checkpoint");
+                return corrupt(directory_,
+                               std::to_string(ranks.size()) +
+                                   " optim_states files were found, but " + std::to_string(world_) +
+                                   " ranks wrote the checkpoint; copy the missing files");
         ROLL_TRY(const TorchPointer model, torch_file(models.front().path));
         ROLL_TRY(const auto shapes, shapes_of(*model, models.front().path, "param_shapes"));
         ROLL_TRY_VOID(stage_ == 3 ? take_stage3(ranks, shapes) : take_stage2(ranks, shapes));
@@ -268,7 +272,8 @@ class Opener {
         const PickleId* zero = state == nullptr ? nullptr : pickle.find(*state, "zero_stage");
         const PickleId* count = state == nullptr ? nullptr : pickle.find(*state, "partition_count");
         const auto stage = zero == nullptr ? std::nullopt : integer_of(pickle, *zero);
-        if (!stage || count == nullptr) return corrupt(path, "does not hold a ZeRO state");
+        if (!stage || count == nullptr)
+            return corrupt(path, "has no state of a ZeRO optimizer; copy the file again");
         stage_ = *stage;
         if (stage_ < 1 || stage_ > 3)
             return corrupt(path, "zero_stage is " + std::to_string(stage_) + "; allowed: 1 to 3");
@@ -279,14 +284,16 @@ class Opener {
         const PickleId* groups = pickle.find(
             *state, stage_ == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups");
         if (groups == nullptr || !pickle.is(*groups, formats::PickleKind::List))
-            return corrupt(path, "has no fp32 groups");
+            return corrupt(path, "has no groups of fp32 weights; copy the file again");
         drop_run_state(source_, path.filename(), pickle, *state,
                        {"zero_stage", "partition_count", "fp32_flat", "single_partition"});
         Flat flat{path, {}};
         for (const PickleId group : pickle.at(*groups).items) {
             ROLL_TRY(const auto view, file->tensor(group));
             if (!view || view->info.shape.size() != 1 || view->strides[0] != 1)
-                return corrupt(path, "has an fp32 group that is not a flat tensor");
+                return corrupt(
+                    path,
+                    "has a group of fp32 weights that is not a flat tensor; copy the file again");
             flat.groups.push_back(*view);
         }
         return flat;
@@ -297,9 +304,11 @@ class Opener {
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         if (groups.size() != ranks[0].groups.size())
-            return corrupt(directory_, "lists parameters for " + std::to_string(groups.size()) +
-                                           " groups but has weights for " +
-                                           std::to_string(ranks[0].groups.size()));
+            return corrupt(
+                directory_,
+                "lists parameters for " + std::to_string(groups.size()) +
+                    " groups of weights but contains weights for this number of groups: " +
+                    std::to_string(ranks[0].groups.size()));
         for (std::size_t group = 0; group < groups.size(); ++group) {
             std::int64_t at = 0;  // index of the current element in the group, over all ranks
             for (const Parameter& parameter : groups[group]) {

@@ -122,7 +122,7 @@ class DistOpener {
             ROLL_TRY_VOID(check_extent(object.name, object.extent));
             drop(object.name, object.name.find("_extra_state") != std::string::npos
                                   ? "TransformerEngine's state"
-                                  : "is not a tensor");
+                                  : "is an object, not a tensor");
         }
         if (!unexpected_.empty() && !allows_missing(source_.matching.strictness))
             return no_rule_names(source_, directory_ / formats::kDcpMetadataFile, unexpected_, {});
@@ -132,8 +132,9 @@ class DistOpener {
     }
 
   private:
-    // Checks that the file has all bytes of a tensor or an object, even if they are not read. A
-    // missing file is accepted here: open_dcp_chunk() needs the files that are read.
+    // Checks that the file has all bytes of a tensor or an object, even if they are not read.
+    // Accepts a missing file, because a missing file that must be read is reported when it is
+    // opened.
     Result<void> check_extent(const std::string& name, const formats::DcpExtent& extent) {
         const fs::path path = directory_ / extent.file;
         const auto [known, is_new] = sizes_.try_emplace(extent.file);
@@ -263,9 +264,11 @@ class DistOpener {
         for (std::size_t dim = 0; dim < flat; ++dim) {
             local.push_back((*tensor.original)[dim] / tensor.info.shape[dim]);
             if (chunk.size[dim] != 1)
-                return fail(ErrorCode::Corrupt, (directory_ / formats::kDcpMetadataFile).string() +
-                                                    ": a chunk of " + tensor.info.name +
-                                                    " is flat but spans several ranks");
+                return fail(
+                    ErrorCode::Corrupt,
+                    (directory_ / formats::kDcpMetadataFile).string() + ": a chunk of " +
+                        tensor.info.name +
+                        " is flat but covers more than one rank; copy the checkpoint again");
         }
         const std::int64_t element = tensor::bits_of(view.info.dtype) / 8;
         boxes_of_range(local, chunk.begin[flat], chunk.begin[flat] + chunk.size[flat],
@@ -333,7 +336,8 @@ class DistOpener {
     const WriterLayout* writer_;
     MappedFiles files_;
     std::vector<std::string> unexpected_;
-    std::map<std::string, std::optional<std::int64_t>> sizes_;  // of files; nullopt: missing
+    // sizes of files in bytes, by path; nullopt: the file is missing
+    std::map<std::string, std::optional<std::int64_t>> sizes_;
     std::set<std::string> held_;  // names of the tensors that have the requested optimizer state
 };
 
@@ -358,7 +362,9 @@ Result<Format> dist_format(const fs::path& directory) {
                           (*json)["sharded_backend"] == "torch_dist";
     if (is_known) return Format::TorchDist;
     return fail(ErrorCode::InvalidArgument,
-                (directory / kMark).string() + " does not name the torch_dist format");
+                (directory / kMark).string() +
+                    " must have \"sharded_backend\": \"torch_dist\"; Roll reads no other format of "
+                    "distributed checkpoints with this file");
 }
 
 namespace {

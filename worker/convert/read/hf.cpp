@@ -50,8 +50,9 @@ Result<void> read_hf_tensors(Source& source) {
         for (const tensor::StridedView& view : opened.tensors) {
             const std::string& name = view.info.name;
             if (!seen.insert(name).second)
-                return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
-                                                    " is also in another file");
+                return fail(ErrorCode::Corrupt,
+                            (source.directory / file).string() + ": " + name +
+                                " is also in another weight file; remove one of the two files");
             if (has_bits && bits.take(file, view)) continue;
             ROLL_TRY_VOID(check_not_quantized(source.directory / file, view.info));
             ROLL_TRY(const bool taken, take(file, view));
@@ -67,8 +68,9 @@ Result<void> read_hf_tensors(Source& source) {
     }
     for (const auto& [name, file] : weights.index)
         if (!seen.contains(name))
-            return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
-                                                " is missing, but the index names it");
+            return fail(ErrorCode::Corrupt,
+                        (source.directory / file).string() + ": " + name +
+                            " is missing, although the index names it; copy the file again");
     const auto add_bits = [&](const std::string& file,
                               const tensor::StridedView& view) -> Result<void> {
         ROLL_TRY(const bool taken, take(file, view));

@@ -58,7 +58,7 @@ class StateFiles {
 
 tl::unexpected<Error> lacks_elements(const std::string& name) {
     return fail(ErrorCode::Corrupt,
-                "the optimizer's state must have every element of " + name +
+                "the saved optimizer state must contain every element of " + name +
                     " exactly once, but does not; convert an earlier checkpoint");
 }
 

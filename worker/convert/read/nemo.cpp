@@ -111,7 +111,8 @@ Result<Ranks> ranks_of(const Files& files, const fs::path& where) {
         for (int pp = 0; pp < ranks.layout.pp; ++pp)
             if (!ranks.files.contains({tp, pp}))
                 return fail(ErrorCode::NotFound,
-                            where.string() + " has no weights of tensor-parallel rank " +
+                            where.string() +
+                                " has no file with the weights of tensor-parallel rank " +
                                 std::to_string(tp) + ", stage " + std::to_string(pp));
     return ranks;
 }

@@ -38,7 +38,9 @@ Result<void> flatten(const TorchFile& file, PickleId dict, const std::string& pr
     const std::vector<PickleId>* entries = file.pickle().entries_of(dict);
     ROLL_CHECK(entries != nullptr);
     for (std::size_t i = 0; i + 1 < entries->size(); i += 2) {
-        if (++names > kNamesMax) return fail(ErrorCode::Corrupt, "a state dict has too many names");
+        if (++names > kNamesMax)
+            return fail(ErrorCode::Corrupt,
+                        "a state dict of the checkpoint has too many names; copy the file again");
         const formats::PickleNode& key = file.pickle().at((*entries)[i]);
         if (key.kind != formats::PickleKind::Text) continue;
         const PickleId value = (*entries)[i + 1];
@@ -124,7 +126,7 @@ void RankReader::drop_or_refuse(const std::string& file, const std::string& name
     if (name.ends_with("_extra_state"))
         source_.matching.dropped.push_back({file, name, "TransformerEngine's state"});
     else if (name.ends_with("rotary_pos_emb.inv_freq") || name.ends_with(".rotary_emb.inv_freq"))
-        source_.matching.dropped.push_back({file, name, "can be computed from the config"});
+        source_.matching.dropped.push_back({file, name, "can be computed from the model's config"});
     else if (view != nullptr && name.ends_with("norm.bias") && is_zero(*view))
         source_.matching.dropped.push_back({file, name, "a bias of zeros"});
     else

@@ -144,7 +144,8 @@ Result<StateInfo> of_distributed(const fs::path& directory) {
     if (!updates)
         return fail(
             ErrorCode::InvalidArgument,
-            directory.string() + " has optimizer state without the number of its updates (step)");
+            directory.string() +
+                " has optimizer state that does not say how many steps it has made (key step)");
     info.updates = *updates;
     return info;
 }

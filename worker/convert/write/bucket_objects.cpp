@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace op = formats::pickle_op;
 
 // Megatron pads the end of a bucket to a multiple of this number of elements and of dp. A
-// checkpoint loads at any dp, so Roll writes the sizes of dp 1.
+// checkpoint can be loaded at any dp, so Roll writes the sizes for dp 1.
 constexpr std::int64_t kPadding = 128;
 
 // Returns the pickle of a list with one object, which `write` writes. Megatron stores each object
@@ -64,7 +64,8 @@ void write_sizes(formats::PickleWriter& out, const BucketSizes& sizes, int group
 
 Result<void> write_bucket_objects(const Json& values, const BucketSizes& sizes,
                                   const fs::path& directory, formats::DcpMetadata& metadata) {
-    std::map<std::string, formats::DcpExtent> written;  // by pickle; ranks with equal values share
+    // place of each written object, by its pickle; ranks with equal values share an object
+    std::map<std::string, formats::DcpExtent> written;
     const auto add = [&](const std::string& name, const auto& write) -> Result<void> {
         const std::string pickle = object_pickle(write);
         const auto [place, is_new] = written.try_emplace(pickle);

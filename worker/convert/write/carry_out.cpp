@@ -175,7 +175,8 @@ std::int64_t disk_free(fs::path path) {
 Result<void> check_space(const fs::path& target, std::int64_t bytes) {
     const std::int64_t free = disk_free(target);
     if (free < 0 || static_cast<double>(free) >= static_cast<double>(bytes) * 1.01) return {};
-    return fail(ErrorCode::Refused, fmt::format("{} needs {} bytes; the disk has {} free",
+    return fail(ErrorCode::Refused, fmt::format("{} needs {} bytes, but the disk has only {} bytes "
+                                                "free; free space or choose another target",
                                                 target.string(), bytes, free));
 }
 

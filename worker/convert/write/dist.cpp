@@ -37,8 +37,8 @@ class Writer : public TargetWriter {
     formats::DistcpWriter writer_;
 };
 
-// Returns the metadata of the plan's tensors. If `folder` is not empty, only files in this folder
-// count.
+// Returns the metadata of the plan's tensors. If `folder` is not empty, uses only the tensors whose
+// files are in this folder.
 Result<formats::DcpMetadata> metadata_of(const Plan& plan, const fs::path& folder = {}) {
     formats::DcpMetadata metadata;
     std::map<std::string, std::size_t> place;

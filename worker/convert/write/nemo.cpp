@@ -11,7 +11,7 @@ Result<std::vector<Stored>> nemo_layout(const Source& source, const formats::Mca
     const formats::McaLayout& layout = config.layout;
     if (layout.pp > 1 || layout.vpp > 1 || layout.ep > 1)
         return fail(ErrorCode::InvalidArgument,
-                    "a NeMo target is split by tp only; pp " + std::to_string(layout.pp) +
+                    "a NeMo target can be split only by tp; pp " + std::to_string(layout.pp) +
                         ", vpp " + std::to_string(layout.vpp) + " and ep " +
                         std::to_string(layout.ep) +
                         " must be 1, because NeMo splits pipelines and experts when it reads the "

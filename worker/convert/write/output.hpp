@@ -40,7 +40,8 @@ struct Output {
     bool optimizer = false;  // true: a torch_dist or mca target also gets the optimizer's state
     // Megatron's kind of distributed optimizer whose state is written
     std::string optimizer_kind = kFullyReshardable;
-    // For the kind dp_reshardable: BucketRule::size, and the type of the gradients in the keys.
+    // For the kind dp_reshardable: BucketRule::size, and the type of the gradients that the keys
+    // name.
     std::int64_t bucket_size = 0;
     tensor::DType grad_dtype = tensor::DType::F32;
     // model_max_length to set in an Hf target's config

@@ -67,10 +67,11 @@ Result<void> wait_for_begin(const fs::path& staging, const Part& part,
     while (!read_note(note_of(staging, 0), part.run)) {
         if (stopped()) return fail(ErrorCode::Unavailable, "the conversion was stopped");
         if (Clock::now() > until)
-            return fail(ErrorCode::Unavailable,
-                        fmt::format("part 0 of run {} did not start writing {} within five minutes",
-                                    part.run, staging.string()),
-                        "start all parts with the same target and --run");
+            return fail(
+                ErrorCode::Unavailable,
+                fmt::format("part 0 of run {} did not start writing {} within five minutes",
+                            part.run, staging.string()),
+                "start all parts at about the same time, with the same target and the same --run");
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return {};

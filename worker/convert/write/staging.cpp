@@ -42,7 +42,8 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
     if (status.type() == fs::file_type::not_found) return {};
     const bool archive = status.type() == fs::file_type::regular && is_archive(target);
     if (status.type() != fs::file_type::directory && !archive)
-        return fail(ErrorCode::Refused, target.string() + " exists and is not a directory");
+        return fail(ErrorCode::Refused,
+                    target.string() + " exists and is not a directory; choose another target");
     if (!archive && fs::is_empty(target, error)) return {};
     if (!overwrite)
         return fail(ErrorCode::Refused, target.string() + " already exists",
@@ -50,9 +51,9 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
     if (archive) return {};
     if (!fs::exists(target / "config.json", error) &&
         !fs::exists(target / "mca_config.json", error) && !fs::exists(target / ".metadata", error))
-        return fail(
-            ErrorCode::Refused,
-            target.string() + " is not a checkpoint; --overwrite replaces only checkpoints");
+        return fail(ErrorCode::Refused, target.string() +
+                                            " is not a checkpoint; --overwrite replaces only "
+                                            "checkpoints, so choose another target");
     return {};
 }
 
@@ -94,7 +95,8 @@ fs::path without_slash(const fs::path& target) {
 
 Result<void> check_apart(const fs::path& source, const fs::path& target) {
     if (source.empty() || target.empty())
-        return fail(ErrorCode::InvalidArgument, "the source or target directory is empty");
+        return fail(ErrorCode::InvalidArgument,
+                    "the path of the source or of the target is empty; give both");
     const fs::path from = fs::weakly_canonical(source);
     const fs::path to = fs::weakly_canonical(target);
     const fs::path relative = from.lexically_relative(to);

@@ -80,7 +80,9 @@ Result<std::vector<Stored>> layout_of(const Source& source, const Output& output
         case Format::Megatron:
             return megatron_layout(source, mca_config_of(source, output), output.megatron_version);
         case Format::DeepSpeed:
-            return fail(ErrorCode::InvalidArgument, "DeepSpeed checkpoints can only be a source");
+            return fail(
+                ErrorCode::InvalidArgument,
+                "Roll reads DeepSpeed checkpoints but cannot write them; choose another --to");
         case Format::Peft:
             return fail(ErrorCode::InvalidArgument, "a model cannot be converted to a LoRA adapter",
                         "give the adapters to convert with --adapter DIR");

@@ -148,7 +148,8 @@ TEST(NodeCheck, NamesTheFirstThingThatIsWrong) {
     EXPECT_EQ(check_node(needs).error().message,
               "network link no-such-link is down; it was up when roll-worker started");
     needs = {.directory = "/tmp", .gpus = 3};
-    EXPECT_EQ(check_node(needs).error().message, "NVML shows 2 GPUs; this worker offers 3");
+    EXPECT_EQ(check_node(needs).error().message,
+              "number of GPUs that NVML shows: 2; number that this worker offers: 3");
     EXPECT_FALSE(check_node({.directory = "/dev/null/x"}));
 }
 

@@ -454,8 +454,8 @@ TEST(PlanLaunch, EachRuntimeOfContainersHasItsCommandLine) {
                      "--env=MASTER_PORT", "--env=S", "--env=X", "--env=NVIDIA_VISIBLE_DEVICES=all",
                      "i.sqsh", "/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", "/w", "a", "b c"}));
     EXPECT_EQ(in_container(R"({"image": "i", "runtime": "enroot"})", "podman"),
-              (Words{"node n1 cannot run the container i: the PATH of its roll-worker (for a "
-                     "task of srun: of the script) has no enroot; install it there and restart "
+              (Words{"node n1 cannot run the container i: the PATH of roll-worker (in a step of "
+                     "srun, the PATH of the script) has no enroot; install it there and restart "
                      "roll-worker, or submit to another node"}));
 }
 

@@ -67,7 +67,8 @@ TEST(Srun, DecidesNodesAndTasks) {
     EXPECT_EQ(plan({"-w", "n[2-3]", "-N1", "-n1", "true"}), "n2 1");
     EXPECT_EQ(plan({"--exclude=n1", "true"}), "n2 n3 2");
     EXPECT_EQ(plan({"-r", "2", "-N1", "true"}), "n3 1");
-    EXPECT_EQ(plan({"-N4", "true"}), "srun: the step needs 4 nodes, and the job has 3 for it");
+    EXPECT_EQ(plan({"-N4", "true"}),
+              "srun: the step needs 4 nodes, but only 3 nodes of the job can be used");
     EXPECT_EQ(plan({"-w", "n9", "true"}), "srun: the job has no node n9");
 }
 
@@ -82,14 +83,15 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
     EXPECT_EQ(plan({"--foo", "true"}), "srun: Roll's srun has no option --foo");
     EXPECT_EQ(plan({"-n0", "true"}),
               "srun: --ntasks is \"0\"; allowed: a whole number of at least 1");
-    EXPECT_EQ(plan({"--pty", "bash"}), "srun: --pty: a batch script has no terminal");
+    EXPECT_EQ(plan({"--pty", "bash"}),
+              "srun: --pty: a batch script has no terminal; open one with rollctl shell JOB");
     EXPECT_TRUE(plan({"--container-name=a", "true"})
                     .starts_with("srun: --container-name: this is an option of pyxis; "));
     EXPECT_EQ(plan({"--mpi=pmix", "a"}),
               "srun: --mpi=pmix: Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE");
     EXPECT_EQ(plan({"--gpus-per-task=1", "a"}).substr(0, 57),
               "srun: --gpus-per-task: the tasks of a step see all GPUs t");
-    EXPECT_EQ(plan({"-n", "2"}), "srun: no program is given");
+    EXPECT_EQ(plan({"-n", "2"}), "srun: no program is given; write it after the options");
     EXPECT_EQ(plan({"-n"}), "srun: -n needs a value");
 }
 
