@@ -77,8 +77,8 @@ Result<PipelineSchedule> placed(const std::vector<std::vector<Cell>>& rows, Plac
         for (const Cell& cell : rows[static_cast<std::size_t>(rank)]) {
             if (cell.stage >= schedule.stages())
                 return fail(ErrorCode::InvalidArgument,
-                            fmt::format("rank {}, {}: there are the stages 0 to {}", rank,
-                                        cell.text, schedule.stages() - 1));
+                            fmt::format("rank {}, {}: this stage does not exist; allowed: 0 to {}",
+                                        rank, cell.text, schedule.stages() - 1));
             const Home home = schedule.home(cell.stage);
             if (home.rank != rank)
                 return fail(ErrorCode::InvalidArgument,

@@ -245,7 +245,7 @@ Result<void> check_keys(const Json& task, const std::string& text, const fs::pat
 
 Result<void> read_record(std::string_view line, Record& record) {
     ROLL_TRY(const chat::Value value, chat::read_json(line, record.arena));
-    if (!value.is(chat::Kind::Dict)) return fail(ErrorCode::Corrupt, "is not an object");
+    if (!value.is(chat::Kind::Dict)) return fail(ErrorCode::Corrupt, "is not a JSON object");
     record.entries.assign(value.dict->entries.begin(), value.dict->entries.end());
     return {};
 }

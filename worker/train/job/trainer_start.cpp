@@ -430,7 +430,7 @@ void Trainer::restore_newest() {
     for (const std::string& line : differences(directory, record_, state_.step))
         std::printf("%s\n", line.c_str());
     if (state_.step == spec_.steps)
-        std::printf("train.steps %lld are done: nothing is left to train\n",
+        std::printf("all %lld steps of train.steps are done: nothing is left to train\n",
                     static_cast<long long>(spec_.steps));
 }
 

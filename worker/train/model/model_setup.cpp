@@ -101,9 +101,8 @@ std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std
     if (!compared.of_one_vocabulary())
         throw RankFailure(2, "tokenizer: " + name + " is not the tokenizer of the weights in " +
                                  home + ": " + found + "; set tokenizer to " + home +
-                                 ". If the model shall learn the meaning of all token ids anew, "
-                                 "start from a copy of that directory without tokenizer.json "
-                                 "instead");
+                                 ". To train the model to use this tokenizer instead, start from a "
+                                 "copy of that directory without tokenizer.json");
     return "tokenizer: " + name + " is not the tokenizer of the weights in " + home + ": " + found;
 }
 
