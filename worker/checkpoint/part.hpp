@@ -28,9 +28,8 @@ struct Part {
 Result<void> write_part(const std::filesystem::path& staged, int rank, const Part& part);
 
 // Reads and deletes the reports of `ranks` ranks. Writes the index of the optimizer state. Returns
-// the files of all parts. Fails with Corrupt if a report is missing or belongs to
-// another checkpoint, or if a file's size differs from the reported size; the message has the
-// number of the rank.
+// the files of all parts. Fails with Corrupt if a report is missing or belongs to another
+// checkpoint, or if a file's size differs from the reported size; the message names the rank.
 Result<std::vector<FileEntry>> join_parts(const std::filesystem::path& staged, const Name& name,
                                           int ranks);
 

@@ -49,7 +49,7 @@ struct LossScale {
 
 // The steps with which the next step is compared (train.on_spike).
 struct RecentSteps {
-    std::vector<double> losses, grad_norms;  // of the latest applied steps, oldest first
+    std::vector<double> losses, grad_norms;  // values of the latest applied steps, oldest first
     std::int64_t batch_size = 0;             // number of samples of the latest step
     int skipped = 0;  // number of consecutive steps up to the latest one that were not applied
     friend bool operator==(const RecentSteps&, const RecentSteps&) = default;

@@ -84,7 +84,8 @@ struct StagePart {
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;  // number of ranks among which the tensors of each layer are split
     std::int64_t first_layer = 0;  // index of the first layer of the stage's first chunk
-    // lowest trained part of the model (ChunkSpec::lowest); number of the stage's layers below it
+    // `lowest`: lowest trained part of the model (ChunkSpec::lowest). `below`: number of the
+    // stage's layers below that part.
     std::int64_t lowest = -1, below = 0;
 };
 // Returns the number of parameters on one rank of a stage, including the padding of the

@@ -20,7 +20,7 @@ struct ExchangeBucket {
 struct ExchangeRule {
     bool staged = false;     // gradients exist only until their bucket is complete (ZeRO-2)
     bool continued = false;  // sums of the previous micro-batch are pending
-    bool tied = false;       // the gradient of the output layer is that of the embedding
+    bool tied = false;       // the output layer and the embedding share one gradient
 };
 
 // Sizes of the activations and temporary values during the backward of a part, and after it.
@@ -28,8 +28,8 @@ struct PartValues {
     std::int64_t during = 0, after = 0;
 };
 
-// Sizes at one moment: the activations and temporary values, and what the exchange needs: the
-// gradients of incomplete buckets (if they are staged), and the buffers of pending sums.
+// Sizes at one moment. `values`: the activations and temporary values. `exchange`: the gradients of
+// incomplete buckets, if they are staged, and the buffers of pending sums.
 struct Moment {
     std::int64_t values = 0, exchange = 0;
     std::int64_t total() const { return values + exchange; }

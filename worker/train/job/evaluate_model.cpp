@@ -39,8 +39,8 @@ ModelSetup setup_of(const std::string& directory) {
     return setup;
 }
 
-// Tells on stderr how much of a task or text is measured: on a terminal by one line that is written
-// again and again, elsewhere by a line from time to time.
+// Reports on stderr how much of a task or text has been measured. On a terminal, overwrites one
+// line. Elsewhere, writes a new line at intervals.
 class Progress {
   public:
     Progress(std::string name, const char* unit) : name_(std::move(name)), unit_(unit) {}

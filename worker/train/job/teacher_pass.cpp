@@ -80,9 +80,9 @@ class Teacher {
     std::string how_;
 };
 
-// Records the teacher in the job's output directory. If `computes` is true (some values must still
-// be computed), first throws RankFailure if the teacher's files have changed since this job, or a
-// job that it continues, started.
+// Records the teacher in the job's output directory. `computes`: some values must still be
+// computed. In that case, first throws RankFailure if the teacher's files have changed since the
+// start of this job or of the job that it continues.
 void check_unchanged(const TeacherPass& pass, const std::string& identity, bool computes) {
     if (!is_writer(pass)) return;
     const std::string& teacher = pass.spec.teacher.from;

@@ -166,10 +166,10 @@ void Trainer::stop_at(const TrainingRequest& request) {
 // Reports why a transfer does not end. If `why` is empty, the transfer has ended after all. Called
 // on the recorder's thread.
 //
-// Each rank writes its recorded transfers to a file beside the logs. One rank also writes a table
-// of the transfers of all ranks: the ranks publish them through rank 0 or, if rank 0 is stopped,
-// through files. The reason is reported before any file is written, because the file system may be
-// what hangs.
+// Each rank writes its recorded transfers to a file next to the logs. One rank also writes a table
+// of the transfers of all ranks. The ranks publish their transfers through rank 0 or, if rank 0 is
+// stopped, through files. The reason is reported before any file is written, because the file
+// system may be the cause.
 void Trainer::tell_stuck(const std::string& why) {
     link_.report(protocol::Failed{why});
     if (why.empty()) {

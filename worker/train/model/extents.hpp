@@ -28,8 +28,8 @@ class Extents {
         free_.emplace(begin, size);
     }
 
-    // Takes `size` bytes out of the first free range that has as many. Returns their offset;
-    // nullopt if there is no such range.
+    // Takes `size` bytes from the first free range that is large enough. Returns their offset;
+    // nullopt if no range is large enough.
     std::optional<std::int64_t> take(std::int64_t size) {
         for (auto range = free_.begin(); range != free_.end(); ++range) {
             const auto [begin, free] = *range;

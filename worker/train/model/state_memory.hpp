@@ -29,8 +29,8 @@ bool is_in_file(const at::Tensor& tensor);
 // number of all elements if the tensor is not in a file.
 std::int64_t window_of(const at::Tensor& state);
 
-// Begins to read the elements that follow the elements [begin, begin + count) of each tensor, as
-// many bytes as these have. Undefined tensors are skipped.
+// Begins to read the `count` elements of each tensor that follow the elements [begin, begin +
+// count). Undefined tensors are skipped.
 void fetch_after(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
 
 // Takes the elements [begin, begin + count) of each tensor out of the process's memory, and begins

@@ -24,7 +24,7 @@ struct StepSums {
     StepParts whole;      // the sums over all ranks that have different parts
     double own_loss = 0;  // the loss of this rank's replica
     // The sum of squares that each replica has computed for the whole gradient. One number if the
-    // replicas share optimizer state, because this number is then a sum over all of them.
+    // replicas share optimizer state, because this number is then a sum over all replicas.
     std::vector<double> squares_D;
 };
 

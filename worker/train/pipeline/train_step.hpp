@@ -76,7 +76,8 @@ class TrainStep {
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
     // write to the weights of the chunks and to the states of the optimizers. chunks() calls
-    // await_weights(), so all replicas must call one of them between run() and other transfers.
+    // await_weights(). Between run() and other transfers, all replicas must call chunks() or
+    // await_weights().
     std::deque<Chunk>& chunks() {
         await_weights();
         return chunks_;
