@@ -19,7 +19,7 @@ namespace roll::checkpoint {
 struct Part {
     Name name;
     std::vector<FileEntry> files;
-    // for each parameter, the block (range of elements in each dimension) in this rank's file
+    // index of the optimizer state in this rank's file
     OptimizerIndex optimizer;
     friend bool operator==(const Part&, const Part&) = default;
 };

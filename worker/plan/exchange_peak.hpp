@@ -9,8 +9,8 @@
 
 namespace roll::plan {
 
-// A bucket of one chunk. It is complete at the end of the backward of the part `layer`: a layer of
-// the chunk, or the output layer (the number of layers), or the embedding (-1).
+// A bucket of one chunk. `layer`: the part of the chunk whose backward completes the bucket. This
+// is the index of a layer, the number of layers for the output layer, or -1 for the embedding.
 struct ExchangeBucket {
     std::int64_t layer = 0;
     std::int64_t gradients = 0;  // size of the gradients of its trained parameters

@@ -38,7 +38,7 @@ struct Transport {
 // Messages of one step over the link from rank `from` to rank `to`.
 struct LinkUse {
     int from = 0, to = 0;
-    bool gradients = false;  // true: carries gradients; false: carries activations
+    bool gradients = false;  // true: the messages carry gradients; false: activations
     std::int64_t messages = 0;
     friend bool operator==(const LinkUse&, const LinkUse&) = default;
 };

@@ -119,7 +119,8 @@ class FlightRecorder {
 
     const Board board_;
     const RecorderOptions options_;
-    // true: the first of the ranks that wait for the explained transfer; used only on thread_
+    // true: this rank is the first of the ranks that wait for the explained transfer; used only on
+    // thread_
     bool is_first_ = false;
     bool lacks_texts_ = false;         // used only on thread_
     std::optional<std::string> kept_;  // rank 0's last text; used only on thread_

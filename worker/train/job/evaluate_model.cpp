@@ -127,7 +127,7 @@ OrderedJson measure_text(const std::string& path, const EvaluationOptions& optio
 OrderedJson evaluate_model(const EvaluationOptions& options) {
     if (options.tasks.empty() && options.texts.empty())
         throw RankFailure(2, "nothing to measure; give --task FILE or --data FILE");
-    // Read the tasks before the model is loaded, so that an error in a task is reported at once
+    // Read the tasks before the model is loaded, so that an error in a task is reported immediately
     std::vector<Task> tasks;
     for (const std::string& file : options.tasks)
         tasks.push_back(need(read_task(file, options.fewshot)));

@@ -1,5 +1,6 @@
-// Chooses where a job keeps what is not in the memory of its devices: the state of its optimizer
-// (train.optimizer.offload), and the activations that forward saves (train.activation_offload).
+// Chooses where a job keeps the data that is not in the memory of its devices: the state of its
+// optimizer (train.optimizer.offload), and the activations that forward saves
+// (train.activation_offload).
 //
 // On a GPU, the place is the host's memory. On a CPU, it is files in $TMPDIR, or in the output
 // directory if $TMPDIR is not set or not on a disk. Rank 0 prints the place. The functions throw

@@ -76,7 +76,7 @@ class Teacher {
 
   private:
     const TeacherPass& pass_;
-    std::deque<Chunk> chunks_;  // one chunk
+    std::deque<Chunk> chunks_;  // has one chunk
     std::string how_;
 };
 
@@ -240,7 +240,7 @@ std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
     check_unchanged(pass, identity, !missing.empty());
     if (!missing.empty()) {
         if (!compute_all(pass, windows, setup, missing, directory)) return std::nullopt;
-        barrier(pass.world);  // all values are stored
+        barrier(pass.world);  // wait until every rank has stored its values
         files = open(false);
     }
     if (is_writer(pass))

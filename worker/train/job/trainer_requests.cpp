@@ -111,7 +111,7 @@ void Trainer::carry_out(const std::vector<TrainingRequest>& requests) {
     }
 }
 
-// Tells rolld that a request is done. `text` is one sentence for people.
+// Tells rolld that a request is done. `text`: one sentence for the user.
 void Trainer::answer(std::uint64_t request, const std::string& text, std::int64_t stop_step) {
     if (!writes()) return;
     std::printf("request %llu at step %lld: %s\n", static_cast<unsigned long long>(request),

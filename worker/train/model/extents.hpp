@@ -10,7 +10,7 @@ namespace roll::train {
 
 class Extents {
   public:
-    // Adds the free range [begin, begin + size), and joins it with the free ranges beside it.
+    // Adds the free range [begin, begin + size), and joins it with the adjacent free ranges.
     void give(std::int64_t begin, std::int64_t size) {
         const auto next = free_.lower_bound(begin);
         if (next != free_.end() && begin + size == next->first) {
@@ -42,7 +42,7 @@ class Extents {
     }
 
   private:
-    std::map<std::int64_t, std::int64_t> free_;  // maps the begin of each range to its size
+    std::map<std::int64_t, std::int64_t> free_;  // maps the offset of each range to its size
 };
 
 }  // namespace roll::train

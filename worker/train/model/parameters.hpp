@@ -124,7 +124,7 @@ struct InitOptions {
     int owners = 1, owner = 0;  // number of ranks that share optimizer state, and this rank's index
     bool stages_gradients = false;  // true: a GradStage, set by the caller, allocates the gradients
     bool splits_weights = false;    // true: owners store only own rows; needs stages_gradients
-    StateMemory state_memory = {};  // as in Parameters
+    StateMemory state_memory = {};  // see Parameters::state_memory
 };
 
 // Copy this rank's part of a parameter between `own` (spec.sizes) and the whole tensor.

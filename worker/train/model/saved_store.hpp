@@ -33,7 +33,7 @@ class SavedStore {
     SavedStore(const SavedStore&) = delete;
     SavedStore& operator=(const SavedStore&) = delete;
 
-    // Copies bytes_N. The caller may free them at once.
+    // Copies bytes_N. The caller may free them immediately.
     virtual std::unique_ptr<KeptBytes> keep(const at::Tensor& bytes_N) = 0;
 
     // Returns true if the tensor's memory is large enough to be worth a copy.
@@ -54,8 +54,8 @@ class SavedStore {
 inline constexpr std::int64_t kLeastSaved = 64 << 10;
 
 // Returns a store in a file on the file system of `folder`. `reserved`: bytes of disk space that
-// are reserved at once; the file grows if it needs more. Throws RankFailure(refused) if the disk
-// has no space.
+// are reserved at the start; the file grows if it needs more. Throws RankFailure(refused) if the
+// disk has no space.
 std::shared_ptr<SavedStore> file_store(const std::filesystem::path& folder, std::int64_t reserved,
                                        std::int64_t least = kLeastSaved);
 
@@ -87,7 +87,7 @@ class ParkedValues {
         std::size_t memory = 0;  // index in kept_
         caffe2::TypeMeta type;
         std::vector<std::int64_t> sizes, strides;
-        std::int64_t offset = 0;  // in elements
+        std::int64_t offset = 0;  // offset in the memory, in elements
     };
 
     std::vector<View> views_;

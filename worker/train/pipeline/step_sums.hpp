@@ -1,6 +1,6 @@
 // The numbers of a step that are sums over ranks. One transfer gathers the parts of all ranks. Then
-// every rank adds up the parts in the same order, so that all ranks get the same bits, and the bits
-// do not depend on the order in which a network adds.
+// every rank adds up the parts in the same order. Therefore, all ranks get the same bits, and the
+// bits do not depend on the network.
 #pragma once
 
 #include <vector>

@@ -45,8 +45,7 @@ class TrainStep {
     // result and the gradients are bitwise those of run(). Does not call at_phase().
     StepResult repeat(std::span<const Microbatch> batch, double loss_scale = 1);
 
-    // Returns the hashes of the gradients that this rank gave to the sums over the replicas in the
-    // latest run() or repeat(), as GradBuckets::sent() does.
+    // Returns the hashes of GradBuckets::sent() of all chunks, for the latest run() or repeat().
     std::vector<std::int64_t> sent_gradients() const;
 
     // Waits until this rank has all weights that other ranks have updated in the latest run(). With

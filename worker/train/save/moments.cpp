@@ -159,8 +159,8 @@ bool has_average(Moments& moments, const StoredParameter& stored, const std::str
 }
 
 // Returns the stored form of a state. In the index, a state that is not divided among ranks
-// (StateForm::whole) is an entry of its own. Returns null if the checkpoint lacks the state,
-// because the parameter was frozen in the checkpoint's job, or because that job kept no average.
+// (StateForm::whole) is a separate entry. Returns null if the checkpoint lacks the state, because
+// the parameter was frozen in the checkpoint's job, or because that job kept no average.
 const StoredParameter* stored_of(Moments& moments, const std::string& name, const StateForm& form) {
     const auto& all = moments.index.parameters;
     const std::string state_name = name + std::string(form.ending);

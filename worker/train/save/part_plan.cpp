@@ -63,7 +63,7 @@ std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& 
     const Groups& groups = step.groups();
     const plan::PipelineSchedule& schedule = step.schedule();
     const int tp_rank = groups.tp == nullptr ? 0 : groups.tp->rank();
-    // true: in the files, each chunk is stored as a pipeline stage of its own
+    // true: in the files, each chunk is stored as a separate pipeline stage
     const bool by_stage = layout.pp != schedule.pp;
     std::vector<WeightFile> files;
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {

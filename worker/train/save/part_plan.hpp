@@ -47,7 +47,7 @@ struct WeightFile {
     std::vector<std::int64_t> shares = {};
 };
 
-// A block of consecutive rows of a parameter, or of a state of it, in a rank's .distcp file.
+// A block of consecutive rows of a parameter, or of its optimizer state, in a rank's .distcp file.
 struct DistBlock {
     Content content;
     tensor::Shape whole, begin;  // shape of the checkpoint's tensor, and the block's place in it
@@ -58,7 +58,7 @@ struct PartPlan {
     std::vector<Content> states;      // states, in the order of this rank's file
     std::string states_path;
     checkpoint::OptimizerIndex boxes;  // does not include the number of updates
-    std::vector<DistBlock> blocks;     // in the order of this rank's .distcp file
+    std::vector<DistBlock> blocks;     // blocks, in the order of this rank's .distcp file
     std::string blocks_path;
 };
 

@@ -142,7 +142,7 @@ class SliceEncoder {
     }
 
     const TextSource& text_;
-    std::size_t next_;  // begin of the first slice that is not encoded yet
+    std::size_t next_;  // offset of the first slice that is not encoded yet
     int threads_;
     std::deque<Slice> ahead_ = {};
 };
