@@ -96,7 +96,7 @@ class FlightRecorder {
         std::vector<int> ranks;
         std::map<std::string, std::int64_t> next;  // number of the next transfer of each sequence
     };
-    struct Seen {               // a publication of another rank about the sequence of a transfer
+    struct Seen {               // what another rank has published about the sequence of a transfer
         std::int64_t next = 0;  // number of that rank's next transfer in the sequence
         std::int64_t beat = 0;
         std::string waits;     // the transfer for which that rank waits; empty if there is none

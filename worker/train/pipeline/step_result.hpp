@@ -25,7 +25,7 @@ struct StepLimits {
     double grad_norm = std::numeric_limits<double>::infinity();
 };
 
-// The value that exceeded its limit in StepLimits; the loss, if both values did.
+// The value that exceeded its limit in StepLimits; Loss if both values exceeded their limits.
 enum class TooHigh { None, Loss, GradNorm };
 
 struct StepResult {

@@ -234,7 +234,7 @@ void TrainStep::announce(spec::FaultPhase phase) {
     groups_.at_phase(phase);
 }
 
-// Counts the gradient elements whose sum over the replicas this rank issued.
+// Counts the gradient elements whose sums over the replicas this rank has started.
 void TrainStep::count_reduced(StepResult& result) const {
     if (groups_.dp.size() == 1) return;
     for (const TraceEvent& event : trace_) {
