@@ -115,8 +115,8 @@ Result<Manifest> read_manifest(const fs::path& directory) {
     return *std::move(manifest);
 }
 
-// Returns the files that a reader checks. Files are assigned in descending order of size, each to
-// the reader with the fewest bytes so far.
+// Returns the files that this reader checks. The files are assigned in descending order of size.
+// Each file goes to the reader with the fewest bytes so far.
 std::vector<const FileEntry*> files_of(const Manifest& manifest, const Share& share) {
     std::vector<const FileEntry*> order;
     for (const FileEntry& file : manifest.files) order.push_back(&file);

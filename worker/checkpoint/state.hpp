@@ -41,7 +41,7 @@ struct Best {
 struct LossScale {
     double scale = 1;
     int good_steps = 0;          // consecutive steps without overflow since the scale last changed
-    int tolerated = 0;           // number of overflows still tolerated before one lowers the scale
+    int tolerated = 0;           // number of further overflows that do not lower the scale
     std::int64_t overflows = 0;  // number of steps skipped because of an overflow
     int at_least = 0;            // number of consecutive overflows at the lowest scale
     friend bool operator==(const LossScale&, const LossScale&) = default;

@@ -29,8 +29,8 @@ std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
 struct FlopsPerToken {
     double causal = 0, full = 0;
 };
-// Backward computes no weight gradients of the `elements` frozen elements in matrix products, and
-// nothing below the model's part `lowest` (ChunkSpec::lowest).
+// What backward does not compute: the weight gradients of the `elements` frozen elements in matrix
+// products, and everything below the model's part `lowest` (ChunkSpec::lowest).
 struct Untrained {
     std::int64_t elements = 0, lowest = -1;
 };
@@ -93,10 +93,10 @@ struct StagePart {
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
 
 // Returns the costs of one micro-batch on each stage of a pipeline. `parts` has one entry per
-// chunk, in the order of forward. Times count the FLOPs of matrix products; 1 is the mean forward
-// time of the layers of a stage. The last stage's forward includes the forward and backward of the
-// output layer, because the trainer computes them together. `recompute` has one entry per layer of
-// the model; empty: none.
+// chunk, in the order of forward. Times are proportional to the FLOPs of matrix products. Their
+// unit is the mean time that the layers of a stage take in forward. The last stage's forward
+// includes the forward and backward of the output layer, because the trainer computes them
+// together. `recompute` has one entry per layer of the model; empty: none.
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts, const Recomputed& recompute = {});
 

@@ -35,7 +35,7 @@ struct Moment {
     std::int64_t total() const { return values + exchange; }
 };
 
-// Returns the moment of the backward of one micro-batch with the largest total. `buckets` and
+// Returns the moment with the largest total in the backward of one micro-batch. `buckets` and
 // `parts` are in the order of backward; `parts` begins with the output layer and ends with the
 // embedding. At most two sums are pending: the rank waits for the oldest before it starts another.
 Moment exchange_peak(std::span<const ExchangeBucket> buckets, const ExchangeRule& rule,

@@ -1,4 +1,4 @@
-// Exports checkpoints while the training goes on (`export.every`). Exists only on rank 0.
+// Exports checkpoints while training continues (`export.every`). Exists only on rank 0.
 //
 // Each export runs in separate programs with a low priority: roll-convert writes the export to a
 // hidden directory, and roll-rank compares its logits with those of the checkpoint. Then the

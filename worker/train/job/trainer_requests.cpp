@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 // Number of values that each rank sends in agree(), before its phase times.
 constexpr std::int64_t kVotes = 10;
 
-// Time in which ranks that wait for the same transfer write what they have published.
+// Time for which a rank waits for the texts of the other ranks that wait for the same transfer.
 constexpr std::chrono::milliseconds kTextsAwaited{1'000};
 
 }  // namespace

@@ -15,8 +15,8 @@ struct StepParts {
     // The last stage computes these from its replica's micro-batches. They are 0 on other stages.
     double loss = 0, divergence = 0;
     PairSums pairs = {};
-    // Sums over the elements of the gradient that this rank counts (counted_parameters()): of their
-    // squares, and of the elements that are 0.
+    // For the gradient elements that this rank counts (counted_parameters()): the sum of their
+    // squares, and the number of zeros.
     double squares = 0, zeros = 0;
 };
 

@@ -325,7 +325,7 @@ void TrainStep::conclude(StepResult& result, const StepParts& own) {
     if (options_.preference) result.pairs = sums.whole.pairs;
     if (options_.count_zeros) result.grad_zeros = std::llround(sums.whole.zeros);
     // The replicas compute their norms from the same gradients. Processors with other vector widths
-    // may add the last few numbers in another order.
+    // may add the last few numbers in another order, so the norms may differ by rounding.
     if (!chunks_.front().parameters().flat_weight.is_cpu()) return;
     std::vector<double> norms;
     for (const double squares : sums.squares_D) norms.push_back(std::sqrt(squares) / scale);

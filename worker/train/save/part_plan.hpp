@@ -4,8 +4,9 @@
 // layout. All replicas have the weights of each file. The optimizer state is stored in one file per
 // rank. If ranks share optimizer state, each rank writes its own rows. Otherwise, the replicas
 // divide the state. The replicas then divide the bytes of the files with weights, so that all ranks
-// write about the same number of bytes. Without shared state, this requires that the replicas run
-// on processors with the same vector instructions; otherwise one replica writes the whole file.
+// write about the same number of bytes. Without shared state, the replicas can divide a file only
+// if they run on processors with the same vector instructions. Otherwise, one replica writes the
+// whole file.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ void numpy_shuffle_beside(MersenneTwister& random,
     std::size_t elements = 0;
     for (const std::span<std::int32_t> part : parts) elements += part.size();
     Partners partners(elements);
-    // If the system starts no more threads, std::async swaps the elements in wait().
+    // If the system cannot start another thread, std::async swaps the elements in wait().
     const std::future<void> swaps = std::async([&] { swap_all(parts, partners); });
     draw_all(random, parts, partners);
     meanwhile();
