@@ -158,7 +158,8 @@ Result<Manifest> decode_manifest(std::string_view text) {
     const Json& files = reader.raw("files");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kManifestSchema || !writer || !files.is_array())
-        return fail(ErrorCode::Corrupt, "manifest: not a " + std::string(kManifestSchema));
+        return fail(ErrorCode::Corrupt,
+                    "manifest: the format is not " + std::string(kManifestSchema));
     manifest.name.writer = *writer;
     for (const Json& file : files) {
         ROLL_TRY(FileEntry entry, decode_entry(file));

@@ -229,7 +229,8 @@ Result<void> check_keys(const Json& task, const std::string& text, const fs::pat
             return refused_task(file,
                                 std::string(key) + " is " + task[key].dump() + "; allowed: a text");
     if (text.find("!function") != std::string::npos)
-        return refused_task(file, "!function needs Python and is not supported");
+        return refused_task(
+            file, "!function needs Python and is not supported; replace it by a template");
     if (task.value("output_type", Json("generate_until")) != "multiple_choice")
         return refused_task(file, "output_type is " + task.value("output_type", Json()).dump() +
                                       "; allowed: multiple_choice");

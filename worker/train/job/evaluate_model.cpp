@@ -114,7 +114,8 @@ OrderedJson measure_text(const std::string& path, const EvaluationOptions& optio
             tokens += one.targets_BT.ne(ops::kIgnored).sum().item<std::int64_t>();
         }
     }
-    if (tokens == 0) throw RankFailure(2, path + " has no token to predict");
+    if (tokens == 0)
+        throw RankFailure(2, path + " has no token to predict; give a file with more text");
     const std::int64_t bytes = predicted_bytes(windows, tokenizer.tokenizer);
     const double mean = loss / static_cast<double>(tokens);
     OrderedJson json = {{"loss", mean}, {"perplexity", std::exp(mean)}, {"tokens", tokens}};

@@ -384,10 +384,9 @@ void Trainer::restore_newest() {
             "no checkpoint is left from before the loss began to rise; keep more checkpoints "
             "(checkpoint.keep, checkpoint.keep_every), or train with a lower train.optimizer.lr");
     if (!choice_.directory)
-        throw RankFailure(1, "none of the " + std::to_string(candidates.size()) +
-                                 " recorded checkpoints passes verification; the newest "
-                                 "checkpoint: " +
-                                 choice_.reasons.front() +
+        throw RankFailure(1, "no recorded checkpoint passes verification (checked: " +
+                                 std::to_string(candidates.size()) +
+                                 "); the newest checkpoint: " + choice_.reasons.front() +
                                  "; restore a copy of a checkpoint, or submit the job again to "
                                  "start it from the beginning");
     const fs::path& directory = *choice_.directory;

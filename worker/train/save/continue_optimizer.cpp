@@ -86,8 +86,8 @@ std::int64_t read_states(const fs::path& directory, TrainStep& step) {
     }
     if (!without.empty())
         std::printf(
-            "the job of %s has frozen these parameters; their optimizer state begins at 0: "
-            "%s\n",
+            "the job that wrote %s had frozen these parameters, so their optimizer state begins at "
+            "0: %s\n",
             directory.c_str(), listed(without).c_str());
     for (Optimizer& optimizer : step.optimizers()) optimizer.state().steps = stored.updates;
     return stored.updates;

@@ -305,9 +305,9 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         return std::ranges::find(options.hashes, one.second.hash) != options.hashes.end();
     });
     if (found.empty())
-        return fail(ErrorCode::NotFound, source.string() + ": No such file, and " +
-                                             options.directory.string() +
-                                             " has no tokens that were made from this file");
+        return fail(ErrorCode::NotFound,
+                    source.string() + ": No such file, and " + options.directory.string() +
+                        " has no tokens that were made from this file; correct the path");
     if (wanted == found.end() && found.size() > 1)
         return fail(ErrorCode::InvalidArgument,
                     source.string() + " no longer exists, and " + options.directory.string() +

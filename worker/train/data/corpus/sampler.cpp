@@ -242,7 +242,8 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
         if (samples > windows())
             return refuse(fmt::format(
                 "data.order megatron without data.weights gives one epoch of {} samples, but "
-                "train.steps x train.global_batch_size needs {}; set data.weights or fewer steps",
+                "train.steps x train.global_batch_size needs {}; set data.weights, or lower "
+                "train.steps",
                 windows(), samples));
         for (const MegatronIndex& index : indexes_)
             weights.push_back(static_cast<double>(index.size()));
