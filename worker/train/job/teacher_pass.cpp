@@ -76,7 +76,7 @@ class Teacher {
 
   private:
     const TeacherPass& pass_;
-    std::deque<Chunk> chunks_;  // has one chunk
+    std::deque<Chunk> chunks_;  // one chunk; a deque, because a chunk cannot be moved
     std::string how_;
 };
 

@@ -89,7 +89,7 @@ class Trainer {
     bool judge();  // judges the measured values; returns true if they are the best so far
     Moment moment() const;
     void measure_export();  // measures the validation loss with weights rounded as in the export
-    bool evaluate_tasks(bool last);  // true: completed
+    bool evaluate_tasks(bool last);  // returns true if all tasks were evaluated
     bool stops_early() const;
     bool sample();
     enum class Save { Always, UnlessSaved };  // UnlessSaved: not if this step is already saved
