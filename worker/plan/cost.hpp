@@ -64,7 +64,7 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 // `activations`, `workspace` and `exchange` are those of the moment at which their sum is largest.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    std::int64_t main_weights = 0;  // the optimizer's copy of the weights, besides `weights`
+    std::int64_t main_weights = 0;  // the optimizer's copy of the weights, in addition to `weights`
     std::int64_t gradients = 0;
     std::int64_t moments = 0;  // optimizer state of all kinds
     std::int64_t activations = 0, workspace = 0, snapshot = 0, exchange = 0, program = 0;

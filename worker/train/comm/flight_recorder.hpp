@@ -122,7 +122,8 @@ class FlightRecorder {
     // true: this rank is the first of the ranks that wait for the explained transfer; used only on
     // thread_
     bool is_first_ = false;
-    bool lacks_texts_ = false;         // used only on thread_
+    // true: a rank's text could not be read; used only on thread_
+    bool lacks_texts_ = false;
     std::optional<std::string> kept_;  // rank 0's last text; used only on thread_
     bool keeps_ = options_.keeps_first;
     mutable std::mutex mutex_;  // guards the members that follow

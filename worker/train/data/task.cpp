@@ -36,7 +36,8 @@ constexpr std::array kTexts{"dataset_name",     "test_split",    "validation_spl
                             "target_delimiter", "description"};
 constexpr std::array kOfExamples{"sampler", "split", "fewshot_delimiter", "target_delimiter"};
 constexpr std::int64_t kExamplesMost = 1000;
-constexpr std::size_t kMemory = std::size_t{64} << 20U;  // most memory for rendering one record
+// maximum memory for rendering one record, in bytes
+constexpr std::size_t kMemory = std::size_t{64} << 20U;
 // Separates the choices that a template writes. No text contains this character.
 constexpr char kBetween = '\x1e';
 

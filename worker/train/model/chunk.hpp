@@ -67,7 +67,7 @@ class Chunk {
     // not ignored. The result is [2, N, K] doubles on the CPU: N rows of K ids, then N rows of
     // log-probabilities.
     at::Tensor top_tokens(const Microbatch& data, const at::Tensor& hidden_MC, const TopRule& rule);
-    at::Tensor logits(const at::Tensor& tokens_BT);  // [B, T, V]; the chunk must be a whole model
+    at::Tensor logits(const at::Tensor& tokens_BT);  // returns [B, T, V]; needs a whole model
 
     // Returns the weights that the ranks share; null if each rank has all weights.
     GatheredWeights* gathered() { return gathered_.get(); }

@@ -26,7 +26,8 @@ struct ChunkSpec {
     // Sequence parallelism: outside of the linear layers, each of the `tp` ranks has some of the
     // rows
     bool sequence = false;
-    plan::Recomputed recompute = {};  // for each layer of the chunk; empty: all values are saved
+    // recomputation of each layer of the chunk; empty: all values are saved
+    plan::Recomputed recompute = {};
     // The lowest part of the model with a trained parameter (trained_chunks()). Backward ends
     // there, so nothing is saved for the parts below.
     std::int64_t lowest = -1;

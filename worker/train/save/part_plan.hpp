@@ -55,11 +55,12 @@ struct DistBlock {
 };
 
 struct PartPlan {
-    std::vector<WeightFile> weights;  // empty in a LoRA job
+    std::vector<WeightFile> weights;  // files with weights; empty in a LoRA job
     std::vector<Content> states;      // states, in the order of this rank's file
     std::string states_path;
-    checkpoint::OptimizerIndex boxes;  // does not include the number of updates
-    std::vector<DistBlock> blocks;     // blocks, in the order of this rank's .distcp file
+    // index of the optimizer state, without the number of updates
+    checkpoint::OptimizerIndex boxes;
+    std::vector<DistBlock> blocks;  // blocks, in the order of this rank's .distcp file
     std::string blocks_path;
 };
 

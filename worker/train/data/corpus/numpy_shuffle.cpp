@@ -22,7 +22,8 @@ constexpr std::size_t kSwapsAhead = 64;  // elements are prefetched this many sw
 // for rejected words. Returns how many partners it has drawn.
 std::size_t draw_partners(MersenneTwister& random, std::size_t i,
                           std::span<std::uint32_t> partners) {
-    const std::size_t mask = std::bit_ceil(i + 1) - 1;  // is the same for all i above mask / 2
+    // has the same value for all i above mask / 2
+    const std::size_t mask = std::bit_ceil(i + 1) - 1;
     const std::size_t count = std::min(partners.size(), i - mask / 2);
     const auto bits = static_cast<std::uint32_t>(mask);
     const auto last = static_cast<std::uint32_t>(i);
