@@ -80,8 +80,9 @@ std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule) {
     sort_newest_first(recorded);
     std::vector<Name> doomed;
     std::int64_t usable_seen = 0;
-    // Step of the previous usable checkpoint in the loop. The loop goes from newer to older
-    // checkpoints, so a usable checkpoint with another step is the newest usable one of its step.
+    // Step of the previous usable checkpoint in this loop, which goes from newer to older
+    // checkpoints. A usable checkpoint of another step is therefore the newest usable one of its
+    // step.
     std::optional<std::int64_t> step_before;
     const bool any_usable =
         std::any_of(recorded.begin(), recorded.end(), [](const Kept& k) { return k.usable; });

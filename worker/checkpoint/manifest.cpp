@@ -115,8 +115,8 @@ Result<Manifest> read_manifest(const fs::path& directory) {
     return *std::move(manifest);
 }
 
-// Returns the files that a reader checks. Files are assigned in descending order of size, each to
-// the reader with the fewest bytes so far.
+// Returns the files that this reader checks. The files are assigned in descending order of size.
+// Each file goes to the reader with the fewest bytes so far.
 std::vector<const FileEntry*> files_of(const Manifest& manifest, const Share& share) {
     std::vector<const FileEntry*> order;
     for (const FileEntry& file : manifest.files) order.push_back(&file);
@@ -158,7 +158,8 @@ Result<Manifest> decode_manifest(std::string_view text) {
     const Json& files = reader.raw("files");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kManifestSchema || !writer || !files.is_array())
-        return fail(ErrorCode::Corrupt, "manifest: not a " + std::string(kManifestSchema));
+        return fail(ErrorCode::Corrupt,
+                    "manifest: the format is not " + std::string(kManifestSchema));
     manifest.name.writer = *writer;
     for (const Json& file : files) {
         ROLL_TRY(FileEntry entry, decode_entry(file));

@@ -38,8 +38,8 @@ Result<StoredParameter> decode_parameter(const Json& json, const std::string& na
         if (leaves || !is_inside(stored, parameter.shape))
             return fail(ErrorCode::Corrupt,
                         name +
-                            ": an entry of `boxes` is outside the parameter, or its "
-                            "file is in another directory");
+                            ": a block in `boxes` reaches outside the parameter, or names a file "
+                            "outside roll/optimizer");
         parameter.boxes.push_back(std::move(stored));
     }
     return parameter;

@@ -44,11 +44,12 @@ struct OptimizerIndex {
 };
 
 std::string encode(const OptimizerIndex& index);
-// Fails with Corrupt if the text is not such an index, or if a block reaches outside its parameter.
+// Fails with Corrupt if the text is not an optimizer index, or if a block reaches outside its
+// parameter.
 Result<OptimizerIndex> decode_optimizer_index(std::string_view json);
 
-// Reads a checkpoint's index. Fails with NotFound if there is none, and like
-// decode_optimizer_index(); the message names the file.
+// Reads a checkpoint's index. Fails with NotFound if the file does not exist, and with the errors
+// of decode_optimizer_index(); the message names the file.
 Result<OptimizerIndex> read_optimizer_index(const std::filesystem::path& checkpoint);
 
 // Returns the file name of a rank's part in roll/optimizer/, such as "rank-00003.safetensors".

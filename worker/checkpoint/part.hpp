@@ -19,7 +19,7 @@ namespace roll::checkpoint {
 struct Part {
     Name name;
     std::vector<FileEntry> files;
-    // for each parameter, the block (range of elements in each dimension) in this rank's file
+    // index of the optimizer state in this rank's file
     OptimizerIndex optimizer;
     friend bool operator==(const Part&, const Part&) = default;
 };
@@ -28,9 +28,8 @@ struct Part {
 Result<void> write_part(const std::filesystem::path& staged, int rank, const Part& part);
 
 // Reads and deletes the reports of `ranks` ranks. Writes the index of the optimizer state. Returns
-// the files of all parts. Fails with Corrupt if a report is missing or belongs to
-// another checkpoint, or if a file's size differs from the reported size; the message has the
-// number of the rank.
+// the files of all parts. Fails with Corrupt if a report is missing or belongs to another
+// checkpoint, or if a file's size differs from the reported size; the message names the rank.
 Result<std::vector<FileEntry>> join_parts(const std::filesystem::path& staged, const Name& name,
                                           int ranks);
 

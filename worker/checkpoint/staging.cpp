@@ -144,8 +144,8 @@ Result<void> drop_optimizer(const fs::path& checkpoints, const Name& name) {
     ROLL_TRY(Manifest manifest, decode_manifest(text));
     std::erase_if(manifest.files,
                   [](const FileEntry& entry) { return is_optimizer_state(entry.path); });
-    // The new manifest is first written outside the checkpoint, which may not contain files that
-    // its manifest does not list.
+    // First write the new manifest outside the checkpoint, because a checkpoint may not contain
+    // files that its manifest does not list.
     const fs::path draft = checkpoints / (std::string(kTrashPrefix) + "manifest");
     ROLL_TRY_VOID(write_file_atomically(draft, encode(manifest)));
     fs::rename(draft, directory / kManifestFile, error);

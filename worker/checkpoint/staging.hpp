@@ -52,8 +52,8 @@ struct Swept {
     std::vector<std::string> left;  // one sentence per directory that could not be removed
 };
 
-// Removes the directories that crashed writers left behind: checkpoints whose deletion was not
-// finished, and staged checkpoints of writers whose token is older than `writer`.
+// Removes what crashed writers left behind: checkpoints whose deletion was not finished, and staged
+// checkpoints of writers whose token is older than `writer`.
 Result<Swept> sweep(const std::filesystem::path& checkpoints, const Token& writer);
 
 }  // namespace roll::checkpoint

@@ -170,7 +170,7 @@ Result<State> decode_state(std::string_view text) {
     const Json recent = reader.raw("recent");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kStateSchema)
-        return fail(ErrorCode::Corrupt, "state: not a " + std::string(kStateSchema));
+        return fail(ErrorCode::Corrupt, "state: the format is not " + std::string(kStateSchema));
     ROLL_TRY(s.layout, decode_layout(layout));
     if (!scale.is_null()) {
         ROLL_TRY(s.loss_scale, decode_scale(scale));

@@ -41,7 +41,7 @@ struct Best {
 struct LossScale {
     double scale = 1;
     int good_steps = 0;          // consecutive steps without overflow since the scale last changed
-    int tolerated = 0;           // number of overflows still tolerated before one lowers the scale
+    int tolerated = 0;           // number of further overflows that do not lower the scale
     std::int64_t overflows = 0;  // number of steps skipped because of an overflow
     int at_least = 0;            // number of consecutive overflows at the lowest scale
     friend bool operator==(const LossScale&, const LossScale&) = default;
@@ -49,7 +49,7 @@ struct LossScale {
 
 // The steps with which the next step is compared (train.on_spike).
 struct RecentSteps {
-    std::vector<double> losses, grad_norms;  // of the latest applied steps, oldest first
+    std::vector<double> losses, grad_norms;  // values of the latest applied steps, oldest first
     std::int64_t batch_size = 0;             // number of samples of the latest step
     int skipped = 0;  // number of consecutive steps up to the latest one that were not applied
     friend bool operator==(const RecentSteps&, const RecentSteps&) = default;

@@ -89,7 +89,9 @@ Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
     std::int64_t next = 0;
     for (std::size_t part = 0; part < counts.size(); ++part) {
         if (counts[part] < 0)
-            return invalid("a pipeline stage would have a negative number of layers");
+            return invalid(
+                "a pipeline stage would have -1 layers, because the embedding or the loss counts "
+                "as one of its layers; use a smaller pp or vpp");
         const auto pp = static_cast<std::size_t>(layout.pp);
         ranges[part % pp][part / pp] = {next, next + counts[part]};
         next += counts[part];

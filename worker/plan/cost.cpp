@@ -15,13 +15,13 @@ namespace roll::plan {
 namespace {
 
 constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
-// Blocks of this size or more are mapped, and smaller ones are in the heap, which never shrinks
-// (train/process/memory.cpp). So a mapped block adds to the heap's largest size, even if the heap
-// has room at the time.
+// The allocator maps a block of this size or more on its own, and takes smaller blocks from the
+// heap, which never shrinks (train/process/memory.cpp). A mapped block therefore adds to the peak
+// memory, even if the heap has enough free space for it.
 constexpr std::int64_t kMappedBytes = 32 << 20;
 
-// Returns true if oneDNN multiplies bfloat16 matrices on this processor, without widening them. Its
-// kernels for this need more memory.
+// Returns true if oneDNN multiplies bfloat16 matrices on this processor without converting them to
+// float32. Its kernels for bfloat16 need more memory.
 bool has_bf16_kernels() {
     static const bool has = [] {
         const Result<Processor> found = find_processor();
@@ -43,14 +43,14 @@ std::int64_t program_bytes(spec::Precision precision) {
 
 // Returns the number of elements of a LoRA module in `layers` layers of the model. `elements` is
 // the number of elements in one layer that has the module. A module may exist in a single layer
-// only. It is not known here whether this layer is one of the `layers` layers, so the function then
-// returns the mean for this number of layers.
+// only. This function does not know whether that layer is one of the `layers` layers, so it returns
+// the mean for this number of layers.
 std::int64_t share_of(const spec::ModelConfig& m, const spec::LoraModule& module,
                       std::int64_t elements, std::int64_t layers) {
     return module.layer < 0 ? elements * layers : elements * layers / m.layers;
 }
 
-// Returns the number of elements in the LoRA factors of some layers.
+// Returns the number of elements in the LoRA factors of `layers` layers.
 std::int64_t lora_factors(const spec::ModelConfig& m, std::int64_t layers) {
     std::int64_t count = 0;
     for (const spec::LoraModule& module : m.lora.modules) {
@@ -60,7 +60,7 @@ std::int64_t lora_factors(const spec::ModelConfig& m, std::int64_t layers) {
     return count;
 }
 
-// Returns the number of elements in DoRA's magnitudes of some layers.
+// Returns the number of elements in DoRA's magnitudes of `layers` layers.
 std::int64_t lora_magnitudes(const spec::ModelConfig& m, std::int64_t layers) {
     std::int64_t count = 0;
     for (const spec::LoraModule& module : m.lora.modules)
@@ -167,10 +167,10 @@ std::int64_t written_weights(const spec::ModelConfig& model, const spec::TrainSp
     return part.first ? copies * (parameter_count(model) - part.frozen_of_model) : 0;
 }
 
-// Returns the bytes of the copies that the loss makes of `logits` logits if the vocabulary is
-// split, or with label smoothing or z-loss. These are the logits in float32 (with 16-bit weights
-// only), their exponentials in float32, and the exponentials in float64. With fp64, there are only
-// the exponentials.
+// Returns the bytes of the copies that the loss makes of `logits` logits. The loss makes copies if
+// the vocabulary is split, or with label smoothing or z-loss. The copies are the logits in float32
+// (with 16-bit weights only), their exponentials in float32, and the exponentials in float64. With
+// fp64, only the exponentials are copied.
 std::int64_t loss_copies(const spec::TrainSpec& spec, std::int64_t logits) {
     if (spec.parallel.tp == 1 && spec.loss.label_smoothing == 0 && spec.loss.z_loss == 0) return 0;
     const std::int64_t element = element_bytes(spec.precision);
@@ -179,7 +179,7 @@ std::int64_t loss_copies(const spec::TrainSpec& spec, std::int64_t logits) {
 
 // The activations and temporary values of a step on one rank, in bytes.
 struct StepValues {
-    std::int64_t activations = 0;  // of all micro-batches that are in memory at once
+    std::int64_t activations = 0;  // activations of all micro-batches that are in memory at once
     std::int64_t workspace = 0;    // largest size of the temporary values
     std::int64_t of_chunk = 0;     // activations of one micro-batch in one chunk
     // activations of all micro-batches that are outside the device's memory
@@ -189,10 +189,10 @@ struct StepValues {
 };
 
 // Returns the moment of a step at which the rank needs the most memory. Backward of the step's last
-// micro-batch goes from the last chunk to the first. While it is in a chunk, the rank has the
-// activations of the lower chunks, and the gradients of the higher chunks are being summed over the
-// replicas. With ZeRO-2, the gradients of each micro-batch are summed: then sums of the previous
-// micro-batch are unfinished in all chunks.
+// micro-batch goes from the last chunk to the first. During the backward of a chunk, the rank still
+// has the activations of the lower chunks, and the sums of the higher chunks' gradients over the
+// replicas are unfinished. With ZeRO-2, the gradients of each micro-batch are summed, so sums of
+// the previous micro-batch are unfinished in all chunks.
 Moment step_moment(const Held& held, const StepValues& values, const StagePart& part, bool tied,
                    bool several, std::int64_t main) {
     Moment most{values.activations + values.workspace, 0};

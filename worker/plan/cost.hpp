@@ -29,8 +29,8 @@ std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
 struct FlopsPerToken {
     double causal = 0, full = 0;
 };
-// Backward computes no weight gradients of the `elements` frozen elements in matrix products, and
-// nothing below the model's part `lowest` (ChunkSpec::lowest).
+// What backward does not compute: the weight gradients of the `elements` frozen elements in matrix
+// products, and everything below the model's part `lowest` (ChunkSpec::lowest).
 struct Untrained {
     std::int64_t elements = 0, lowest = -1;
 };
@@ -64,7 +64,7 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 // `activations`, `workspace` and `exchange` are those of the moment at which their sum is largest.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    std::int64_t main_weights = 0;  // the optimizer's copy of the weights, besides `weights`
+    std::int64_t main_weights = 0;  // the optimizer's copy of the weights, in addition to `weights`
     std::int64_t gradients = 0;
     std::int64_t moments = 0;  // optimizer state of all kinds
     std::int64_t activations = 0, workspace = 0, snapshot = 0, exchange = 0, program = 0;
@@ -84,7 +84,8 @@ struct StagePart {
     std::int64_t frozen_of_model = 0;  // number of frozen elements of the whole model
     int tp = 1;  // number of ranks among which the tensors of each layer are split
     std::int64_t first_layer = 0;  // index of the first layer of the stage's first chunk
-    // lowest trained part of the model (ChunkSpec::lowest); number of the stage's layers below it
+    // `lowest`: lowest trained part of the model (ChunkSpec::lowest). `below`: number of the
+    // stage's layers below that part.
     std::int64_t lowest = -1, below = 0;
 };
 // Returns the number of parameters on one rank of a stage, including the padding of the
@@ -92,10 +93,10 @@ struct StagePart {
 std::int64_t part_parameters(const spec::ModelConfig& model, const StagePart& part);
 
 // Returns the costs of one micro-batch on each stage of a pipeline. `parts` has one entry per
-// chunk, in the order of forward. Times count the FLOPs of matrix products; 1 is the mean forward
-// time of the layers of a stage. The last stage's forward includes the forward and backward of the
-// output layer, because the trainer computes them together. `recompute` has one entry per layer of
-// the model; empty: none.
+// chunk, in the order of forward. Times are proportional to the FLOPs of matrix products. Their
+// unit is the mean time that the layers of a stage take in forward. The last stage's forward
+// includes the forward and backward of the output layer, because the trainer computes them
+// together. `recompute` has one entry per layer of the model; empty: none.
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts, const Recomputed& recompute = {});
 

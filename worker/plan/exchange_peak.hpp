@@ -9,8 +9,8 @@
 
 namespace roll::plan {
 
-// A bucket of one chunk. It is complete at the end of the backward of the part `layer`: a layer of
-// the chunk, or the output layer (the number of layers), or the embedding (-1).
+// A bucket of one chunk. `layer`: the part of the chunk whose backward completes the bucket. This
+// is the index of a layer, the number of layers for the output layer, or -1 for the embedding.
 struct ExchangeBucket {
     std::int64_t layer = 0;
     std::int64_t gradients = 0;  // size of the gradients of its trained parameters
@@ -20,7 +20,7 @@ struct ExchangeBucket {
 struct ExchangeRule {
     bool staged = false;     // gradients exist only until their bucket is complete (ZeRO-2)
     bool continued = false;  // sums of the previous micro-batch are pending
-    bool tied = false;       // the gradient of the output layer is that of the embedding
+    bool tied = false;       // the output layer and the embedding share one gradient
 };
 
 // Sizes of the activations and temporary values during the backward of a part, and after it.
@@ -28,14 +28,14 @@ struct PartValues {
     std::int64_t during = 0, after = 0;
 };
 
-// Sizes at one moment: the activations and temporary values, and what the exchange needs: the
-// gradients of incomplete buckets (if they are staged), and the buffers of pending sums.
+// Sizes at one moment. `values`: the activations and temporary values. `exchange`: the gradients of
+// incomplete buckets, if they are staged, and the buffers of pending sums.
 struct Moment {
     std::int64_t values = 0, exchange = 0;
     std::int64_t total() const { return values + exchange; }
 };
 
-// Returns the moment of the backward of one micro-batch with the largest total. `buckets` and
+// Returns the moment with the largest total in the backward of one micro-batch. `buckets` and
 // `parts` are in the order of backward; `parts` begins with the output layer and ends with the
 // embedding. At most two sums are pending: the rank waits for the oldest before it starts another.
 Moment exchange_peak(std::span<const ExchangeBucket> buckets, const ExchangeRule& rule,

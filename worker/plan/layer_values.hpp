@@ -24,7 +24,7 @@ struct Rows {
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                       const LayerRecompute& again);
 
-// Returns the size of what a layer saves in memory of its own:
+// Returns the size of the values that a layer saves outside the gradients' memory:
 // - copies of q, k and v if documents are kept apart (`segments`);
 // - the inputs of qk-norms;
 // - the inputs of post-norms. A layer that is recomputed as a whole does not save these inputs. It
@@ -36,7 +36,7 @@ std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows,
 std::int64_t layer_held(const spec::ModelConfig& m, const Rows& rows, bool segments,
                         const LayerRecompute& again);
 
-// Returns the recomputation of a layer; none if `all` is empty.
+// Returns the recomputation of a layer; if `all` is empty, the layer has no recomputation.
 LayerRecompute layer_of(const Recomputed& all, std::int64_t layer);
 
 // Returns, for each layer, the numbers of elements that backward holds during and after the layer,

@@ -26,9 +26,9 @@ Result<Mesh> Mesh::make(const spec::ParallelSpec& p, int world_size) {
         return fail(ErrorCode::InvalidArgument, "every axis must be at least 1: " + axes);
     const Mesh mesh(p.tp, p.cp, p.dp, p.pp);
     if (mesh.world_size() != world_size) {
-        return fail(ErrorCode::InvalidArgument,
-                    axes + " make " + std::to_string(mesh.world_size()) + " ranks, but there are " +
-                        std::to_string(world_size));
+        return fail(ErrorCode::InvalidArgument, axes + " need world size " +
+                                                    std::to_string(mesh.world_size()) +
+                                                    ", but it is " + std::to_string(world_size));
     }
     return mesh;
 }

@@ -23,7 +23,7 @@ std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
     for (const Op& op : s.ranks[rank]) {
         if (op.chunk < 0 || op.chunk >= s.vp || op.microbatch < 0 ||
             op.microbatch >= s.microbatches)
-            return wrong(rank, op, "this chunk or microbatch does not exist");
+            return wrong(rank, op, "this chunk or micro-batch does not exist");
         if (done[op.chunk * s.microbatches + op.microbatch]++ != static_cast<int>(op.kind))
             return wrong(rank, op, "this operation is repeated or out of order");
     }
@@ -348,7 +348,8 @@ std::int64_t peak_bytes(const PipelineSchedule& schedule, int rank, std::span<co
 Result<ScheduleReport> check(const PipelineSchedule& schedule, const std::vector<Costs>& costs,
                              Transport transport) {
     if (std::ssize(schedule.ranks) != schedule.pp)
-        return fail(ErrorCode::InvalidArgument, "the table must have a row for each of pp ranks");
+        return fail(ErrorCode::InvalidArgument,
+                    "the schedule must have one list of operations for each of the pp ranks");
     if (costs.size() > 1 && std::ssize(costs) != schedule.stages())
         return fail(ErrorCode::InvalidArgument, "the costs must have an entry for each stage");
     for (int rank = 0; rank < schedule.pp; ++rank)

@@ -38,7 +38,7 @@ struct Transport {
 // Messages of one step over the link from rank `from` to rank `to`.
 struct LinkUse {
     int from = 0, to = 0;
-    bool gradients = false;  // true: carries gradients; false: carries activations
+    bool gradients = false;  // true: the messages carry gradients; false: activations
     std::int64_t messages = 0;
     friend bool operator==(const LinkUse&, const LinkUse&) = default;
 };
@@ -47,7 +47,7 @@ struct ScheduleReport {
     // Largest number of micro-batches whose activations a rank holds at once, for each rank. A
     // micro-batch counts once for each chunk, from its forward to its weight-gradient pass.
     std::vector<int> live_max;
-    // peak bytes on each rank; counts the bytes given in Costs
+    // peak on each rank of the bytes that Costs counts
     std::vector<std::int64_t> peak_bytes;
     std::vector<std::vector<double>> starts, ends;  // times of ops: [rank][op]
     std::vector<LinkUse> links;                     // ordered by `from`, `to` and `gradients`

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kBytesMax = std::size_t{64} << 20;
 
 struct Cell {
-    std::string text;  // as in the file
+    std::string text;  // text of the cell in the file
     int stage = 0;
     char kind = 'F';
     int microbatch = 0;
@@ -63,7 +63,8 @@ Result<std::vector<std::vector<Cell>>> parse_rows(std::string_view text) {
             row.push_back(*std::move(cell));
         }
     }
-    while (!rows.empty() && rows.back().empty()) rows.pop_back();  // the file's last line break
+    // The file's last line break makes an empty row.
+    while (!rows.empty() && rows.back().empty()) rows.pop_back();
     return rows;
 }
 
@@ -77,8 +78,8 @@ Result<PipelineSchedule> placed(const std::vector<std::vector<Cell>>& rows, Plac
         for (const Cell& cell : rows[static_cast<std::size_t>(rank)]) {
             if (cell.stage >= schedule.stages())
                 return fail(ErrorCode::InvalidArgument,
-                            fmt::format("rank {}, {}: there are the stages 0 to {}", rank,
-                                        cell.text, schedule.stages() - 1));
+                            fmt::format("rank {}, {}: this stage does not exist; allowed: 0 to {}",
+                                        rank, cell.text, schedule.stages() - 1));
             const Home home = schedule.home(cell.stage);
             if (home.rank != rank)
                 return fail(ErrorCode::InvalidArgument,

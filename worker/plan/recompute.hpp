@@ -19,8 +19,8 @@ struct LayerRecompute {
     // last.
     bool keeps_input = true, keeps_output = true;
 
-    bool attention() const;  // recomputes queries, keys, values and attention
-    bool mlp() const;        // recomputes the output of the gate and up products
+    bool attention() const;  // returns true if queries, keys, values and attention are recomputed
+    bool mlp() const;        // returns true if the output of the gate and up products is recomputed
     bool full() const { return kind == spec::Recompute::Full; }
     bool any() const { return kind != spec::Recompute::None; }
     friend bool operator==(const LayerRecompute&, const LayerRecompute&) = default;

@@ -44,7 +44,7 @@ TEST(Mesh, EachAxisCutsTheWorldIntoDisjointGroups) {
 TEST(Mesh, RefusesAxesThatDoNotMakeTheWorld) {
     const auto wrong = Mesh::make({.dp = 2, .tp = 3}, 8);
     ASSERT_FALSE(wrong);
-    EXPECT_NE(wrong.error().message.find("make 6 ranks, but there are 8"), std::string::npos);
+    EXPECT_NE(wrong.error().message.find("need world size 6, but it is 8"), std::string::npos);
     EXPECT_FALSE(Mesh::make({.dp = 0}, 0));
 }
 

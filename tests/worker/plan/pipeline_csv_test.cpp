@@ -52,7 +52,8 @@ TEST(PipelineCsv, NamesTheRankAndTheOperationOfAMistake) {
         "MICROBATCH, such as 0F3");
     EXPECT_EQ(refused("0F0,0B0\n1F0,SEND_F\n").find("rank 1, cell 2"), 0U);
     EXPECT_EQ(refused("0F0,-1B0\n1F0,1B0\n").find("rank 0, cell 2"), 0U);
-    EXPECT_EQ(refused("0F0,0B0\n1F0,1B0,5F0\n"), "rank 1, 5F0: there are the stages 0 to 1");
+    EXPECT_EQ(refused("0F0,0B0\n1F0,1B0,5F0\n"),
+              "rank 1, 5F0: this stage does not exist; allowed: 0 to 1");
     EXPECT_EQ(refused("0F0,1B0\n1F0,1B0\n"), "rank 0, 1B0: stage 1 belongs to rank 1");
     EXPECT_EQ(refused("0F0,0B0\n1F0\n"), "rank 1, B0: this operation is missing");
     EXPECT_EQ(refused("0F0,0F0,0B0\n1F0,1B0\n"),
@@ -60,7 +61,7 @@ TEST(PipelineCsv, NamesTheRankAndTheOperationOfAMistake) {
     EXPECT_EQ(refused("0F0,0B0,0F1,0B1\n1F0,1B0,1F1\n", 2, 1, 2),
               "rank 1, B1: this operation is missing");
     EXPECT_EQ(refused("0F0,0F2,0B0\n1F0,1B0\n", 2, 1, 2),
-              "rank 0, F2: this chunk or microbatch does not exist");
+              "rank 0, F2: this chunk or micro-batch does not exist");
     // rank 0 waits for a gradient of a micro-batch whose activations it has not sent
     const std::string deadlock = refused("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n", 2, 1, 2);
     EXPECT_NE(deadlock.find("B0"), std::string::npos) << deadlock;

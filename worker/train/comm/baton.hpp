@@ -22,8 +22,8 @@ class Deadlock : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
-// The turn of one thread. The semaphores of libstdc++ spin before they sleep, which costs more
-// processor time than the work between two turns of a small model.
+// Lets one thread wait for its turn. The semaphores of libstdc++ spin before they sleep, which
+// costs more processor time than the work between two turns of a small model.
 class Turn {
   public:
     Turn() { ::sem_init(&semaphore_, 0, 0); }

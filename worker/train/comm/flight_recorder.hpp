@@ -96,7 +96,7 @@ class FlightRecorder {
         std::vector<int> ranks;
         std::map<std::string, std::int64_t> next;  // number of the next transfer of each sequence
     };
-    struct Seen {               // a publication of another rank about the sequence of a transfer
+    struct Seen {               // what another rank has published about the sequence of a transfer
         std::int64_t next = 0;  // number of that rank's next transfer in the sequence
         std::int64_t beat = 0;
         std::string waits;     // the transfer for which that rank waits; empty if there is none
@@ -119,9 +119,11 @@ class FlightRecorder {
 
     const Board board_;
     const RecorderOptions options_;
-    // true: the first of the ranks that wait for the explained transfer; used only on thread_
+    // true: this rank is the first of the ranks that wait for the explained transfer; used only on
+    // thread_
     bool is_first_ = false;
-    bool lacks_texts_ = false;         // used only on thread_
+    // true: a rank's text could not be read; used only on thread_
+    bool lacks_texts_ = false;
     std::optional<std::string> kept_;  // rank 0's last text; used only on thread_
     bool keeps_ = options_.keeps_first;
     mutable std::mutex mutex_;  // guards the members that follow

@@ -20,7 +20,7 @@ std::size_t hash_of(const at::Tensor& tensor) {
 }
 
 // All bits are set in each element of an output: a NaN in every floating-point type, else -1. Plain
-// loops over bytes take a fraction of the time of tensor operations on so small tensors.
+// loops over bytes take a fraction of the time of tensor operations on such small tensors.
 constexpr unsigned char kPoison = 0xFF;
 
 void poison(const at::Tensor& tensor) {

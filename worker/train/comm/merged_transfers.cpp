@@ -17,8 +17,9 @@ namespace {
 constexpr std::int64_t kRowsMost = 16;
 
 struct Sequence {
-    std::map<int, std::int64_t> next;  // by rank: number of its next transfer
-    // by number: the transfers that ranks issued under it, and the ranks that have not finished it
+    std::map<int, std::int64_t> next;  // for each rank: number of its next transfer
+    // for each number: the descriptions of the transfers that ranks issued under it, and the ranks
+    // that have not finished their transfer
     std::map<std::int64_t, std::set<std::string>> words;
     std::map<std::int64_t, std::set<int>> open;
 };
@@ -27,7 +28,8 @@ struct Sequence {
 using GroupKey = std::pair<std::string, int>;
 
 struct Group {
-    std::map<int, int> ranks;  // by place in the group; without the ranks whose text is not known
+    // For each rank whose text is known: its number in the group, and its number in the job.
+    std::map<int, int> ranks;
     std::map<std::string, Sequence> sequences;
 };
 
@@ -64,8 +66,8 @@ std::map<GroupKey, Group> groups_of(const std::map<int, std::string>& published)
     return groups;
 }
 
-// Returns the ranks that take part in a sequence. A message has two, whose numbers in the group are
-// in the name of the sequence.
+// Returns the ranks that take part in a sequence. A message has two ranks; the name of its sequence
+// has their numbers in the group.
 std::vector<int> members(const Group& group, const std::string& sequence) {
     int from = 0, to = 0;
     const bool is_message = std::sscanf(sequence.c_str(), "%d>%d", &from, &to) == 2;

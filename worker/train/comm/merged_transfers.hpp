@@ -9,9 +9,10 @@ namespace roll::train {
 // Returns a table with tabs between its columns. It has one row for each transfer that some rank
 // has issued and another rank of its group has not issued, or for which a rank waits. The columns
 // are the group, its ranks, the sequence ("" for collectives, "FROM>TO SITE" for messages), the
-// number in the sequence, the transfer, the ranks that issued it, those of them that have not
-// finished it, and the ranks that never issued it. If ranks issued different transfers under one
-// number, the column has all of them. It is empty if every rank that issued it has finished it.
+// number in the sequence, the transfer, the ranks that issued it, the ranks that issued it but have
+// not finished it, and the ranks that never issued it. If ranks issued different transfers under
+// one number, the column of the transfer lists all of them. This column is empty if every rank that
+// issued the transfer has finished it.
 //
 // `published`: for each rank, the latest text of its FlightRecorder. Ranks without a text are in no
 // column.

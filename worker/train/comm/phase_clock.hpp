@@ -15,9 +15,9 @@
 
 namespace roll::train {
 
-// Tp, Pp and Dp: waiting for a transfer between tensor-parallel ranks, pipeline stages and
-// replicas. Bubble: waiting for an activation or a gradient from another stage. Agreement: waiting
-// for all ranks between two steps. Save: the time for which a checkpoint stops training.
+// Tp, Pp, Dp: waiting for a transfer between tensor-parallel ranks (Tp), pipeline stages (Pp) or
+// replicas (Dp). Bubble: waiting for an activation or a gradient from another stage. Agreement:
+// waiting for all ranks between two steps. Save: the time for which a checkpoint stops training.
 enum class Phase : std::uint8_t {
     Data,
     Forward,

@@ -11,9 +11,9 @@
 
 namespace roll::train {
 
-// The delivery of a transfer to one rank: the inputs of all ranks (none for a message), the correct
-// result, and the correct result of the previous transfer with the same site and size (undefined if
-// there was none).
+// The delivery of a transfer to one rank. `inputs`: the inputs of all ranks; empty for a message.
+// `right`: the correct result. `before`: the correct result of the previous transfer with the same
+// site and size; undefined if there was none.
 struct Delivery {
     const Transfer& transfer;
     at::TensorList inputs;
@@ -30,7 +30,7 @@ struct Plant {
         Regroup,  // the lower half and the upper half of the ranks reduce separately
         Delay,    // result of the previous transfer with the same site and size; at first, zeros
         Stale,    // like Delay, but the first result is correct
-        Change,   // what `change` returns
+        Change,   // the result is what `change` returns
     };
     Kind kind;
     Site site;

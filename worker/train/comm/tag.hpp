@@ -32,7 +32,7 @@ enum class Site : std::uint8_t {
     Sample,         // generated text: each rank's logits, and the chosen token
     NotFinite,      // the search for a non-finite value; `layer`: the parameter
     Weights,        // weights that ranks copy from each other; `layer`: the parameter or bucket
-    Matrices,       // matrices that the optimizer updates as wholes; `layer`: the batch of matrices
+    Matrices,       // whole matrices that the optimizer updates; `layer`: the batch of matrices
     Replicas,       // hashes of the tensors that the replicas hold as copies
     Agreement,      // a decision that all ranks of the job make together
     Barrier,

@@ -38,8 +38,9 @@ Row encoded_row(std::string context, std::string choice, const tokenizer::TextTo
         const auto first = tokenizer.bos ? tokenizer.bos : tokenizer.eos;
         if (!first)
             throw RankFailure(2,
-                              "a question has no context, and the tokenizer has no BOS or EOS "
-                              "token; give a description or doc_to_text that is not empty");
+                              "a question has no text before its choices, and the tokenizer has no "
+                              "BOS or EOS token to use instead; set the task's description or "
+                              "doc_to_text to a text that is not empty");
         whole.insert(whole.begin(), *first);
         read = 1;
     }

@@ -30,11 +30,11 @@ struct AnswerPass {
     std::function<at::Tensor(std::span<const Microbatch>)> log_probs = {};
     // Adds up a tensor over all replicas; empty if there is one replica
     std::function<void(const at::Tensor&)> sum = {};
-    // Called before each of the parts of a task. If it returns true, which it must do on all
-    // replicas, the task is not scored.
+    // Called before each part of a task. If it returns true, the task is not scored. It must return
+    // the same value on all replicas.
     std::function<bool()> ends = [] { return false; };
-    // Called before each of the parts of a task with the number of choices that are measured, and
-    // of all choices; may be empty
+    // Called before each part of a task with the number of choices that are done and the number of
+    // all choices; may be empty
     std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 

@@ -41,13 +41,13 @@ void check_schedule(const spec::TrainSpec& spec) {
         "train.epochs gives " + std::to_string(spec.steps) + (spec.steps == 1 ? " step" : " steps");
     if (optimizer.warmup_steps > end)
         throw RankFailure(2, found + ", but train.optimizer.warmup_steps is " +
-                                 std::to_string(optimizer.warmup_steps) + "; set it to at most " +
-                                 std::to_string(end));
+                                 std::to_string(optimizer.warmup_steps) +
+                                 "; set warmup_steps to at most " + std::to_string(end));
     const std::int64_t most = end - optimizer.warmup_steps;
     if (optimizer.schedule == spec::LrSchedule::Wsd && optimizer.wsd_decay_steps > most)
         throw RankFailure(2, found + ", but train.optimizer.wsd_decay_steps is " +
                                  std::to_string(optimizer.wsd_decay_steps) +
-                                 "; set it to at most " + std::to_string(most));
+                                 "; set wsd_decay_steps to at most " + std::to_string(most));
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ struct PreviewStyle {
 };
 
 std::string preview_text(const std::vector<PreviewFile>& files, const PreviewStyle& style);
-OrderedJson preview_json(const std::vector<PreviewFile>& files);  // format: roll.data_preview/1
+// Returns JSON in the format roll.data_preview/1.
+OrderedJson preview_json(const std::vector<PreviewFile>& files);
 
 }  // namespace roll::train

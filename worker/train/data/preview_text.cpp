@@ -1,4 +1,4 @@
-// Formats a preview for people: lines of a limited width, in which the learned text is marked.
+// Formats a preview as text: lines of a limited width, in which the learned text is marked.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -55,9 +55,9 @@ std::size_t PythonRandom::below(std::size_t limit) {
 }
 
 std::vector<std::size_t> PythonRandom::sample(std::size_t population, std::size_t count) {
-    // To draw the same numbers as Python's random.sample, use one of its two methods, as it does.
-    // If a set of the drawn positions would take more memory than a copy of the list, it draws from
-    // the copy. Otherwise, it draws positions until `count` of them are different.
+    // Draws the same numbers as Python's random.sample, which has two methods. If a set of the
+    // drawn positions would take more memory than a copy of the list, random.sample draws from a
+    // copy. Otherwise, it draws positions until `count` of them are different.
     double set_size = 21;
     if (count > 5)
         set_size +=

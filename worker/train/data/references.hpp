@@ -19,8 +19,8 @@ namespace roll::train {
 
 // The values of one corpus file. For each pair: the log-probabilities of the chosen and the
 // rejected answer. For each labelled answer: its log-probability, and the log-probability of its
-// mismatched answer (0 if the objective does not need it). kUnknown is a value that is not computed
-// yet.
+// mismatched answer (0 if the objective does not need it). kUnknown marks a value that is not
+// computed yet.
 using PairValues = std::vector<std::array<double, 2>>;
 // differs from all values, because no log-probability is above 0
 inline constexpr double kUnknown = 1;

@@ -36,7 +36,8 @@ constexpr std::array kTexts{"dataset_name",     "test_split",    "validation_spl
                             "target_delimiter", "description"};
 constexpr std::array kOfExamples{"sampler", "split", "fewshot_delimiter", "target_delimiter"};
 constexpr std::int64_t kExamplesMost = 1000;
-constexpr std::size_t kMemory = std::size_t{64} << 20U;  // most memory for rendering one record
+// maximum memory for rendering one record, in bytes
+constexpr std::size_t kMemory = std::size_t{64} << 20U;
 // Separates the choices that a template writes. No text contains this character.
 constexpr char kBetween = '\x1e';
 
@@ -229,7 +230,8 @@ Result<void> check_keys(const Json& task, const std::string& text, const fs::pat
             return refused_task(file,
                                 std::string(key) + " is " + task[key].dump() + "; allowed: a text");
     if (text.find("!function") != std::string::npos)
-        return refused_task(file, "!function needs Python and is not supported");
+        return refused_task(
+            file, "!function needs Python and is not supported; replace it by a template");
     if (task.value("output_type", Json("generate_until")) != "multiple_choice")
         return refused_task(file, "output_type is " + task.value("output_type", Json()).dump() +
                                       "; allowed: multiple_choice");
@@ -245,7 +247,7 @@ Result<void> check_keys(const Json& task, const std::string& text, const fs::pat
 
 Result<void> read_record(std::string_view line, Record& record) {
     ROLL_TRY(const chat::Value value, chat::read_json(line, record.arena));
-    if (!value.is(chat::Kind::Dict)) return fail(ErrorCode::Corrupt, "is not an object");
+    if (!value.is(chat::Kind::Dict)) return fail(ErrorCode::Corrupt, "is not a JSON object");
     record.entries.assign(value.dict->entries.begin(), value.dict->entries.end());
     return {};
 }

@@ -32,7 +32,7 @@ struct TaskRecords {
     };
     std::deque<File> files;               // a deque, so that a File is never moved
     std::vector<std::string_view> lines;  // records, as views into the texts
-    std::vector<Place> places;            // one for each record
+    std::vector<Place> places;            // place of each record
 
     tl::unexpected<Error> wrong(std::size_t line, const Error& error) const;
 };

@@ -112,9 +112,9 @@ void TeacherValuesFiles::copy(std::uint64_t key, const at::Tensor& targets_T, st
         throw RankFailure(
             1,
             damaged.empty()
-                ? "the teacher's stored predictions lack tokens that the job needs; another "
-                  "program may "
-                  "have deleted files of these predictions"
+                ? "the teacher's stored predictions lack tokens that the job needs, perhaps "
+                  "because their files were deleted; submit the job again to compute these "
+                  "predictions"
                 : damaged +
                       " is damaged; delete this file, and the job computes the predictions again");
     const std::byte* const ids = record + sizeof(Header);

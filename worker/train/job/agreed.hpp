@@ -12,8 +12,8 @@ struct Agreed {
     bool stop = false;
     bool checkpoint = true;
     bool save = false;     // true: save a checkpoint and continue
-    bool measure = false;  // measure the peak FLOP/s again
-    bool fail = false;     // end, because a hook with `on_fail: stop` has failed
+    bool measure = false;  // true: measure the peak FLOP/s again
+    bool fail = false;     // true: end, because a hook with `on_fail: stop` has failed
     std::vector<TrainingRequest> requests = {};  // in the order in which the ranks agreed on them
 
     // Merges `later`, the requests that the ranks have agreed on after these.

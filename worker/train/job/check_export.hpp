@@ -13,13 +13,14 @@ namespace roll::train {
 inline constexpr const char* kExportFile = "roll_export.json";
 
 struct ExportCheck {
-    std::string directory;              // the export
-    std::string checkpoint;             // the exported checkpoint
-    std::string base;                   // base model of a LoRA job; else empty
+    std::string directory;              // directory of the export
+    std::string checkpoint;             // directory of the exported checkpoint
+    std::string base;                   // base model of a LoRA job; otherwise empty
     std::vector<std::string> adapters;  // adapters that the job merged into the base model
     std::string dtype = "fp32";         // number type of the exported weights
-    bool is_adapter = false;            // the export is an adapter of `base`
-    bool averaged = false;              // the export has the average of the weights (train.ema)
+    bool is_adapter = false;            // true: the export is an adapter of `base`
+    // true: the export has the average of the weights (train.ema)
+    bool averaged = false;
 };
 
 // Loads both models one after the other, computes the logits of the same tokens, and writes

@@ -39,8 +39,8 @@ ModelSetup setup_of(const std::string& directory) {
     return setup;
 }
 
-// Tells on stderr how much of a task or text is measured: on a terminal by one line that is written
-// again and again, elsewhere by a line from time to time.
+// Reports on stderr how much of a task or text has been measured. On a terminal, overwrites one
+// line. Elsewhere, writes a new line at intervals.
 class Progress {
   public:
     Progress(std::string name, const char* unit) : name_(std::move(name)), unit_(unit) {}
@@ -114,7 +114,8 @@ OrderedJson measure_text(const std::string& path, const EvaluationOptions& optio
             tokens += one.targets_BT.ne(ops::kIgnored).sum().item<std::int64_t>();
         }
     }
-    if (tokens == 0) throw RankFailure(2, path + " has no token to predict");
+    if (tokens == 0)
+        throw RankFailure(2, path + " has no token to predict; give a file with more text");
     const std::int64_t bytes = predicted_bytes(windows, tokenizer.tokenizer);
     const double mean = loss / static_cast<double>(tokens);
     OrderedJson json = {{"loss", mean}, {"perplexity", std::exp(mean)}, {"tokens", tokens}};
@@ -127,7 +128,7 @@ OrderedJson measure_text(const std::string& path, const EvaluationOptions& optio
 OrderedJson evaluate_model(const EvaluationOptions& options) {
     if (options.tasks.empty() && options.texts.empty())
         throw RankFailure(2, "nothing to measure; give --task FILE or --data FILE");
-    // Read the tasks before the model is loaded, so that an error in a task is reported at once
+    // Read the tasks before the model is loaded, so that an error in a task is reported immediately
     std::vector<Task> tasks;
     for (const std::string& file : options.tasks)
         tasks.push_back(need(read_task(file, options.fewshot)));

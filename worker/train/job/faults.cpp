@@ -63,7 +63,7 @@ void make(const spec::FaultSpec& fault, TrainStep& trainer) {
         case spec::FaultKind::Slow:
             std::this_thread::sleep_for(std::chrono::milliseconds(fault.ms));
             break;
-        case spec::FaultKind::DiskFull: break;  // see fills_disk()
+        case spec::FaultKind::DiskFull: break;  // fills_disk() implements this fault
     }
 }
 

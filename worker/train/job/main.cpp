@@ -65,8 +65,9 @@ int train(const Arguments& arguments, WorkerLink& link) {
     const protocol::Launch launch =
         need(protocol::decode_launch(need(read_file(arguments.launch))));
     if (arguments.rank < 0 || arguments.rank >= launch.world_size())
-        throw RankFailure(2, "--rank " + std::to_string(arguments.rank) + " is not one of the " +
-                                 std::to_string(launch.world_size()) + " ranks");
+        throw RankFailure(
+            2, "--rank " + std::to_string(arguments.rank) + " does not exist: the world size is " +
+                   std::to_string(launch.world_size()) + ", and ranks are numbered from 0");
     set_threads(launch.ranks_per_node);
     if (launch.gpus.empty()) std::printf("processor: %s\n", processor_text(processor()).c_str());
     if (launch.kind == "tokenize") return tokenize_ahead(launch, link);
@@ -299,7 +300,7 @@ void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--memory-limit", arguments.memory.bytes,
                        "Bytes of memory that a rank may use");
     command.add_option("--memory-from", arguments.memory.from,
-                       "What sets the memory limit; messages show this text");
+                       "Source of the memory limit, for messages");
 }
 
 void add_plan_options(CLI::App& command, Arguments& arguments) {
@@ -309,7 +310,7 @@ void add_plan_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--trace", arguments.trace, "Write the schedule as a Chrome trace");
     command.add_option(
         "--layout-search", arguments.layout_search,
-        "File with the report of the layout search, which --json adds to its object");
+        "File with the report of the layout search; --json adds the report to its object");
 }
 
 void add_prove_options(CLI::App& command, Arguments& arguments) {
@@ -325,7 +326,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", "roll-rank " ROLL_VERSION, "Print the version");
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
     app.add_option("--rank", arguments.rank, "Number of this rank in the job, from 0");
-    CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
+    CLI::App* sampling = app.add_subcommand("generate", "Generate text with an HF or MCA model");
     add_generate_options(*sampling, arguments);
     CLI::App* planning =
         app.add_subcommand("plan", "Report what a train job would do, without running it");

@@ -36,7 +36,8 @@ void print_place(const char* what, const fs::path& folder) {
 }
 
 // Returns the bytes of disk space to reserve for the saved activations of one rank: the plan's
-// number, which counts neither the whole pages of the file nor the factors of norms.
+// number and an eighth more. The plan does not count the factors of norms, or the unused bytes at
+// the end of pages of the file.
 std::int64_t activation_space(spec::TrainSpec spec, const JobPipeline& pipeline, TrainStep& step) {
     spec.optimizer.offload = false;
     const auto stage = static_cast<std::size_t>(step.groups().pp.rank());

@@ -1,9 +1,10 @@
-// Chooses where a job keeps what is not in the memory of its devices: the state of its optimizer
-// (train.optimizer.offload), and the activations that forward saves (train.activation_offload).
+// Chooses where a job keeps the data that is not in the memory of its devices: the state of its
+// optimizer (train.optimizer.offload), and the activations that forward saves
+// (train.activation_offload).
 //
-// On a GPU, that is the host's memory. On a CPU, files in $TMPDIR or, if that is not set or not on
-// a disk, in the output directory. Rank 0 prints the place. The functions throw
-// RankFailure(refused) if neither is on a disk, or if there is no space.
+// On a GPU, the place is the host's memory. On a CPU, it is files in $TMPDIR, or in the output
+// directory if $TMPDIR is not set or not on a disk. Rank 0 prints the place. The functions throw
+// RankFailure(refused) if neither directory is on a disk, or if the disk has no space.
 #pragma once
 
 #include "common/protocol/rank.hpp"
@@ -19,7 +20,8 @@ StateMemory offload_memory(const spec::TrainSpec& spec, const protocol::Launch& 
                            const Backend& backend);
 
 // Makes the chunks of `step` keep saved activations outside the device's memory, if the job
-// offloads them. In a file, reserves the space that the job's plan names, and an eighth more.
+// offloads them. If the activations are in a file, reserves the space that the job's plan computes,
+// and an eighth more.
 void offload_activations(const spec::TrainSpec& spec, const JobPipeline& pipeline,
                          const protocol::Launch& launch, int rank, const Backend& backend,
                          TrainStep& step);

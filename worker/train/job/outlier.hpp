@@ -1,4 +1,4 @@
-// The rule by which a loss or a gradient norm is too high, compared with earlier values. Pure.
+// Decides whether a loss or a gradient norm is too high, compared with earlier values. Pure.
 #pragma once
 
 #include <optional>

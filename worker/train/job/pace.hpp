@@ -1,4 +1,4 @@
-// How fast a run is: the times of its steps, and when they were last reported.
+// The pace of a run: the durations of its steps, and the times of its reports.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@ namespace roll::train {
 
 struct Pace {
     using Clock = std::chrono::steady_clock;
-    Clock::time_point progress_due{};  // when progress is reported next
-    Clock::time_point told{};          // when a step was last reported
+    Clock::time_point progress_due{};  // time of the next progress report
+    Clock::time_point told{};          // time of the last report of a step
     double step_seconds = 0;           // smoothed duration of a step
     // smoothed duration of a step, minus the time spent waiting for other ranks
     double own_seconds = 0;

@@ -18,10 +18,11 @@ struct RepeatDiffers {
     std::string sentence;
 };
 
-// Computes a step that was not applied a second time, and compares loss and gradient norm with
-// `result`: bit for bit on a CPU, and to 1 % on a GPU, where the order of sums is not fixed.
-// Returns nullopt if the results are equal. Overwrites the gradients. Every rank must call this
-// function with its own part of the batch, and all ranks get the same result.
+// Computes once more a step whose update was not applied, and compares the loss and the gradient
+// norm with `result`. On a CPU, they must be equal bit for bit. On a GPU, the order of sums is not
+// fixed, so they may differ by 1 %. Returns nullopt if the results agree. Overwrites the gradients.
+// Every rank must call this function with its own part of the batch, and all ranks get the same
+// result.
 std::optional<RepeatDiffers> repeat_differs(TrainStep& step, std::span<const Microbatch> batch,
                                             const StepResult& result, const StepPlace& place,
                                             Communicator& world);

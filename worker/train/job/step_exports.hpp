@@ -1,14 +1,14 @@
-// Exports checkpoints while the training goes on (`export.every`). Exists only on rank 0.
+// Exports checkpoints while training continues (`export.every`). Exists only on rank 0.
 //
-// Each export runs in programs of their own, with a low priority: roll-convert writes the
-// export to a hidden directory, and roll-rank compares its logits with those of the checkpoint.
-// Then the directory gets its final name, hf-step-STEP, and rolld learns of it. No step waits for
-// an export. One export runs at a time and one waits; if a further checkpoint is due, it replaces
-// the one that waits.
+// Each export runs in separate programs with a low priority: roll-convert writes the export to a
+// hidden directory, and roll-rank compares its logits with those of the checkpoint. Then the
+// directory gets its final name, hf-step-STEP, and rolld learns of it. No step waits for an export.
+// One export runs at a time and one waits; if a further checkpoint is due, it replaces the one that
+// waits.
 //
-// An export that fails leaves nothing. An attempt that is killed leaves at most a hidden directory.
-// The next attempt reports the complete exports again, and exports the newest due checkpoint if its
-// export is missing.
+// An export that fails leaves no files. An attempt that is killed leaves at most a hidden
+// directory. The next attempt reports the complete exports again, and exports the newest due
+// checkpoint if its export is missing.
 #pragma once
 
 #include <atomic>

@@ -104,10 +104,10 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
                           "that computing a step twice gave two results", world);
     if (!result.replicas_agree)
         return failure_of(1, 0,
-                          "the replicas computed different gradient norms of step " +
+                          "twice, the replicas computed different gradient norms of step " +
                               std::to_string(place.step + 1) +
-                              " from the same gradients, twice; memory or a processor of one of "
-                              "them may be damaged",
+                              " from the same gradients; memory or a processor of one of the "
+                              "replicas may be damaged",
                           "gradient norms that differ between replicas", world);
     const BadStep bad =
         is_spike ? spike(result, place) : find_bad_step(step, batch, result, place, world);
@@ -121,7 +121,7 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
             return std::nullopt;
         }
         ending = "; the " + std::to_string(kSkippedMax) +
-                 " steps before were skipped, which is the limit";
+                 " steps before it were skipped, and no more may be skipped in a row";
     }
     if (policy == Policy::Rewind) ending = prepare_rewind(bad.samples, world);
     const bool again = policy == Policy::Retry || policy == Policy::Rewind;

@@ -1,6 +1,6 @@
-// Keeps updates of bad steps from the weights: steps that are not finite (train.on_not_finite), and
-// spikes of the loss or the gradient norm (train.on_spike). Says what the job does after such a
-// step. All ranks get the same results of a step, so all ranks decide alike.
+// Prevents bad steps from updating the weights. A step is bad if its loss or gradient norm is not
+// finite (train.on_not_finite) or is a spike (train.on_spike). Decides what the job does after a
+// bad step. All ranks get the same results of a step, so all ranks decide alike.
 #pragma once
 
 #include <cstdint>

@@ -76,13 +76,13 @@ class Teacher {
 
   private:
     const TeacherPass& pass_;
-    std::deque<Chunk> chunks_;  // one chunk
+    std::deque<Chunk> chunks_;  // one chunk; a deque, because a chunk cannot be moved
     std::string how_;
 };
 
-// Records the teacher in the job's output directory. If `computes` is true (some values must still
-// be computed), first throws RankFailure if the teacher's files have changed since this job, or a
-// job that it continues, started.
+// Records the teacher in the job's output directory. `computes`: some values must still be
+// computed. In that case, first throws RankFailure if the teacher's files have changed since the
+// start of this job or of the job that it continues.
 void check_unchanged(const TeacherPass& pass, const std::string& identity, bool computes) {
     if (!is_writer(pass)) return;
     const std::string& teacher = pass.spec.teacher.from;
@@ -240,7 +240,7 @@ std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
     check_unchanged(pass, identity, !missing.empty());
     if (!missing.empty()) {
         if (!compute_all(pass, windows, setup, missing, directory)) return std::nullopt;
-        barrier(pass.world);  // all values are stored
+        barrier(pass.world);  // wait until every rank has stored its values
         files = open(false);
     }
     if (is_writer(pass))

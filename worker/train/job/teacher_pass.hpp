@@ -1,8 +1,8 @@
 // Computes what the teacher of a distillation predicts for the targets of a job, before the first
-// step. The teacher may have another size and family than the trained model, but must have its
-// vocabulary. While the pass runs, the teacher's weights are in memory together with those of the
-// trained model, split over the same tensor-parallel ranks and pipeline stages; each replica
-// computes a part of the windows.
+// step. The teacher may have another size and family than the trained model, but must have the same
+// vocabulary. While the pass runs, the weights of the teacher and of the trained model are both in
+// memory. The teacher is split over the same tensor-parallel ranks and pipeline stages. Each
+// replica computes a part of the windows.
 #pragma once
 
 #include <cstdint>

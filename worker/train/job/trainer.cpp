@@ -315,7 +315,7 @@ void Trainer::tell_step(double own_seconds) {
 }
 
 // Measures the peak FLOP/s. Runs after the first step, so that this step is not delayed. Runs on
-// all ranks at once, because the ranks also share the machine during training.
+// all ranks at the same time, because the ranks also share the machine during training.
 void Trainer::find_peak() {
     const bool told = spec_.peak_tflops > 0;
     const double mine =

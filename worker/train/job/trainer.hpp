@@ -85,11 +85,11 @@ class Trainer {
     std::optional<std::vector<ValidResult>> measure(
         const Moment& moment);   // nullopt: not completed
     void swap_for_evaluation();  // swaps weights and average, if evaluations use the average
-    std::vector<std::string> metrics() const;  // the metrics that the job measures
+    std::vector<std::string> metrics() const;  // returns the metrics that the job measures
     bool judge();  // judges the measured values; returns true if they are the best so far
     Moment moment() const;
     void measure_export();  // measures the validation loss with weights rounded as in the export
-    bool evaluate_tasks(bool last);  // the tasks of train.evaluation; false: not completed
+    bool evaluate_tasks(bool last);  // returns true if all tasks were evaluated
     bool stops_early() const;
     bool sample();
     enum class Save { Always, UnlessSaved };  // UnlessSaved: not if this step is already saved
@@ -124,7 +124,7 @@ class Trainer {
     std::unique_ptr<Communicator> world_, dp_, pp_, tp_;
     std::unique_ptr<Communicator> tie_;  // first and last stage of a tied embedding; else null
     std::optional<TrainStep> step_;
-    std::string loaded_, loaded_how_;  // until a restore: directory of the loaded model, its format
+    std::string loaded_, loaded_how_;  // until a restore: directory and format of the loaded model
     std::optional<PairReferences> references_;   // set if the objective needs a reference model
     std::optional<TeacherValuesFiles> teacher_;  // set if the objective needs a teacher model
     bool stopped_ = false;                       // true: told to stop before the first step

@@ -36,7 +36,7 @@ bool Trainer::measurement_ends(bool last) {
 }
 
 // Reports the memory of all ranks after the first step of the attempt. Sampling, validation and
-// saving, which need memory of their own, come later.
+// saving, which need additional memory, come later.
 void Trainer::tell_memory(const TensorBytes& before) {
     const std::optional<DeviceMemory> gpu =
         backend_.memory ? std::optional(backend_.memory()) : std::nullopt;

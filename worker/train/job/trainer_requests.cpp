@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 // Number of values that each rank sends in agree(), before its phase times.
 constexpr std::int64_t kVotes = 10;
 
-// Time in which ranks that wait for the same transfer write what they have published.
+// Time for which a rank waits for the texts of the other ranks that wait for the same transfer.
 constexpr std::chrono::milliseconds kTextsAwaited{1'000};
 
 }  // namespace
@@ -111,7 +111,7 @@ void Trainer::carry_out(const std::vector<TrainingRequest>& requests) {
     }
 }
 
-// Tells rolld that a request is done. `text` is one sentence for people.
+// Tells rolld that a request is done. `text`: one sentence for the user.
 void Trainer::answer(std::uint64_t request, const std::string& text, std::int64_t stop_step) {
     if (!writes()) return;
     std::printf("request %llu at step %lld: %s\n", static_cast<unsigned long long>(request),
@@ -166,10 +166,10 @@ void Trainer::stop_at(const TrainingRequest& request) {
 // Reports why a transfer does not end. If `why` is empty, the transfer has ended after all. Called
 // on the recorder's thread.
 //
-// Each rank writes its recorded transfers to a file beside the logs. One rank also writes a table
-// of the transfers of all ranks: the ranks publish them through rank 0 or, if rank 0 is stopped,
-// through files. The reason is reported before any file is written, because the file system may be
-// what hangs.
+// Each rank writes its recorded transfers to a file next to the logs. One rank also writes a table
+// of the transfers of all ranks. The ranks publish their transfers through rank 0 or, if rank 0 is
+// stopped, through files. The reason is reported before any file is written, because the file
+// system may be the cause.
 void Trainer::tell_stuck(const std::string& why) {
     link_.report(protocol::Failed{why});
     if (why.empty()) {

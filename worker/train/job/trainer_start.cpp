@@ -384,10 +384,9 @@ void Trainer::restore_newest() {
             "no checkpoint is left from before the loss began to rise; keep more checkpoints "
             "(checkpoint.keep, checkpoint.keep_every), or train with a lower train.optimizer.lr");
     if (!choice_.directory)
-        throw RankFailure(1, "none of the " + std::to_string(candidates.size()) +
-                                 " recorded checkpoints passes verification; the newest "
-                                 "checkpoint: " +
-                                 choice_.reasons.front() +
+        throw RankFailure(1, "no recorded checkpoint passes verification (checked: " +
+                                 std::to_string(candidates.size()) +
+                                 "); the newest checkpoint: " + choice_.reasons.front() +
                                  "; restore a copy of a checkpoint, or submit the job again to "
                                  "start it from the beginning");
     const fs::path& directory = *choice_.directory;
@@ -430,7 +429,7 @@ void Trainer::restore_newest() {
     for (const std::string& line : differences(directory, record_, state_.step))
         std::printf("%s\n", line.c_str());
     if (state_.step == spec_.steps)
-        std::printf("train.steps %lld are done: nothing is left to train\n",
+        std::printf("all %lld steps of train.steps are done: nothing is left to train\n",
                     static_cast<long long>(spec_.steps));
 }
 

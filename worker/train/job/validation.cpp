@@ -86,7 +86,8 @@ namespace {
 // Number of micro-batches that are evaluated at a time, so that a larger set needs no more memory.
 constexpr std::int64_t kMicrobatches = 16;
 
-// Returns the sums over the windows; nullopt if `ends` returns true before one of their parts.
+// Returns the sums over the windows. Calls `ends` before each part of the windows; returns nullopt
+// if a call returns true.
 std::optional<LossSum> evaluate(std::span<const data::Window> windows, TrainStep& step,
                                 const spec::TrainSpec& spec, const BatchRules& rules, int dp_rank,
                                 const std::function<bool()>& ends) {

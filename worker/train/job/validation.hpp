@@ -65,8 +65,8 @@ class Validation {
     std::vector<const ValidSet*> due(const Moment& moment) const;
 
     // Returns the model's losses on `sets`. Every rank must call this function, and every rank gets
-    // the same losses. Calls `ends` before each of the parts of a set. If `ends` returns true,
-    // which it must do on all ranks, returns nullopt.
+    // the same losses. Calls `ends` before each part of a set, and returns nullopt if a call
+    // returns true. `ends` must return the same value on all ranks.
     std::optional<std::vector<ValidResult>> run(const std::vector<const ValidSet*>& sets,
                                                 TrainStep& step, const spec::TrainSpec& spec,
                                                 const BatchRules& rules, int dp_rank,

@@ -161,8 +161,9 @@ void Chunk::restore(Saved& saved, std::int64_t index) {
     same.restore(saved.sequences.positions, of_layer);
 }
 
-// Brings what backward of layer `index` needs back from the store. Begins to read what backward
-// needs after that. If `index` is the number of layers, this is for the norm and the loss.
+// Brings the values that backward of layer `index` needs back from the store, and begins to read
+// the values that backward needs next. If `index` is the number of layers, the values are those of
+// the norm and the loss.
 void Chunk::bring_back(Saved& saved, std::int64_t index) {
     if (room_.store() == nullptr) return;
     std::int64_t first = index;

@@ -64,9 +64,10 @@ class Chunk {
     // Like evaluate(), but the last stage returns what forward() returns with rule.preference.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
     // Like evaluate(), but the last stage returns the most probable tokens for each target that is
-    // not ignored, [2, N, K] doubles on the CPU: N rows of K ids, then N rows of log-probabilities.
+    // not ignored. The result is [2, N, K] doubles on the CPU: N rows of K ids, then N rows of
+    // log-probabilities.
     at::Tensor top_tokens(const Microbatch& data, const at::Tensor& hidden_MC, const TopRule& rule);
-    at::Tensor logits(const at::Tensor& tokens_BT);  // [B, T, V]; the chunk must be a whole model
+    at::Tensor logits(const at::Tensor& tokens_BT);  // returns [B, T, V]; needs a whole model
 
     // Returns the weights that the ranks share; null if each rank has all weights.
     GatheredWeights* gathered() { return gathered_.get(); }

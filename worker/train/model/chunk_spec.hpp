@@ -26,7 +26,8 @@ struct ChunkSpec {
     // Sequence parallelism: outside of the linear layers, each of the `tp` ranks has some of the
     // rows
     bool sequence = false;
-    plan::Recomputed recompute = {};  // for each layer of the chunk; empty: all values are saved
+    // recomputation of each layer of the chunk; empty: all values are saved
+    plan::Recomputed recompute = {};
     // The lowest part of the model with a trained parameter (trained_chunks()). Backward ends
     // there, so nothing is saved for the parts below.
     std::int64_t lowest = -1;
@@ -87,9 +88,9 @@ struct Microbatch {
     std::vector<double> margins = {};  // the margins of the pairs; empty if they have none
     // Only for labelled answers: 1 if the answer of the segment was chosen, 0 if it was rejected
     std::vector<std::uint8_t> labels = {};
-    // Only for labelled answers, to estimate the divergence from the reference model: one
-    // micro-batch of mismatched answers, in which each segment has its own prompt but the answer of
-    // another segment. Empty if no such estimate is needed.
+    // Only for labelled answers: one micro-batch of mismatched answers, from which the divergence
+    // from the reference model is estimated. Each segment has its own prompt but the answer of
+    // another segment. Empty if no estimate is needed.
     std::vector<Microbatch> mismatched = {};
     TeacherValues teacher = {};
     // Index of this micro-batch's first row among the rows of all samples of the run. Dropout and

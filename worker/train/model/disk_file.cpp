@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
     throw RankFailure(status_of(ErrorCode::Refused), std::string(offloaded.key) + ": " + sentence);
 }
 
-// Opens a file that no folder lists. Not every file system has O_TMPFILE. On one that does not, the
-// file has a name until the second call returns.
+// Opens a file that has no name in any folder. If the file system does not support O_TMPFILE, the
+// file has a name until ::unlink() returns.
 int open_unnamed(const fs::path& folder) {
     const int opened = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (opened >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return opened;
@@ -71,7 +71,8 @@ void DiskFile::grow(std::int64_t bytes) {
     int reserved = EINTR;
     while (reserved == EINTR) reserved = ::posix_fallocate(descriptor_, bytes_, bytes);
     if (reserved != 0) {
-        // A part of the space may be reserved. Free it, so that the message names what is free.
+        // A part of the space may be reserved. Free it, so that the message reports the right free
+        // space.
         static_cast<void>(::ftruncate(descriptor_, bytes_) == 0);
         refuse(bytes, reserved);
     }

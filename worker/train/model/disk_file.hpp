@@ -9,7 +9,7 @@ namespace roll::train {
 // The data that is kept, for messages to the user.
 struct Offloaded {
     const char* key;   // the key of the job, such as train.optimizer.offload
-    const char* what;  // such as "optimizer state"
+    const char* what;  // name of the data, such as "optimizer state"
 };
 
 // Throws RankFailure(refused) if the file system of `folder` keeps its files in memory.

@@ -13,7 +13,7 @@ namespace roll::train {
 struct Dropout {
     double probability = 0;  // probability that an element becomes 0; 0: nothing is dropped
     std::uint64_t seed = 0;
-    std::int64_t first_row = 0;  // as Microbatch::first_row
+    std::int64_t first_row = 0;  // same as Microbatch::first_row
     std::int64_t layer = 0;
     // The tensor is columns [first_column, first_column + C) of a whole tensor with `columns`
     // columns

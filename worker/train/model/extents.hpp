@@ -10,7 +10,7 @@ namespace roll::train {
 
 class Extents {
   public:
-    // Adds the free range [begin, begin + size), and joins it with the free ranges beside it.
+    // Adds the free range [begin, begin + size), and joins it with the adjacent free ranges.
     void give(std::int64_t begin, std::int64_t size) {
         const auto next = free_.lower_bound(begin);
         if (next != free_.end() && begin + size == next->first) {
@@ -28,8 +28,8 @@ class Extents {
         free_.emplace(begin, size);
     }
 
-    // Takes `size` bytes out of the first free range that has as many. Returns their offset;
-    // nullopt if there is no such range.
+    // Takes `size` bytes from the first free range that is large enough. Returns their offset;
+    // nullopt if no range is large enough.
     std::optional<std::int64_t> take(std::int64_t size) {
         for (auto range = free_.begin(); range != free_.end(); ++range) {
             const auto [begin, free] = *range;
@@ -42,7 +42,7 @@ class Extents {
     }
 
   private:
-    std::map<std::int64_t, std::int64_t> free_;  // maps the begin of each range to its size
+    std::map<std::int64_t, std::int64_t> free_;  // maps the offset of each range to its size
 };
 
 }  // namespace roll::train

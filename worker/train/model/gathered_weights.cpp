@@ -12,7 +12,7 @@ namespace roll::train {
 namespace {
 
 constexpr int kHeldMax = 2;
-constexpr std::int64_t kAlignment = 64;  // of each weight in its block, in bytes
+constexpr std::int64_t kAlignment = 64;  // alignment of each weight in its block, in bytes
 
 std::int64_t aligned(std::int64_t numel, std::int64_t element_bytes) {
     const std::int64_t step = kAlignment / element_bytes;

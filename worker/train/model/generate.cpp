@@ -11,8 +11,8 @@
 namespace roll::train {
 namespace {
 
-// Returns a copy of `share_V` that keeps the fewest most likely tokens whose probabilities sum to
-// at least top_p. The other tokens have probability 0.
+// Returns a copy of `share_V` that keeps only the most likely tokens: as few as have a total
+// probability of at least top_p. The other tokens have probability 0.
 at::Tensor likeliest(const at::Tensor& share_V, double top_p) {
     auto [sorted_V, token_V] = share_V.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
     const at::Tensor before_V = sorted_V.cumsum(0) - sorted_V;
@@ -39,8 +39,8 @@ const spec::ModelConfig& config_of(const TextModel& model) {
 }
 
 // Returns the token that the last stage of the first replica chose. Replicas that share weights
-// must not go on with different tokens, which rounding could make them choose on different
-// processors. Otherwise, one replica would end its text earlier, and the others would wait for its
+// must continue with the same token. On different processors, rounding could make them choose
+// different tokens. One replica could then end its text earlier, and the others would wait for its
 // weights.
 std::int64_t agreed(const TextModel& model, std::int64_t token) {
     const at::Tensor sent = at::full({1}, token, at::kLong);

@@ -13,9 +13,8 @@
 namespace roll::train {
 namespace {
 
-// A store in host memory. On a GPU, all copies are on one stream, so that they are in order among
-// themselves, and events order them with the computation. Host memory is never freed: the next step
-// needs as much.
+// A store in host memory. On a GPU, all copies run in order on one stream, and events order the
+// copies and the computation. Host memory is never freed, because the next step needs as much.
 class HostStore final : public SavedStore, public std::enable_shared_from_this<HostStore> {
   public:
     HostStore(at::Device device, HostMemory host_memory, std::int64_t least)
@@ -40,7 +39,7 @@ class HostStore final : public SavedStore, public std::enable_shared_from_this<H
 
     HostMemory host_memory_;
     c10::impl::VirtualGuardImpl guard_;
-    std::optional<c10::Stream> stream_;  // nullopt: copies are part of the computation
+    std::optional<c10::Stream> stream_;  // stream of the copies; nullopt on a CPU
     at::TensorOptions options_;
     std::multimap<std::int64_t, at::Tensor> free_;  // unused host memory by its size
 };

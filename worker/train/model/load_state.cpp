@@ -18,8 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns a tensor of the parameter's sizes on this rank. It has this rank's rows of the state, and
-// of the main weight all rows that the rank stores as a weight. The other rows are 0.
+// Returns a tensor of the parameter's sizes on this rank. For the main weight, it has all rows that
+// the rank stores as a weight; for any other state, it has this rank's own rows. The other rows are
+// 0.
 at::Tensor read_own(const convert::Source& source, const convert::TargetTensor& target,
                     const Parameters& parameters, std::size_t i, SourceReader& reader) {
     const ParameterSpec& spec = parameters.specs[i];

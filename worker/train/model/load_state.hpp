@@ -14,7 +14,8 @@
 
 namespace roll::train {
 
-inline constexpr const char* kMainWeightState = "fp32_param";  // the main weights
+// name of the state that has the main weights
+inline constexpr const char* kMainWeightState = "fp32_param";
 
 // Called with a parameter's state: a CPU tensor of the parameter's sizes and of main_type(). It has
 // this rank's own rows. Main weights have all rows, unless the rank stores only its own rows.
@@ -30,7 +31,7 @@ std::vector<std::string> load_state(const std::filesystem::path& directory,
                                     const TakeState& take);
 
 struct StoredStates {
-    std::set<std::string> names;  // such as "exp_avg"
+    std::set<std::string> names;  // names of the states, such as "exp_avg"
     std::int64_t updates = 0;     // number of updates that the optimizer has made
 };
 

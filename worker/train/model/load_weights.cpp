@@ -182,7 +182,8 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
         const std::string& name = target.info.name;
         if (gets_score && name == "output_layer.weight") continue;
         if (missing.erase(name) == 0)
-            throw RankFailure(2, directory.string() + ": the job's model has no tensor " + name);
+            throw RankFailure(2, directory.string() +
+                                     " has a tensor that the job's model does not have: " + name);
         const auto [begin, end] = held.equal_range(name);
         for (auto one = begin; one != end; ++one) {
             const auto& [parameters, index] = one->second;

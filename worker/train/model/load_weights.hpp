@@ -29,10 +29,10 @@ namespace roll::train {
 // `state`: name of the optimizer state of a Roll checkpoint to read instead of the weights; empty:
 // the weights.
 //
-// Returns a description for people: "HuggingFace", "MCA" or "MCA of tp 2 pp 2". If rows were added,
-// "; 64 vocabulary rows added" follows; if adapters were merged, their number follows. Throws
-// RankFailure(invalid) if a tensor is missing, unknown or of another shape, and if an adapter
-// belongs to another model or does not fit; the message names the tensor or the adapter.
+// Returns a readable description of the source: "HuggingFace", "MCA" or "MCA of tp 2 pp 2". If rows
+// were added, "; 64 vocabulary rows added" follows; if adapters were merged, their number follows.
+// Throws RankFailure(invalid) if a tensor is missing, unknown or of another shape, and if an
+// adapter belongs to another model or does not fit; the message names the tensor or the adapter.
 std::string load_weights(const std::filesystem::path& directory,
                          std::span<Parameters* const> chunks,
                          const std::vector<ParameterSpec>& whole, std::uint64_t seed = 1,

@@ -101,9 +101,8 @@ std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std
     if (!compared.of_one_vocabulary())
         throw RankFailure(2, "tokenizer: " + name + " is not the tokenizer of the weights in " +
                                  home + ": " + found + "; set tokenizer to " + home +
-                                 ". If the model shall learn the meaning of all token ids anew, "
-                                 "start from a copy of that directory without tokenizer.json "
-                                 "instead");
+                                 ". To train the model to use this tokenizer instead, start from a "
+                                 "copy of that directory without tokenizer.json");
     return "tokenizer: " + name + " is not the tokenizer of the weights in " + home + ": " + found;
 }
 
@@ -149,7 +148,8 @@ Result<ModelSetup> read_model(const fs::path& directory, const families::Familie
 void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Families& families) {
     if (rows < setup.config.vocab)
         refuse("model.vocab_size: " + std::to_string(rows) + " is less than the model's " +
-               std::to_string(setup.config.vocab) + "; rows of the vocabulary are never removed");
+               std::to_string(setup.config.vocab) +
+               "; rows of the vocabulary are never removed, so set it to that number or more");
     setup.config.vocab = rows;
     const families::Family& family = *need(families.find(setup.hf_config["model_type"]));
     for (const auto& [native, paths] : family.config)
@@ -330,7 +330,8 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze,
     }
     if (!trains)
         throw RankFailure(2,
-                          "model.freeze: all parameters are frozen, so there is nothing to train");
+                          "model.freeze: all parameters are frozen, so there is nothing to train; "
+                          "remove a pattern");
     return frozen;
 }
 

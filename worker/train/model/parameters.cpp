@@ -218,7 +218,9 @@ void allocate_packed(Parameters& p) {
 
 void allocate(Parameters& p, const InitOptions& options) {
     std::int64_t own = 0, trained = 0, stored = 0;
-    bool has_gaps = false, has_base = false;  // unused gradients; unused main weights
+    // `has_gaps`: frozen parameters have gradients, which are never used. `has_base`: LoRA's base
+    // has main weights, which are never used.
+    bool has_gaps = false, has_base = false;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const auto size = c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
         own += size;

@@ -1,12 +1,12 @@
 // A chunk's parameters: flat tensors of weights and gradients, and views of each parameter.
 //
 // The model computes with `weight`; the optimizer updates `main`. With bfloat16 and float16, main
-// and grad are float32, and weight is main rounded. With other types, weight and main are the same
-// tensor. On a CPU, bfloat16's main is not stored as a tensor: `weight` and `rest` are the halves
-// of its values (simd/halves.hpp), so that both together take the memory of main alone.
+// and grad are float32, and `weight` is `main`, rounded. With other types, weight and main are the
+// same tensor. On a CPU, bfloat16's main is not stored as a tensor: `weight` and `rest` are the
+// halves of its values (simd/halves.hpp), so that both together take the memory of main alone.
 //
-// If ranks share optimizer state, each rank updates some rows of every parameter, its own rows.
-// `main` and `rest` have only the own rows. For ZeRO-3, see gathered_weights.hpp.
+// If ranks share optimizer state, each rank updates some rows of every parameter. These are its own
+// rows. `main` and `rest` have only the own rows. For ZeRO-3, see gathered_weights.hpp.
 //
 // Names are Megatron's with the layer's number in the whole model, so names and shapes are the same
 // in every layout. For each key group, linear_qkv holds the rows of the group's query heads, then
@@ -68,7 +68,7 @@ struct Parameters {
     StateMemory state_memory = {};  // allocates optimizer state; empty: in the device's memory
 };
 
-// Returns true if ranks that share weights split the parameter: any but vectors and LoRA's factors.
+// Returns true if ZeRO-3 splits the parameter. It splits all except vectors and LoRA's factors.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.
@@ -124,7 +124,7 @@ struct InitOptions {
     int owners = 1, owner = 0;  // number of ranks that share optimizer state, and this rank's index
     bool stages_gradients = false;  // true: a GradStage, set by the caller, allocates the gradients
     bool splits_weights = false;    // true: owners store only own rows; needs stages_gradients
-    StateMemory state_memory = {};  // as in Parameters
+    StateMemory state_memory = {};  // see Parameters::state_memory
 };
 
 // Copy this rank's part of a parameter between `own` (spec.sizes) and the whole tensor.

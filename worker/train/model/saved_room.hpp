@@ -1,4 +1,4 @@
-// Decides where the values are that forward saves for backward.
+// Decides where forward stores the values that it saves for backward.
 //
 // The first micro-batch of a step saves its activations in the memory of the gradients
 // (plan::SpareRoom). This memory is not used on a GPU. If a parameter is frozen, this memory is not

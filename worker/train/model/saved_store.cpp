@@ -54,8 +54,8 @@ void ParkedValues::park(SavedStore& store, std::span<at::Tensor* const> values) 
         views_.push_back({place, index, value.dtype(), value.sizes().vec(), value.strides().vec(),
                           value.storage_offset()});
     }
-    // Free the memory at the end: freed memory could otherwise be the next value's, at the same
-    // address.
+    // Free the memory at the end. If memory were freed in the loop, a later value could get memory
+    // at the same address.
     for (const View& view : views_) values[view.place]->reset();
 }
 

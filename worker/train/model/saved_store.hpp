@@ -1,8 +1,9 @@
 // Keeps values that forward saves for backward outside the memory of the device
 // (train.activation_offload).
 //
-// A store copies the memory of saved tensors, which the caller then frees, and copies it back into
-// new memory when backward needs it. The bits do not change. Used from one thread.
+// A store copies the memory of saved tensors, and the caller then frees this memory. When backward
+// needs the tensors, the store copies the bytes into new memory. The bits do not change. Used from
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +33,10 @@ class SavedStore {
     SavedStore(const SavedStore&) = delete;
     SavedStore& operator=(const SavedStore&) = delete;
 
-    // Copies bytes_N. The caller may free them at once.
+    // Copies bytes_N. The caller may free them immediately.
     virtual std::unique_ptr<KeptBytes> keep(const at::Tensor& bytes_N) = 0;
 
-    // Returns true if the memory of the tensor is worth a copy.
+    // Returns true if the tensor's memory is large enough to be worth a copy.
     bool takes(const at::Tensor& tensor) const;
     // Returns the largest number of bytes that were in the store at once.
     std::int64_t most() const { return most_; }
@@ -53,13 +54,13 @@ class SavedStore {
 inline constexpr std::int64_t kLeastSaved = 64 << 10;
 
 // Returns a store in a file on the file system of `folder`. `reserved`: bytes of disk space that
-// are reserved at once; the file grows if it needs more. Throws RankFailure(refused) if the disk
-// has no space.
+// are reserved at the start; the file grows if it needs more. Throws RankFailure(refused) if the
+// disk has no space.
 std::shared_ptr<SavedStore> file_store(const std::filesystem::path& folder, std::int64_t reserved,
                                        std::int64_t least = kLeastSaved);
 
 // Returns a store in the memory that `host_memory` allocates (Backend::host_memory). On a GPU,
-// copies run beside the computation, on a stream of their own.
+// copies run on a separate stream, at the same time as the computation.
 using HostMemory = std::function<at::Tensor(std::int64_t size, const at::TensorOptions& options)>;
 std::shared_ptr<SavedStore> host_store(at::Device device, HostMemory host_memory,
                                        std::int64_t least = kLeastSaved);
@@ -67,15 +68,16 @@ std::shared_ptr<SavedStore> host_store(at::Device device, HostMemory host_memory
 // Values that are in a store, for example those of one layer.
 class ParkedValues {
   public:
-    // Moves the values into the store. A value is the place of a tensor, which may be undefined;
-    // afterwards, it is undefined. Tensors that share memory will share memory again.
+    // Moves the values into the store. Each entry points to a tensor, which may be undefined.
+    // Afterwards, the moved tensors are undefined. Tensors that share memory share memory again
+    // after restore().
     void park(SavedStore& store, std::span<at::Tensor* const> values);
 
     // Begins to read the values.
     void fetch();
 
-    // Moves the values back. `values` are the places that were given to park(), in the same order.
-    // Does nothing if there are no values in the store.
+    // Moves the values back. `values` must be the pointers that were passed to park(), in the same
+    // order. Does nothing if there are no values in the store.
     void restore(std::span<at::Tensor* const> values);
 
   private:
@@ -85,7 +87,7 @@ class ParkedValues {
         std::size_t memory = 0;  // index in kept_
         caffe2::TypeMeta type;
         std::vector<std::int64_t> sizes, strides;
-        std::int64_t offset = 0;  // in elements
+        std::int64_t offset = 0;  // offset in the memory, in elements
     };
 
     std::vector<View> views_;

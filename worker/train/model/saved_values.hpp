@@ -1,5 +1,4 @@
-// Lists the tensors among the values that forward saves for backward, for stores of such values
-// (saved_store.hpp).
+// Lists the tensors among the values that forward saves for backward, for saved_store.hpp.
 #pragma once
 
 #include <vector>

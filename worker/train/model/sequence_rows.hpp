@@ -15,7 +15,7 @@ struct SequenceRows {
     ops::RopeTable rope;
     std::vector<std::int64_t> segments;
     RowSplit rows = {};
-    std::int64_t first_row = 0;  // as Microbatch::first_row
+    std::int64_t first_row = 0;  // same as Microbatch::first_row
 };
 
 }  // namespace roll::train

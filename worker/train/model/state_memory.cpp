@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Parts with fewer bytes than this are neither read ahead nor written at once: a request to the
+// Parts with fewer bytes than this are neither read ahead nor written immediately. A request to the
 // disk for each norm of a model would take longer than the update.
 constexpr std::size_t kLeast = 64 << 10;
 

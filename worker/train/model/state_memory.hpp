@@ -2,8 +2,9 @@
 //
 // On a CPU, each tensor is in a file that is mapped into memory. The kernel writes changed pages to
 // the file when memory is short, and reads them when they are used again. An update holds only a
-// window of a tensor in the process's memory: callers let each part go after they have used it. The
-// functions do nothing for tensors that are not in a file. They may be called on any thread.
+// window of a tensor in the process's memory: callers release each part with let_go() after they
+// have used it. The functions do nothing for tensors that are not in a file. They may be called on
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +26,12 @@ StateMemory file_memory(const std::filesystem::path& folder);
 
 bool is_in_file(const at::Tensor& tensor);
 
-// Returns the number of elements of `state` that an update should use before it lets them go; the
+// Returns the number of elements of `state` that an update should use before it calls let_go(); the
 // number of all elements if the tensor is not in a file.
 std::int64_t window_of(const at::Tensor& state);
 
-// Begins to read the elements that follow the elements [begin, begin + count) of each tensor, as
-// many bytes as these have. Undefined tensors are skipped.
+// Begins to read the `count` elements of each tensor that follow the elements [begin, begin +
+// count). Undefined tensors are skipped.
 void fetch_after(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
 
 // Takes the elements [begin, begin + count) of each tensor out of the process's memory, and begins
@@ -38,8 +39,8 @@ void fetch_after(std::span<const at::Tensor> states, std::int64_t begin, std::in
 void let_go(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
 void let_go(const at::Tensor& state);
 
-// Copies all elements. If one of the tensors is in a file, copies window by window and lets each
-// window go; both tensors must then be contiguous.
+// Copies all elements. If one of the tensors is in a file, copies window by window and calls
+// let_go() for each window; both tensors must then be contiguous.
 void copy_state(const at::Tensor& to, const at::Tensor& from);
 
 }  // namespace roll::train

@@ -67,7 +67,7 @@ struct PairScale {
 };
 
 // Sums over pairs, or over labelled answers. LogpChosen and LogpRejected are sums of the answers'
-// log-probabilities, as the loss compares them: for simpo, orpo and cpo with loss ipo, an answer's
+// log-probabilities, as the loss compares them. For simpo, orpo and cpo with loss ipo, an answer's
 // log-probability is the mean over its tokens; otherwise, it is the sum over its tokens. The reward
 // of an answer is beta times (its log-probability minus its log-probability under the reference
 // model).

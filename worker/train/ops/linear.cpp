@@ -7,7 +7,7 @@
 namespace roll::ops {
 namespace {
 
-// Minimum number of rows of a float32 product. For fewer rows, packing takes longer than what it
+// Minimum number of rows of a float32 product. For fewer rows, packing takes more time than it
 // saves
 constexpr std::int64_t kRowsMin = 32;
 

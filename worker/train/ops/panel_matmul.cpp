@@ -136,7 +136,7 @@ void panel_matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Te
                   double beta) {
     TORCH_CHECK(b_KN.size(0) == a_MK.size(1) && out_MN.size(0) == a_MK.size(0) &&
                     out_MN.size(1) == b_KN.size(1),
-                "a product's sizes do not match");
+                "the sizes of a matrix product do not match");
     if (out_MN.numel() == 0) return;
     if (a_MK.size(1) == 0) {
         if (beta == 0) out_MN.zero_();

@@ -9,7 +9,7 @@
 namespace roll::ops {
 
 // The part of the vocabulary that this rank's output layer has: the tokens [begin, begin + count).
-// Further rows of the weight are padding; the softmax ignores them.
+// The weight may have more rows, which are padding; the softmax ignores them.
 struct VocabularyShard {
     std::int64_t begin = 0;
     std::int64_t count = 0;

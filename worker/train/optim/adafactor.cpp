@@ -10,8 +10,9 @@
 namespace roll::train {
 namespace {
 
-// The regularization constants of the paper, and transformers' defaults: the lower bounds of a
-// squared gradient, and of a parameter's root mean square (the factor of the learning rate).
+// The regularization constants of the paper, with transformers' defaults. kSquareLeast is the lower
+// bound of a squared gradient. kScaleLeast is the lower bound of a parameter's root mean square, by
+// which the learning rate is multiplied.
 constexpr double kSquareLeast = 1e-30, kScaleLeast = 1e-3;
 
 // Returns, for each row of a whole parameter, the index of the HuggingFace module to which the row

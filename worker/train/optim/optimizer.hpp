@@ -50,7 +50,7 @@ class Optimizer {
     // step().
     void step(double lr, double grad_scale);
 
-    // Starts the average of the weights with the present weights. Call this function after weights
+    // Starts the average of the weights with the current weights. Call this function after weights
     // are loaded.
     void start_average();
     // Exchanges the main weights of this rank's own rows with their average. A second call restores

@@ -42,7 +42,7 @@ inline constexpr std::string_view kCodes1 = ".state1", kCodes2 = ".state2";
 inline constexpr std::string_view kMost1 = ".absmax1", kMost2 = ".absmax2";
 inline constexpr std::string_view kEma = ".ema";  // the average of the weights, with any rule
 
-// The elements of a state: numbers of main_type(), codes of one byte each, or bfloat16 numbers.
+// The element type of a state: main_type() (Main), a code of one byte (Code) or bfloat16 (Bf16).
 enum class StateType { Main, Code, Bf16 };
 
 // The form of one state of a parameter.

@@ -14,7 +14,8 @@
 namespace roll::train {
 
 // Calls body(begin, count) for consecutive ranges of `numel` elements. `states`: the state tensors
-// that body() uses, with an element for each of the `numel` elements; undefined ones are skipped.
+// that body() uses, with an element for each of the `numel` elements; undefined tensors are
+// skipped.
 template <class Body>
 void for_windows(std::span<const at::Tensor> states, std::int64_t numel, const Body& body) {
     const bool has_state = !states.empty() && states[0].defined();

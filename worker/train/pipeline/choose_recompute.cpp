@@ -12,8 +12,9 @@ namespace {
 
 using spec::Recompute;
 
-// A choice of what the layers of each chunk of a stage recompute. The first `count` layers of a
-// chunk recompute `kind`, in units of `unit` layers. The other layers recompute `other`.
+// A possible recomputation of a stage; it is the same in each chunk of the stage. The first `count`
+// layers of a chunk recompute `kind`, in units of `unit` layers. The other layers recompute
+// `other`.
 struct Choice {
     Recompute kind = Recompute::None;
     std::int64_t count = 0;

@@ -31,7 +31,7 @@ struct RuledBatch {
     std::span<const LossRule> rules = {};
     Returned returned = Returned::Loss;
     std::int64_t numbers = 1;  // maximum number of values that are returned for a micro-batch
-    TopRule top = {};          // used for TopTokens
+    TopRule top = {};          // the rule for TopTokens
     double temperature = 1;    // temperature of an evaluation with a teacher
 };
 

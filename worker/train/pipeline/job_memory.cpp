@@ -28,10 +28,10 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
     return most;
 }
 
-// Returns the bytes of Adafactor's temporary tensors for the largest parameter: float64 copies of
-// its own rows of the weight and of the gradient (unless they are float64), and the product of the
-// gradient with a factor. If the weight is stored as halves, it also needs a float32 tensor to join
-// them.
+// Returns the bytes of Adafactor's temporary tensors for the largest parameter. These are float64
+// copies of the rank's own rows of the weight and of the gradient (unless they are float64), and
+// the product of the gradient with a factor. If the weight is stored as halves, the update also
+// needs a float32 tensor to join the halves.
 std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs,
                              bool on_gpu) {
     if (spec.optimizer.kind != spec::OptimizerKind::Adafactor) return 0;
@@ -73,8 +73,8 @@ std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, s
     return (bytes + element - 1) / element;
 }
 
-// Returns the part of the chunk after whose backward the gradient of the parameter is complete
-// (plan::ExchangeBucket::layer).
+// Returns the part of the chunk (plan::ExchangeBucket::layer) whose backward completes the gradient
+// of the parameter.
 std::int64_t place_in(const ParameterSpec& spec, const ChunkSpec& chunk, std::size_t index) {
     const std::int64_t layer = layer_number(spec.name);
     if (layer >= 0) return layer - chunk.layer_begin;

@@ -29,7 +29,7 @@ std::vector<CountedParameter> counted_parameters(std::deque<Chunk>& chunks, bool
 // Returns the gradient of the own rows of parameter `i`, without padding.
 at::Tensor own_gradient(const Parameters& p, std::size_t i);
 
-// Returns the layer of a parameter for people: "layer_3", "embedding", "final_layernorm", ...
+// Returns a readable name of a parameter's layer: "layer_3", "embedding", "final_layernorm", ...
 std::string layer_of(const std::string& parameter);
 
 // Measures one update of the weights. Holds a copy of this rank's own main weights meanwhile.
@@ -50,7 +50,7 @@ class LayerMeasure {
     std::size_t row_of(const std::string& parameter) const;
 
     std::vector<CountedParameter> counted_;
-    std::vector<std::string> layers_;  // in the order of forward
+    std::vector<std::string> layers_;  // names of the layers, in the order of forward
     std::vector<at::Tensor> before_;   // main weights of counted_, before the update
     at::Tensor sums_L3_;
 };

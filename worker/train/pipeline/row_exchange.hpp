@@ -70,7 +70,7 @@ class RowExchange {
     Communicator& dp_;
     // For each bucket: number of elements of its longest piece
     std::vector<std::int64_t> longest_gradients_, longest_weights_;
-    std::deque<Pending> sums_, gathers_;  // in progress, the oldest first
+    std::deque<Pending> sums_, gathers_;  // exchanges in progress, the oldest first
     int next_gather_ = -1;                // the bucket whose gather starts next; -1: none
 };
 

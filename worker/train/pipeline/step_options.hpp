@@ -35,7 +35,8 @@ struct TrainOptions {
     spec::TokenLossSpec loss = {};  // options of the loss of each token; not used with `preference`
     // If set, micro-batches hold answers, and the loss is a mean over pairs or labelled answers.
     std::optional<spec::PreferenceSpec> preference = std::nullopt;
-    StageSplit split = {};  // how the layers are divided; pp and vpp come from the schedule
+    // division of the layers among stages; pp and vpp come from the schedule
+    StageSplit split = {};
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
     // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they share

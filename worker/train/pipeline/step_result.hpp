@@ -25,7 +25,7 @@ struct StepLimits {
     double grad_norm = std::numeric_limits<double>::infinity();
 };
 
-// The value that exceeded its limit in StepLimits; the loss, if both values did.
+// The value that exceeded its limit in StepLimits; Loss if both values exceeded their limits.
 enum class TooHigh { None, Loss, GradNorm };
 
 struct StepResult {
@@ -53,7 +53,8 @@ struct StepResult {
     // `reduced`: number of gradient elements whose sum over the replicas this rank has started.
     // `reduced_early`: number of these elements whose sum started before backward was complete.
     std::int64_t reduced = 0, reduced_early = 0;
-    std::vector<LayerNorms> layers = {};  // only if asked for, and if the weights were updated
+    // norms of the layers; set only if run() was asked to measure them and has updated the weights
+    std::vector<LayerNorms> layers = {};
 };
 
 // `sum`: log p of an answer minus its log p under the reference model, summed over the mismatched

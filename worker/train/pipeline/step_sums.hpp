@@ -1,6 +1,6 @@
 // The numbers of a step that are sums over ranks. One transfer gathers the parts of all ranks. Then
-// every rank adds up the parts in the same order, so that all ranks get the same bits, and the bits
-// do not depend on the order in which a network adds.
+// every rank adds up the parts in the same order. Therefore, all ranks get the same bits, and the
+// bits do not depend on the network.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ struct StepParts {
     // The last stage computes these from its replica's micro-batches. They are 0 on other stages.
     double loss = 0, divergence = 0;
     PairSums pairs = {};
-    // Sums over the elements of the gradient that this rank counts (counted_parameters()): of their
-    // squares, and of the elements that are 0.
+    // For the gradient elements that this rank counts (counted_parameters()): the sum of their
+    // squares, and the number of zeros.
     double squares = 0, zeros = 0;
 };
 
@@ -24,7 +24,7 @@ struct StepSums {
     StepParts whole;      // the sums over all ranks that have different parts
     double own_loss = 0;  // the loss of this rank's replica
     // The sum of squares that each replica has computed for the whole gradient. One number if the
-    // replicas share optimizer state, because this number is then a sum over all of them.
+    // replicas share optimizer state, because this number is then a sum over all replicas.
     std::vector<double> squares_D;
 };
 

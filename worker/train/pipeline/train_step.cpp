@@ -234,7 +234,7 @@ void TrainStep::announce(spec::FaultPhase phase) {
     groups_.at_phase(phase);
 }
 
-// Counts the gradient elements whose sum over the replicas this rank issued.
+// Counts the gradient elements whose sums over the replicas this rank has started.
 void TrainStep::count_reduced(StepResult& result) const {
     if (groups_.dp.size() == 1) return;
     for (const TraceEvent& event : trace_) {
@@ -325,7 +325,7 @@ void TrainStep::conclude(StepResult& result, const StepParts& own) {
     if (options_.preference) result.pairs = sums.whole.pairs;
     if (options_.count_zeros) result.grad_zeros = std::llround(sums.whole.zeros);
     // The replicas compute their norms from the same gradients. Processors with other vector widths
-    // may add the last few numbers in another order.
+    // may add the last few numbers in another order, so the norms may differ by rounding.
     if (!chunks_.front().parameters().flat_weight.is_cpu()) return;
     std::vector<double> norms;
     for (const double squares : sums.squares_D) norms.push_back(std::sqrt(squares) / scale);
@@ -344,7 +344,8 @@ void TrainStep::update(StepResult& result, double lr, double loss_scale, bool me
         optimizers_[i].step(lr, result.clip_factor / loss_scale);
         buckets_[i].start_gathers();
     }
-    // With ZeRO-3, these gathers are small: only vectors. Forward gathers the other weights.
+    // With ZeRO-3, these gathers are small, because they have only vectors. Forward gathers the
+    // other weights.
     if (shares_weights()) await_weights();
     if (measure) {
         const at::Tensor sums_L3 = measure->finish();

@@ -45,8 +45,7 @@ class TrainStep {
     // result and the gradients are bitwise those of run(). Does not call at_phase().
     StepResult repeat(std::span<const Microbatch> batch, double loss_scale = 1);
 
-    // Returns the hashes of the gradients that this rank gave to the sums over the replicas in the
-    // latest run() or repeat(), as GradBuckets::sent() does.
+    // Returns the hashes of GradBuckets::sent() of all chunks, for the latest run() or repeat().
     std::vector<std::int64_t> sent_gradients() const;
 
     // Waits until this rank has all weights that other ranks have updated in the latest run(). With
@@ -76,7 +75,8 @@ class TrainStep {
 
     // The chunks of this rank and their optimizers, one entry per chunk. To restore a checkpoint,
     // write to the weights of the chunks and to the states of the optimizers. chunks() calls
-    // await_weights(), so all replicas must call one of them between run() and other transfers.
+    // await_weights(). Between run() and other transfers, all replicas must call chunks() or
+    // await_weights().
     std::deque<Chunk>& chunks() {
         await_weights();
         return chunks_;

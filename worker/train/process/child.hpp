@@ -1,4 +1,4 @@
-// Programs that a rank starts beside the training: hooks, and exports of checkpoints.
+// Runs programs that a rank starts during training: hooks, and exports of checkpoints.
 #pragma once
 
 #include <chrono>

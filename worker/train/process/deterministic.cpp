@@ -6,8 +6,8 @@
 
 namespace roll::train {
 
-// Changes only settings of GPUs. On CPUs, every sum already has a fixed order: only the number
-// of threads decides how the threads divide a sum, and the ranks' sums are added in a fixed
+// Changes only settings of GPUs. On CPUs, every sum already has a fixed order. How the threads
+// divide a sum depends only on the number of threads, and the ranks' sums are added in a fixed
 // order.
 std::string make_deterministic(bool on_gpus) {
     if (!on_gpus)

@@ -29,7 +29,7 @@ void check_spec(const spec::TrainSpec& spec) {
     refuse_axis("ep", spec.parallel.ep);
     if (spec.parallel.zero < 0 || spec.parallel.zero > 3)
         throw RankFailure(2, "parallel.zero: " + std::to_string(spec.parallel.zero) +
-                                 " does not exist; set it to 0, 1, 2 or 3");
+                                 " is not allowed; set it to 0, 1, 2 or 3");
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     if (spec.global_batch_size < rows || spec.global_batch_size % rows != 0) {
         throw RankFailure(2, "train.global_batch_size: " + std::to_string(spec.global_batch_size) +

@@ -55,8 +55,8 @@ struct TensorBytes {
     std::int64_t total() const { return std::accumulate(of.begin(), of.end(), std::int64_t{0}); }
 };
 TensorBytes tensors_now();
-// Returns tensors_now() at the time since the last call of reset_tensor_peak() at which the total
-// was highest.
+// Returns the value that tensors_now() had when the total was highest since the last call of
+// reset_tensor_peak().
 TensorBytes tensors_at_peak();
 void reset_tensor_peak();
 

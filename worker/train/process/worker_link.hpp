@@ -19,7 +19,7 @@ namespace roll::train {
 
 struct Heard {
     bool stop = false;
-    bool checkpoint = true;                 // the request `stop` also asks for a checkpoint
+    bool checkpoint = true;                 // true: the request `stop` also asks for a checkpoint
     std::uint64_t save = 0;                 // number of the newest request for a checkpoint, or 0
     std::vector<TrainingRequest> requests;  // in the order of arrival
     std::vector<std::int64_t> recorded;     // steps of checkpoints that rolld has recorded

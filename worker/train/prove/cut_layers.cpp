@@ -14,9 +14,9 @@ namespace {
 
 constexpr const char* kLayers = "decoder.layers.";
 
-// The kind of a layer, as a list of texts. The first text is the size of the sliding window. Then
-// follows, for each pattern that matches a parameter of the layer, the parameter's name without the
-// layer and the effect of the pattern, such as "... is frozen".
+// The kind of a layer, as a list of texts. The first text is the size of the sliding window. Each
+// pattern that matches a parameter of the layer adds a text: the parameter's name without the layer
+// and the effect of the pattern, such as "... is frozen".
 using Kind = std::vector<std::string>;
 
 // The name of a parameter without its layer, and the number of the layer; -1: the parameter is in

@@ -11,7 +11,8 @@
 
 namespace roll::train {
 
-// Returns the checkpoint that save_locally() writes below `root`. There is one at a time.
+// Returns the directory of the checkpoint that save_locally() writes below `root`. Only one
+// checkpoint exists at a time.
 std::filesystem::path local_checkpoint(const std::filesystem::path& root);
 
 // Writes a checkpoint of the ranks' state below `root`. `parallel`: the layout that the files get.

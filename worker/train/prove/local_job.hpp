@@ -34,7 +34,7 @@ struct LocalJob {
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;
     spec::ParallelSpec parallel = {};
-    // Takes a rank's state from `starts_from`; empty: restore() does. Tests plant bugs here.
+    // Takes a rank's state from `starts_from`; empty: restore() is used. Tests plant bugs here.
     std::function<void(TrainStep& step)> load = {};
     bool evaluates = true;  // false: the job ends after its last step
     // Changes a rank's step before its first use; empty: nothing is changed

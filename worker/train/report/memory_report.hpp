@@ -1,4 +1,4 @@
-// Memory of a rank by category, measured at the end of a step, beside what the plan computed.
+// The memory of a rank by category: measured at the end of a step, and as the plan computed it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct RankMemory {
     std::int64_t main_weights = 0;
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
-    std::int64_t activations = 0;  // also temporary values of the step (the plan's workspace)
+    std::int64_t activations = 0;  // includes temporary values of the step (the plan's workspace)
     std::int64_t communication = 0;
     std::int64_t other = 0;
     std::int64_t offloaded = 0;  // optimizer state outside the device's memory; not in `peak`

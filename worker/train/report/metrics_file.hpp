@@ -1,6 +1,6 @@
 // An append-only file of metrics. After append() has returned, the data survives a kill of the
-// process, unless the disk is full: then the data stays in memory until there is space. Errors
-// throw RankFailure.
+// process. If the disk is full, the data stays in memory until there is space. Errors throw
+// RankFailure.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// The weights in a checkpoint of a LoRA job, which is a PEFT adapter directory. The checkpoint does
-// not have the model's own weights, which are in the directory model.from.
+// The files with the weights in a checkpoint of a LoRA job. Such a checkpoint is a PEFT adapter
+// directory. The model's own weights are not in it, but in the directory model.from.
 #pragma once
 
 #include <filesystem>

@@ -110,7 +110,7 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
                      const fs::path& directory) {
     if (restored.dtype != asked.dtype)
         throw RankFailure(2, "train.precision: " + asked.dtype + " cannot continue " +
-                                 directory.string() + ", which is " + restored.dtype);
+                                 directory.string() + ", whose precision is " + restored.dtype);
     if (!same_data(restored, asked))
         std::printf(
             "the seed, the corpus, its order or train.seq_length differs from %s: training "

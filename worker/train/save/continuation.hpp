@@ -34,9 +34,10 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
 std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice);
 
-// Returns `best_step` if the checkpoint of that step is in `recorded`. If it is not, it was delayed
-// because the disk was full. In that case, returns the step of the newest recorded checkpoint that
-// was the best one when it was written. Returns nullopt if there is none.
+// Returns `best_step` if the checkpoint of that step is in `recorded`. Otherwise, that checkpoint
+// was delayed because the disk was full. In that case, returns the step of the newest recorded
+// checkpoint that was the best one when it was written. Returns nullopt if there is no such
+// checkpoint.
 std::optional<std::int64_t> recorded_best(const std::filesystem::path& checkpoints,
                                           const std::vector<checkpoint::Kept>& recorded,
                                           std::int64_t best_step);

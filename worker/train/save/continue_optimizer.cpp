@@ -71,9 +71,11 @@ std::int64_t read_states(const fs::path& directory, TrainStep& step) {
     for (const std::string_view ending : endings_of(step)) {
         const std::string state(ending.substr(1));
         if (!stored.names.contains(state))
-            throw RankFailure(2, directory.string() + " has no optimizer state " + state +
-                                     "; it has " + listed(stored.names) +
-                                     "; set train.optimizer.kind to the kind that wrote it");
+            throw RankFailure(
+                2,
+                directory.string() + " has no optimizer state " + state + "; it has " +
+                    listed(stored.names) +
+                    "; set train.optimizer.kind to the kind of the job that wrote the checkpoint");
         const auto missing = load_state(
             directory, state, chunks, [&](std::size_t chunk, std::size_t i, const at::Tensor& all) {
                 const at::Tensor into = step.optimizers()[chunk].state().of(ending, i);
@@ -84,8 +86,8 @@ std::int64_t read_states(const fs::path& directory, TrainStep& step) {
     }
     if (!without.empty())
         std::printf(
-            "the job of %s has frozen these parameters; their optimizer state begins at 0: "
-            "%s\n",
+            "the job that wrote %s had frozen these parameters, so their optimizer state begins at "
+            "0: %s\n",
             directory.c_str(), listed(without).c_str());
     for (Optimizer& optimizer : step.optimizers()) optimizer.state().steps = stored.updates;
     return stored.updates;

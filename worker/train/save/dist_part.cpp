@@ -54,7 +54,7 @@ DistBlock block_of(const Owned& one, const ParameterSpec& spec, const layout::Pa
     DistBlock block{{one.chunk, one.index, {one.rows.begin + part.local[0], part.size[0]}, {}},
                     key.whole,
                     key.layer};
-    for (std::size_t dim = 1; dim < part.size.size(); ++dim)  // only rows are divided
+    for (std::size_t dim = 1; dim < part.size.size(); ++dim)  // parameters are divided only by rows
         ROLL_CHECK(part.size[dim] == spec.sizes[dim]);
     tensor::TensorInfo& info = block.content.info;
     info.name = key.name;

@@ -11,7 +11,7 @@ namespace {
 // largest number of elements of an encoded error: the error code, and the bytes of the message and
 // the hint
 constexpr std::int64_t kMessage = 2048;
-constexpr char kHintFollows = '\x1f';  // between the message and the hint
+constexpr char kHintFollows = '\x1f';  // separates the message from the hint
 
 }  // namespace
 

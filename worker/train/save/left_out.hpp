@@ -1,5 +1,5 @@
-// The samples that training leaves out because their step was not finite or a spike. After such a
-// step, training goes back to an earlier checkpoint (rewind in train.on_not_finite,
+// The samples that training leaves out because their step had a non-finite value or was a spike.
+// After such a step, training goes back to an earlier checkpoint (rewind in train.on_not_finite,
 // train.on_spike).
 //
 // A checkpoint's state lists these samples. If samples were found after the last checkpoint of an

@@ -38,7 +38,9 @@ OptimizerIndex index_of(const tensor::SafetensorsFile& file, const std::string& 
     OptimizerIndex index;
     const auto updates = file.metadata().find("updates");
     if (updates == file.metadata().end())
-        throw RankFailure(2, "the checkpoint's optimizer state lacks the number of updates");
+        throw RankFailure(2,
+                          "the checkpoint's roll/optimizer.safetensors does not have the number of "
+                          "updates; restore this file from a copy of the checkpoint");
     index.updates = std::stoll(updates->second);
     for (const tensor::TensorView& view : file.tensors()) {
         if (!view.info.name.ends_with(kAverage)) continue;
@@ -115,7 +117,9 @@ at::Tensor stored_tensor(Moments& moments, const StoredBox& box, const std::stri
         fits = box.local[i] <= view->info.shape[i] - box.size[i];
     if (!fits)
         throw RankFailure(2, box.file + " of the checkpoint's optimizer state has no " + name +
-                                 " with the shape and precision that the job needs");
+                                 " with the shape and precision that the job needs; use the "
+                                 "precision of the job that wrote the checkpoint, or restore this "
+                                 "file from a copy of the checkpoint");
     return at::from_blob(const_cast<std::byte*>(view->bytes.data()), view->info.shape,
                          at::TensorOptions(type));
 }
@@ -144,7 +148,8 @@ void read_moment(Moments& moments, const StoredParameter& stored, const Paramete
     }
     if (missing != 0)
         throw RankFailure(2, "the checkpoint's optimizer state must have every element of " + name +
-                                 " exactly once, but does not");
+                                 " exactly once, but some are missing or repeated; restore its "
+                                 "files from a copy of the checkpoint");
     copy_state(into, host);
 }
 
@@ -154,8 +159,8 @@ bool has_average(Moments& moments, const StoredParameter& stored, const std::str
 }
 
 // Returns the stored form of a state. In the index, a state that is not divided among ranks
-// (StateForm::whole) is an entry of its own. Returns null if the checkpoint lacks the state,
-// because the parameter was frozen in the checkpoint's job, or because that job kept no average.
+// (StateForm::whole) is a separate entry. Returns null if the checkpoint lacks the state, because
+// the parameter was frozen in the checkpoint's job, or because that job kept no average.
 const StoredParameter* stored_of(Moments& moments, const std::string& name, const StateForm& form) {
     const auto& all = moments.index.parameters;
     const std::string state_name = name + std::string(form.ending);
@@ -202,7 +207,9 @@ void read_moments(const fs::path& checkpoint, TrainStep& step) {
     // 0.
     if (has_states(step) && !moments.index.parameters.empty() &&
         std::ranges::none_of(step.whole(), is_stored))
-        throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");
+        throw RankFailure(2,
+                          "the checkpoint's optimizer state belongs to another model, because it "
+                          "has none of the job's parameters; use a checkpoint of the job's model");
     for (std::size_t chunk = 0; chunk < step.chunks().size(); ++chunk) {
         const Parameters& p = step.chunks()[chunk].parameters();
         Optimizer& optimizer = step.optimizers()[chunk];

@@ -38,9 +38,9 @@ std::int64_t row_bytes(const Parameters& p, const Owned& one, bool with_weights)
     return element * c10::multiply_integers(spec.sizes) / spec.sizes[0];
 }
 
-// Returns the rows that this rank writes together with its counterparts, the ranks of the other
-// replicas that hold the same parameters (same tp and pp rank). If several ranks of a replica hold
-// copies of a parameter, only one copy is written.
+// Returns the rows that this rank and its counterparts together write. The counterparts are the
+// ranks of the other replicas that hold the same parameters (same tp and pp rank). If several ranks
+// of a replica hold copies of a parameter, only one copy is written.
 std::vector<Owned> rows_of_position(TrainStep& step, bool with_weights) {
     const Communicator* tp = step.groups().tp;
     std::vector<Owned> owned;

@@ -24,13 +24,14 @@ struct Owned {
 // Returns the rows of each parameter that this rank writes; leaves out parameters of which it
 // writes no rows. If ranks share optimizer state, each rank writes its own rows. Otherwise, the
 // replicas divide the state so that all ranks write about the same number of bytes. `fixed` has one
-// number per replica: the number of other bytes that the replica's rank with this rank's tp and pp
-// rank writes. `with_weights`: true if the ranks also write the main weights of these rows.
+// number per replica: the number of other bytes that this rank's counterpart in that replica (the
+// rank with the same tp and pp rank) writes. `with_weights`: true if the ranks also write the main
+// weights of these rows.
 std::vector<Owned> owned_rows(TrainStep& step, const std::vector<std::int64_t>& fixed,
                               bool with_weights = false);
 
-// Returns, for each replica, the number of bytes that its rank writes. owned_rows() decides which
-// bytes a rank writes.
+// Returns, for each replica, the number of bytes that this rank's counterpart in that replica
+// writes. owned_rows() decides which bytes a rank writes.
 std::vector<std::int64_t> owned_bytes(TrainStep& step, const std::vector<std::int64_t>& fixed);
 
 // Divides `shared` bytes among the ranks. Returns the number of bytes for each rank. This division

@@ -63,7 +63,7 @@ std::vector<WeightFile> weight_files(TrainStep& step, const formats::McaLayout& 
     const Groups& groups = step.groups();
     const plan::PipelineSchedule& schedule = step.schedule();
     const int tp_rank = groups.tp == nullptr ? 0 : groups.tp->rank();
-    // true: in the files, each chunk is stored as a pipeline stage of its own
+    // true: in the files, each chunk is stored as a separate pipeline stage
     const bool by_stage = layout.pp != schedule.pp;
     std::vector<WeightFile> files;
     for (int chunk = 0; chunk < schedule.vp; ++chunk) {
@@ -101,7 +101,7 @@ void share_out(std::vector<WeightFile>& files, const std::vector<std::int64_t>& 
     std::int64_t before = 0;  // number of bytes of the files before the current one
     for (WeightFile& file : files) {
         const std::int64_t size = bytes_of(file);
-        std::int64_t begin = -before;  // where a replica's part begins, from the file's beginning
+        std::int64_t begin = -before;  // offset of a replica's part from the file's beginning
         for (const std::int64_t part : shares) {
             const std::int64_t end = begin + part;
             file.shares.push_back(std::clamp<std::int64_t>(end, 0, size) -

@@ -4,8 +4,9 @@
 // layout. All replicas have the weights of each file. The optimizer state is stored in one file per
 // rank. If ranks share optimizer state, each rank writes its own rows. Otherwise, the replicas
 // divide the state. The replicas then divide the bytes of the files with weights, so that all ranks
-// write about the same number of bytes. Without shared state, this requires that the replicas run
-// on processors with the same vector instructions; otherwise one replica writes the whole file.
+// write about the same number of bytes. Without shared state, the replicas can divide a file only
+// if they run on processors with the same vector instructions. Otherwise, one replica writes the
+// whole file.
 #pragma once
 
 #include <cstdint>
@@ -42,23 +43,24 @@ struct WeightFile {
     std::vector<std::vector<Content>> contents = {};  // for each key: the tensors stored under it
     // True: this rank hashes the file. It also writes the file's end, and reports the file.
     bool own = false;
-    // For each replica, the number of bytes of the tensors in its part of the file, in this order.
-    // Empty if the owner writes the whole file.
+    // For each replica, the number of bytes of tensors in its part of the file. The parts are in
+    // the order of the replicas. Empty if the owner writes the whole file.
     std::vector<std::int64_t> shares = {};
 };
 
-// A block of consecutive rows of a parameter, or of a state of it, in a rank's .distcp file.
+// A block of consecutive rows of a parameter, or of its optimizer state, in a rank's .distcp file.
 struct DistBlock {
     Content content;
     tensor::Shape whole, begin;  // shape of the checkpoint's tensor, and the block's place in it
 };
 
 struct PartPlan {
-    std::vector<WeightFile> weights;  // empty in a LoRA job
+    std::vector<WeightFile> weights;  // files with weights; empty in a LoRA job
     std::vector<Content> states;      // states, in the order of this rank's file
     std::string states_path;
-    checkpoint::OptimizerIndex boxes;  // does not include the number of updates
-    std::vector<DistBlock> blocks;     // in the order of this rank's .distcp file
+    // index of the optimizer state, without the number of updates
+    checkpoint::OptimizerIndex boxes;
+    std::vector<DistBlock> blocks;  // blocks, in the order of this rank's .distcp file
     std::string blocks_path;
 };
 

@@ -36,8 +36,8 @@ class PartWriter {
     // All ranks of the job must call start(). Requires !is_running().
     void start(const std::filesystem::path& staged, const checkpoint::Name& name);
 
-    // Makes the next start() write nothing, and its part fail as on a full disk. Only for tests of
-    // how a job bears a full disk (train.faults).
+    // Makes the next start() write nothing. The part then fails as on a full disk. Only for tests
+    // of a job's reaction to a full disk (train.faults).
     void fail_next() { fails_next_ = true; }
 
     bool is_running() const { return running_; }
@@ -63,8 +63,8 @@ class PartWriter {
     const ModelSetup& model_;
     int rank_;
     PartPlan plan_;
-    // Files in the order in which they are written, and the share that this rank writes of each.
-    // The first files are those of weights; a rank may have a share of a file that it does not own.
+    // Files in the order in which they are written, and this rank's share of each file. The files
+    // with weights come first. A rank may have a share of a file that it does not own.
     std::vector<StreamedFile> files_;
     std::vector<FileShare> shares_;
     std::vector<bool> writes_;  // for each file of weights, whether this rank has a share of it

@@ -29,7 +29,9 @@ Result<std::vector<Poisoned>> decode_poisoned(std::string_view text) {
         const auto from_step = entry.get<std::int64_t>("from_step");
         const auto by = parse_token(entry.get<std::string>("by"));
         ROLL_TRY_VOID(entry.finish_lenient());
-        if (!by) return fail(ErrorCode::Corrupt, "an entry names no attempt");
+        if (!by)
+            return fail(ErrorCode::Corrupt,
+                        "an entry of `checkpoints` has no valid attempt in `by`");
         found.push_back({from_step, *by});
     }
     return found;

@@ -42,7 +42,8 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
       link_(link) {
     const auto swept = need(checkpoint::sweep(options_.checkpoints, options_.writer));
     if (swept.removed > 0)
-        std::printf("removed %d unfinished checkpoints of earlier attempts\n", swept.removed);
+        std::printf("unfinished checkpoints of earlier attempts that were removed: %d\n",
+                    swept.removed);
     for (const std::string& sentence : swept.left) warn_of_rest(sentence);
     need(checkpoint::prove(options_.checkpoints, options_.writer));
     const auto free = free_bytes(options_.checkpoints);

@@ -65,7 +65,7 @@ class Saver {
     // Reports staged checkpoints. Throws RankFailure if a save failed, except on a full disk.
     void poll();
     void finish();  // waits for the running save and deletion, then reports like poll()
-    // Returns true if a checkpoint was delayed because the disk was full, and if it is time to try
+    // Returns true if a checkpoint was delayed because the disk was full, and it is time to try
     // again.
     bool is_due_again() const;
     bool is_put_off() const { return !put_off_.empty(); }

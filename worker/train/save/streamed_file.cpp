@@ -17,7 +17,8 @@ constexpr std::int64_t kBlock = std::int64_t{4} << 20;  // number of bytes writt
 
 using Spans = std::array<std::span<const std::byte>, 2>;
 
-// An output file of which a share is written. Its owner hashes it while it is written.
+// An output file of which this rank writes a share. The rank that owns the file takes all bytes of
+// the file and hashes them.
 class HashedFile {
   public:
     static Result<HashedFile> create(const std::filesystem::path& path, const FileShare& share) {
@@ -28,7 +29,7 @@ class HashedFile {
     }
     // Continues at another place of the file. Only for a rank that does not own the file.
     void seek(std::int64_t place) { place_ = place; }
-    // Takes the next bytes of the file, and writes those that are in the share.
+    // Takes the next bytes of the file, and writes the bytes that are in the share.
     Result<void> append(std::span<const std::byte> bytes) {
         ROLL_TRY_VOID(write(bytes, share_.begin, std::min(share_.end, share_.tail)));
         if (share_.own) {
@@ -165,7 +166,7 @@ Result<StreamedFile> safetensors_stream(const std::string& path,
 
 FileShare share_of(const StreamedFile& file, const std::vector<std::int64_t>& shares, int replica,
                    bool own) {
-    constexpr std::int64_t kPage = 1 << 16;  // the largest page of the usual processors
+    constexpr std::int64_t kPage = 1 << 16;  // largest page size of common processors, in bytes
     const std::int64_t all = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
     if (all == 0) return {.end = own ? file.bytes : 0, .own = own};
     const std::int64_t tail = end_of(file, file.sizes.size() - 1) / kPage * kPage;

@@ -27,7 +27,7 @@ struct StreamedFile {
     std::function<std::string(std::size_t i, std::uint32_t crc)> front = {};
     std::function<std::string()> back = {};  // returns the bytes after the last tensor
     bool has_crc = false;                    // true: `front` uses `crc`
-    // offset of each tensor's first byte in the file; empty: such a file has only one writer
+    // offset of each tensor's first byte in the file; empty: the file has only one writer
     std::vector<std::int64_t> begins = {};
     // Size of the file in bytes. Pure.
     std::int64_t bytes = 0;
@@ -35,7 +35,8 @@ struct StreamedFile {
 
 // The part of a file that one of several ranks writes.
 struct FileShare {
-    std::int64_t begin = 0, end = std::numeric_limits<std::int64_t>::max();  // bytes of the file
+    // range of the file, in bytes
+    std::int64_t begin = 0, end = std::numeric_limits<std::int64_t>::max();
     // True: the rank also writes the bytes from `tail` on, hashes the whole file, and reports it.
     bool own = true;
     std::int64_t tail = std::numeric_limits<std::int64_t>::max();

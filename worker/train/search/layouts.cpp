@@ -131,7 +131,7 @@ class Lister {
     }
 
     // Adds the layout with interleaved schedules of the smallest groups that are legal. A group of
-    // pp micro-batches is the default and not written down.
+    // pp micro-batches is the default, for which `group` is 0.
     void add_interleaved(Layout layout, std::vector<Layout>& all) const {
         layout.schedule = spec::Schedule::Interleaved;
         all.push_back(layout);

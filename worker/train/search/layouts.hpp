@@ -26,7 +26,7 @@ struct Layout {
     int zero = 0;
     spec::Recompute recompute = spec::Recompute::None;
     spec::Schedule schedule = spec::Schedule::Auto;
-    int group = 0;  // as spec::ParallelSpec::group
+    int group = 0;  // see spec::ParallelSpec::group
     std::int64_t micro_batch_size = 1;
     friend bool operator==(const Layout&, const Layout&) = default;
 };

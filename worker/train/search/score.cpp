@@ -36,14 +36,14 @@ double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model
     return flops / spec.parallel.tp / units * (tokens + kRowsMore) / tokens;
 }
 
-// Estimates the time that a rank is idle while the pipeline fills and drains, as a share of the
-// time in which it computes one micro-batch and the other pp - 1 stages do so, too.
+// Estimates the time for which a rank is idle while the pipeline fills and drains, as a share of
+// the time that the other pp - 1 stages need for one micro-batch.
 double idle_share(const spec::ParallelSpec& p) {
     switch (p.schedule) {
         // The gradients of the weights fill two thirds of the bubble.
         case spec::Schedule::ZeroBubbleH1: return 1.0 / 3;
-        // A rank is idle only until the first micro-batch comes: one forward of a chunk for each
-        // stage, where a stage has two chunks with three passes each.
+        // A rank is idle only until its first micro-batch arrives. Each earlier stage first runs
+        // one forward of one chunk, which is one of the six passes of its two chunks.
         case spec::Schedule::ZeroBubbleV:
         case spec::Schedule::DualPipeV: return 1.0 / 6;
         default: return 1.0 / p.vpp;

@@ -1,7 +1,7 @@
 // Estimates the time of a step and the memory of a rank for a layout.
 //
 // A time is a number of FLOPs: the FLOPs that a rank could compute in that time. Sending a byte
-// takes the time of kFlopsPerByte FLOPs, and nothing is computed during a transfer. A matrix
+// takes the time of kFlopsPerByte FLOPs, and a rank computes nothing during a transfer. A matrix
 // product of n rows takes the time of n + kRowsMore rows, because small products are slow.
 #pragma once
 

@@ -8,9 +8,9 @@
 namespace roll::train {
 namespace {
 
-// Limits of the search, which keep the search below two seconds: actions that are simulated,
-// layouts that are simulated, and layouts that are simulated although their estimate exceeds the
-// limit.
+// Limits that keep the search below two seconds: the numbers of actions and of layouts that are
+// simulated, and the number of layouts that are simulated although their estimated memory exceeds
+// the limit.
 constexpr std::int64_t kWork = 6'000'000;
 constexpr std::size_t kSimulated = 160, kOverLimit = 40;
 

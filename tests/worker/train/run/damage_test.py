@@ -72,7 +72,8 @@ class Damage(RankCase):
             alone = Attempt(self, 99, number, document, recorded[:1], kind='resume')
             self.assertEqual(set(alone.wait()), {1}, alone.log())
             self.assertRegex(alone.said('failed')[0]['message'],
-                             f'none of the 1 recorded checkpoints passes verification.*{path}.*; restore a copy')
+                             'no recorded checkpoint passes verification .checked: 1.; the newest checkpoint: '
+                             f'.*{path}.*; restore a copy')
 
     def test_a_new_job_does_not_take_weights_from_a_damaged_checkpoint(self):
         for kind in FORMATS:

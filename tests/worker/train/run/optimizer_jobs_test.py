@@ -53,7 +53,7 @@ class OptimizerTest(RankCase):
                          whole.weights(4)['roll/optimizer/rank-00000.safetensors'])
         del changes['model']['freeze']
         thawed = self.run_whole(3, 1, self.document(3, dp=1, **changes))
-        self.assertIn('has frozen these parameters; their optimizer state begins at 0: '
+        self.assertIn(' had frozen these parameters, so their optimizer state begins at 0: '
                       'embedding.word_embeddings.weight\n', thawed.log())
 
     def test_bf16_resumes_bitwise_and_the_loss_falls(self):

@@ -82,7 +82,7 @@ class Record(RankCase):
                      f'train.steps: 3 is less than step 4 of the checkpoint {first.published[-1][1]} from '
                      'which the job continues; set more steps', kind='resume', checkpoints=first.published)
         same = self.run_whole(3, 1, self.document(4, dp=1, kind='resume'), first.published, kind='resume')
-        self.assertIn('\ntrain.steps 4 are done: nothing is left to train\n', same.log())
+        self.assertIn('\nall 4 steps of train.steps are done: nothing is left to train\n', same.log())
 
     def test_another_corpus_of_as_many_tokens_is_noticed(self):
         first = self.run_whole(1, 1, self.document(2, dp=1))

@@ -115,8 +115,8 @@ class SftTest(RankCase):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 9)
         document = self.pairs(1, path, dp=1, train__epochs=1)
         del document['train']['steps']
-        self.refused(document, 2, 'train.epochs gives 1 step, but train.optimizer.warmup_steps is 5; set it to at '
-                     'most 1')
+        self.refused(document, 2, 'train.epochs gives 1 step, but train.optimizer.warmup_steps is 5; '
+                     'set warmup_steps to at most 1')
         document['train']['optimizer']['warmup_steps'] = 0
         self.assertIn('the run     1 epoch = 1 step, ', self.plan(document).stdout)
 

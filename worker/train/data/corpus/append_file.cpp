@@ -30,7 +30,8 @@ Result<AppendFile> AppendFile::open(const std::filesystem::path& path, std::uint
     struct stat info {};
     if (::fstat(file.fd_, &info) != 0) return fail_errno("cannot stat", path);
     if (static_cast<std::uint64_t>(info.st_size) < size)
-        return fail(ErrorCode::Corrupt, path.string() + " has fewer bytes than were written");
+        return fail(ErrorCode::Corrupt,
+                    path.string() + " is shorter than it was after the last sync");
     if (::ftruncate(file.fd_, static_cast<off_t>(size)) != 0) return fail_errno("cannot cut", path);
     return file;
 }

@@ -47,8 +47,8 @@ class Blend {
     // The state of the draws before a sample.
     struct State {
         std::uint64_t next = 0;
-        std::vector<std::uint64_t> before;  // samples drawn from each set in earlier phases
-        std::vector<std::uint64_t> drawn;   // samples drawn from each set in the present phase
+        std::vector<std::uint64_t> before;  // samples drawn from each set in all earlier phases
+        std::vector<std::uint64_t> drawn;   // samples drawn from each set in the current phase
     };
     Draw step(State& state) const;
     State& move_to(std::uint64_t index) const;

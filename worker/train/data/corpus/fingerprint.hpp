@@ -1,5 +1,5 @@
-// Hashes that identify data. sample_hash() reads samples of a file, in a time that does not grow
-// with the file; whole_hash() reads all bytes.
+// Hashes that identify data. sample_hash() reads samples of a file, so its time does not grow with
+// the file. whole_hash() reads all bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // The order in which Megatron-core's GPTDataset samples an indexed token file, to the last bit
 // (gpt_dataset.py and helpers.cpp of Megatron-core 0.16.1).
 //
-// All sequences of a range, as often as needed, are shuffled and joined. Sample k has the
-// seq_length + 1 tokens from token k x seq_length on. A second shuffle gives the order of the
+// All sequences of a range are repeated as often as needed, then shuffled and joined. Sample k has
+// the seq_length + 1 tokens from token k x seq_length on. A second shuffle gives the order of the
 // samples. Both shuffles are those of numpy.random.RandomState(seed).
 #pragma once
 

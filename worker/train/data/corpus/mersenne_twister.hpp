@@ -1,5 +1,5 @@
-// The random words of std::mt19937, which are also numpy.random.RandomState's, made some hundred at
-// a time by loops that the compiler can vectorize.
+// Makes the random words of std::mt19937, which numpy.random.RandomState also uses. Makes some
+// hundred words at a time, in loops that the compiler can vectorize.
 #pragma once
 
 #include <array>

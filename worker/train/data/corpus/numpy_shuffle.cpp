@@ -14,7 +14,7 @@ namespace roll::data {
 namespace {
 
 constexpr std::size_t kDraws = 4096;     // number of elements whose partners are drawn at once
-constexpr std::size_t kSwapsAhead = 64;  // an element is fetched this many swaps before its own
+constexpr std::size_t kSwapsAhead = 64;  // elements are prefetched this many swaps ahead
 
 // A shuffle swaps each element, from the last one down to element 1, with its partner: the element
 // of a random number in [0, i]. Like numpy's random_interval(), draws words until the low bits of a
@@ -22,7 +22,8 @@ constexpr std::size_t kSwapsAhead = 64;  // an element is fetched this many swap
 // for rejected words. Returns how many partners it has drawn.
 std::size_t draw_partners(MersenneTwister& random, std::size_t i,
                           std::span<std::uint32_t> partners) {
-    const std::size_t mask = std::bit_ceil(i + 1) - 1;  // the same for all i above mask / 2
+    // has the same value for all i above mask / 2
+    const std::size_t mask = std::bit_ceil(i + 1) - 1;
     const std::size_t count = std::min(partners.size(), i - mask / 2);
     const auto bits = static_cast<std::uint32_t>(mask);
     const auto last = static_cast<std::uint32_t>(i);
@@ -109,7 +110,7 @@ void numpy_shuffle_beside(MersenneTwister& random,
     std::size_t elements = 0;
     for (const std::span<std::int32_t> part : parts) elements += part.size();
     Partners partners(elements);
-    // If the system starts no more threads, std::async swaps the elements in wait().
+    // If the system cannot start another thread, std::async swaps the elements in wait().
     const std::future<void> swaps = std::async([&] { swap_all(parts, partners); });
     draw_all(random, parts, partners);
     meanwhile();

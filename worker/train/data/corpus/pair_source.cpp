@@ -197,7 +197,7 @@ Result<Texts> conversation_texts(const Value& record, const PairRules& rules, ch
     return texts;
 }
 
-// Returns whether the answers of a pair are texts that no chat template writes.
+// Returns whether the answers of a pair are texts to which no chat template is applied.
 bool is_plain(const Value& record, const AnswerFields& fields) {
     const auto found = fields.names.columns.find("prompt");
     const std::string_view name =
@@ -331,7 +331,7 @@ Result<std::vector<LabelledAnswer>> labelled_answers(std::string_view line,
                                        {std::move(pair.rejected), false, pair.conversation}};
 }
 
-// Like has_chat_answers(), but throws if the line's JSON has a failure.
+// Like has_chat_answers(), but throws chat::Failure if the line cannot be read.
 Result<bool> chat_answers(std::string_view line, const AnswerFields& fields, bool labels) {
     chat::Arena arena(chat::Limits{}.memory);
     ROLL_TRY(const Value record, record_of(line, arena));

@@ -45,7 +45,7 @@ struct AnswerFields {
     const std::string& prompt;
     const std::string& completion;  // field of a single answer
     const std::string& label;
-    const std::string& margin;  // field of a pair's margin; empty: pairs have none
+    const std::string& margin;  // field of a pair's margin; empty: pairs have no margin
     const chat::Names& names;   // names of the fields of ShareGPT's and Alpaca's forms
 };
 
@@ -59,9 +59,9 @@ struct PairRules {
     bool add_special;  // add the tokenizer's special tokens around texts
 };
 
-// Returns whether a chat template must write the answers in a line: of a pair, or, if `labels` is
-// true, of a labelled answer or a pair. Encodes nothing. Fails with the reason if the line has no
-// such answers.
+// Returns whether a chat template must write the answers in a line. The line has a pair or, if
+// `labels` is true, a labelled answer or a pair. Encodes nothing. Fails with the reason if the line
+// has no such answers.
 Result<bool> has_chat_answers(std::string_view line, const AnswerFields& fields, bool labels);
 
 // Encodes the pair in a line. As in TRL, both answers begin at the same token index. This is the

@@ -12,10 +12,10 @@ namespace roll::data {
 
 bool is_parquet(const std::filesystem::path& path);
 
-// Returns the .jsonl of a .parquet in `directory`. If there is none, makes it. The .jsonl has the
-// modification time of the .parquet. Returns nullopt if `go_on` returned false. Fails with NotFound
-// if the .parquet does not exist, or if roll-parquet is not installed; fails with InvalidArgument
-// and the reason if roll-parquet cannot read the file.
+// Returns the path of the .jsonl in `directory` that has the rows of a .parquet. Makes the .jsonl
+// if it does not exist. The .jsonl has the modification time of the .parquet. Returns nullopt if
+// `go_on` returned false. Fails with NotFound if the .parquet does not exist, or if roll-parquet is
+// not installed; fails with InvalidArgument and the reason if roll-parquet cannot read the file.
 Result<std::optional<std::filesystem::path>> lines_of_parquet(
     const std::filesystem::path& source, const std::filesystem::path& directory, const GoOn& go_on);
 

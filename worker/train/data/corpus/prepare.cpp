@@ -142,7 +142,7 @@ class SliceEncoder {
     }
 
     const TextSource& text_;
-    std::size_t next_;  // begin of the first slice that is not encoded yet
+    std::size_t next_;  // offset of the first slice that is not encoded yet
     int threads_;
     std::deque<Slice> ahead_ = {};
 };
@@ -305,9 +305,9 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         return std::ranges::find(options.hashes, one.second.hash) != options.hashes.end();
     });
     if (found.empty())
-        return fail(ErrorCode::NotFound, source.string() + ": No such file, and " +
-                                             options.directory.string() +
-                                             " has no tokens that were made from this file");
+        return fail(ErrorCode::NotFound,
+                    source.string() + ": No such file, and " + options.directory.string() +
+                        " has no tokens that were made from this file; correct the path");
     if (wanted == found.end() && found.size() > 1)
         return fail(ErrorCode::InvalidArgument,
                     source.string() + " no longer exists, and " + options.directory.string() +

@@ -15,7 +15,7 @@ namespace roll::data {
 // - Start: the start of the document (TRL's keep_end).
 // - Prompt: the start of the prompt. If the answer alone is too long, the prompt except its last
 //   token, and the end of the answer.
-// - Split: none. The document continues in further rows (TRL's bfd_split).
+// - Split: no token. The document continues in further rows (TRL's bfd_split).
 // - Drop: the whole document.
 enum class Truncate { End, Start, Prompt, Split, Drop };
 

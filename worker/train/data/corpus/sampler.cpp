@@ -242,7 +242,8 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
         if (samples > windows())
             return refuse(fmt::format(
                 "data.order megatron without data.weights gives one epoch of {} samples, but "
-                "train.steps x train.global_batch_size needs {}; set data.weights or fewer steps",
+                "train.steps x train.global_batch_size needs {}; set data.weights, or lower "
+                "train.steps",
                 windows(), samples));
         for (const MegatronIndex& index : indexes_)
             weights.push_back(static_cast<double>(index.size()));
@@ -253,7 +254,7 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
         if (counts[i] > indexes_[i].size())
             return refuse(
                 fmt::format("data.weights: the job draws {} samples from {}, but Megatron's order "
-                            "has only {} samples of this file; set other weights",
+                            "has only {} samples of this file; lower the weight of this file",
                             counts[i], files[i].name, indexes_[i].size()));
     return {};
 }
@@ -274,9 +275,10 @@ Result<void> Sampler::add_blend(const SampleRules& rules) {
         for (std::size_t i = 0; i < phase.weights.size(); ++i) {
             if (phase.weights[i] == 0) continue;
             if (windows_of(i) == 0)
-                return refuse(fmt::format(
-                    "data.weights: {} has the weight {}, but too few tokens for a sample",
-                    corpus_.files()[i].name, phase.weights[i]));
+                return refuse(
+                    fmt::format("data.weights: {} has the weight {}, but too few tokens for a "
+                                "sample; set its weight to 0, or set a smaller train.seq_length",
+                                corpus_.files()[i].name, phase.weights[i]));
             if (rules.by_tokens) phase.weights[i] /= mean_size(i);
         }
         phase.weights = normalized(phase.weights);

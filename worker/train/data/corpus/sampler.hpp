@@ -135,9 +135,9 @@ class Sampler {
     std::vector<std::uint64_t> starts_;
     // all windows, if the corpus is cut between documents or pairs
     std::vector<Window> packed_;
-    std::vector<GatheredRows> rows_;  // one for each file, with best fit; otherwise, empty
+    std::vector<GatheredRows> rows_;  // with best fit: the rows of each file; otherwise empty
     std::optional<Blend> blend_;      // set if the files have weights
-    // one for each file, in Megatron's order; otherwise, empty
+    // in Megatron's order: the index of each file; otherwise empty
     std::vector<MegatronIndex> indexes_;
 };
 

@@ -27,7 +27,7 @@ struct EncodeRules {
     // true: a line has two answers to a prompt and gives two documents (pair_source.hpp); `form` is
     // unset
     bool pairs = false;
-    std::string margin_field = {};  // key of a pair's margin; empty: pairs have none
+    std::string margin_field = {};  // key of a pair's margin; empty: pairs have no margin
     // true: a line has one answer with a label, or two answers. Each answer gives two documents:
     // the answer with its prompt, and the label (sampler.hpp)
     bool labels = false;
@@ -81,8 +81,8 @@ class TextSource {
                                    const tokenizer::Tokenizer& tokenizer, EncodeRules rules);
 
     std::size_t size() const { return text_.size(); }
-    // Returns "record" if the file is a list of records, otherwise "line". BadLine::line is a
-    // number of such units.
+    // Returns "record" if the file is a list of records, otherwise "line". BadLine::line counts
+    // these units.
     const char* unit() const { return list_ ? "record" : "line"; }
 
     // Returns the end of the slice that starts at `begin`. Requires begin < size().

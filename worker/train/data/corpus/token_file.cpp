@@ -121,14 +121,14 @@ Result<void> TokenFile::check_sequences(const fs::path& path) const {
                                              i, offset, end));
         const std::int32_t length = sequence_length(i);
         if (length < 0 || static_cast<std::size_t>(length) * element_ > size - end)
-            return corrupt(path, fmt::format("has a sequence {} of {} tokens at byte {}, but its "
+            return corrupt(path, fmt::format("has sequence {} with {} tokens at byte {}, but its "
                                              ".bin has {} bytes: one of the two files is truncated",
                                              i, length, offset, size));
         end += static_cast<std::size_t>(length) * element_;
     }
     if (end != size)
-        return corrupt(path, fmt::format("has a last sequence that ends before the end of its .bin "
-                                         "({} bytes): one of the two files is truncated",
+        return corrupt(path, fmt::format("describes fewer tokens than its .bin of {} bytes has: "
+                                         "one of the two files is truncated",
                                          size));
     return {};
 }
@@ -144,12 +144,11 @@ Result<void> TokenFile::check_documents(const fs::path& path) const {
             (last && start != sequences_))
             return corrupt(
                 path,
-                fmt::format(
-                    "has a list of document starts whose entry {} is sequence {}; expected: {}", i,
-                    start,
-                    last     ? std::to_string(sequences_)
-                    : i == 0 ? "0"
-                             : fmt::format("{} to {}", before, sequences_)));
+                fmt::format("entry {} of its list of document starts is sequence {}; expected: {}",
+                            i, start,
+                            last     ? std::to_string(sequences_)
+                            : i == 0 ? "0"
+                                     : fmt::format("{} to {}", before, sequences_)));
         before = start;
     }
     return {};

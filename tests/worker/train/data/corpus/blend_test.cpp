@@ -125,7 +125,8 @@ TEST_F(BlendOfFiles, AWeightOfAFileWithoutASampleIsRefused) {
     const auto sampler = Sampler::make(made, {.rows = {10}, .phases = {{0, {1, 0.5}}}});
     ASSERT_FALSE(sampler);
     EXPECT_EQ(sampler.error().message,
-              "data.weights: b has the weight 0.5, but too few tokens for a sample");
+              "data.weights: b has the weight 0.5, but too few tokens for a sample; set its weight "
+              "to 0, or set a smaller train.seq_length");
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST_F(Records, ATextThatIsGoneIsNotMissed) {
     PrepareOptions elsewhere = options("others");
     EXPECT_EQ(prepared(elsewhere).error().message,
               source_.string() + ": No such file, and " + elsewhere.directory.string() +
-                  " has no tokens that were made from this file");
+                  " has no tokens that were made from this file; correct the path");
     elsewhere.elsewhere = {options().directory};
     EXPECT_EQ((*prepared(elsewhere))->bin, first.bin);
 }
