@@ -8,7 +8,7 @@
 
 namespace roll {
 
-// Parses the text of the file `path`. If it is not a JSON object, fails with Corrupt; the message
+// Parses the text of the file `path`. If it is not a JSON object, fails with Corrupt. The message
 // names the file and the reason.
 Result<Json> parse_json_object(std::string_view text, const std::filesystem::path& path);
 
