@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "common/check.hpp"
+#include "common/damage.hpp"
 #include "common/json.hpp"
 #include "common/tensor/output_file.hpp"
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kLengthBytes = 8;
 constexpr std::size_t kRankMax = 64;
 
 tl::unexpected<Error> corrupt(std::string what) {
-    return fail(ErrorCode::Corrupt, "safetensors: " + std::move(what));
+    return fail(ErrorCode::Corrupt, "safetensors: " + std::move(what), kCopyAgain);
 }
 
 // Counts the keys of a JSON text and limits its depth. The count reveals duplicate keys: the JSON

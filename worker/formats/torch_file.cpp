@@ -152,7 +152,7 @@ Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
 }
 
 tl::unexpected<Error> TorchFile::corrupt(const std::string& what) const {
-    return fail(ErrorCode::Corrupt, path_.string() + ": " + what);
+    return fail(ErrorCode::Corrupt, path_.string() + ": " + what, kCopyAgain);
 }
 
 // Returns the tensor that torch would rebuild from these arguments: storage, offset, size, stride,
