@@ -52,7 +52,7 @@ class KeyCounter : public nlohmann::json_sax<Json> {
 Result<Json> parse_header_json(std::string_view text) {
     KeyCounter counter;
     if (!Json::sax_parse(text, &counter))
-        return corrupt("the header is not JSON, or is nested too deep");
+        return corrupt("the header is not JSON, or is nested too deeply");
     const Json json = Json::parse(text, nullptr, false);
     if (!json.is_object()) return corrupt("the header is not an object");
     std::size_t keys = json.size();

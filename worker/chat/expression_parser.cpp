@@ -16,7 +16,7 @@ Expression sealed(Expression expression) {
         expression.height = std::max(expression.height, arg.height + 1);
     if (expression.height > kHeightMax)
         refuse(
-            "an expression is nested too deep; allowed: at most 200 levels; split it with {% set "
+            "an expression is nested too deeply; allowed: at most 200 levels; split it with {% set "
             "%}",
             expression.line);
     return expression;
@@ -50,7 +50,7 @@ class Deeper {
     explicit Deeper(ExpressionParser& parser) : parser_(parser) {
         if (++parser_.depth_ > kParseDepthMax)
             refuse(
-                "an expression is nested too deep; allowed: at most 100 levels; split it with "
+                "an expression is nested too deeply; allowed: at most 100 levels; split it with "
                 "{% set %}",
                 parser_.token().line);
     }

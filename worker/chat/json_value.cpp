@@ -18,7 +18,7 @@ constexpr int kReprDepthMax = 200;
 constexpr std::size_t kWrittenMax = std::size_t{16} << 20U;
 
 void check_written(const std::string& text, int depth) {
-    if (depth > kReprDepthMax) refuse("a value is nested too deep; allowed: at most 200 levels");
+    if (depth > kReprDepthMax) refuse("a value is nested too deeply; allowed: at most 200 levels");
     if (text.size() > kWrittenMax)
         refuse("the text of a value is larger than 16 MiB, which is the limit");
 }
@@ -78,7 +78,7 @@ class Builder {
     };
     bool open(bool is_dict) {
         if (open_.size() == kJsonDepthMax)
-            problem_ = "is nested too deep; allowed: at most 100 levels";
+            problem_ = "is nested too deeply; allowed: at most 100 levels";
         open_.push_back({{}, {}, is_dict});
         return problem_.empty();
     }

@@ -24,7 +24,7 @@ class Parser : public ExpressionParser {
     std::vector<Statement> statements(std::initializer_list<std::string_view> ends, int line) {
         if (++nesting_ > kNestingMax)
             refuse(
-                "statements are nested too deep; allowed: at most 50 levels; put the inner "
+                "statements are nested too deeply; allowed: at most 50 levels; put the inner "
                 "statements "
                 "into a macro",
                 line);

@@ -17,7 +17,7 @@ constexpr std::int64_t kRangeMax = 100'000;  // the same limit as in jinja2
 
 Renderer::Deeper::Deeper(Renderer& renderer) : renderer_(renderer) {
     if (++renderer_.depth_ > kRunDepthMax)
-        refuse("macros call each other too deep; allowed: at most 1000 levels");
+        refuse("macros call each other too deeply; allowed: at most 1000 levels");
 }
 
 Renderer::Renderer(const Syntax& syntax, Arena& memory, const Limits& limits, std::time_t now)

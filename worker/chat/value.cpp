@@ -19,7 +19,7 @@ constexpr int kComparisonsMax = 1'000'000;
 void check_depth(int depth) {
     static thread_local int comparisons = 0;
     comparisons = depth == 0 ? 0 : comparisons + 1;
-    if (depth > kLevelsMax) refuse("a value is nested too deep; allowed: at most 200 levels");
+    if (depth > kLevelsMax) refuse("a value is nested too deeply; allowed: at most 200 levels");
     if (comparisons > kComparisonsMax)
         refuse("comparing two values takes more than a million comparisons, which is the limit");
 }

@@ -66,7 +66,7 @@ class Parser {
     }
 
     Result<std::int64_t> factor(int depth) {
-        if (depth > kDepthMax) return wrong("nests too deep");
+        if (depth > kDepthMax) return wrong("nests too deeply");
         if (take('(')) {
             ROLL_TRY(const std::int64_t value, sum(depth + 1));
             if (!take(')')) return wrong("needs a )");

@@ -108,7 +108,7 @@ class FamilyParser {
         if (json.contains(key) && json[key].is_string() &&
             !json[key].get_ref<const std::string&>().empty())
             return json[key].get<std::string>();
-        note(join(path, key), "must be a name");
+        note(join(path, key), "must be a text that is not empty");
         return "";
     }
     std::vector<std::string> names(const Json& json, const std::string& path) {
@@ -119,7 +119,7 @@ class FamilyParser {
                 if (item.is_string()) result.push_back(item.get<std::string>());
         }
         if (!json.is_array() || result.size() != json.size() || result.empty())
-            note(path, "must be a name or a list of names");
+            note(path, "must be a text or a list of texts; a list must not be empty");
         return result;
     }
 

@@ -18,8 +18,9 @@ Result<void> read_update_rule(const Json& json, OptimizerSpec& optimizer) {
     const auto kind = reader.get_or<std::string>("kind", "adamw");
     optimizer.kind = optimizer_named(kind);
     if (name_of(optimizer.kind) != kind)
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("train.optimizer.kind {} is not supported yet", kind));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("train.optimizer.kind {} needs a newer Roll on this machine", kind));
     const bool is_muon = optimizer.kind == OptimizerKind::Muon;
     optimizer.momentum = reader.get_or("momentum", is_muon ? kMuonMomentum : 0);
     optimizer.nesterov = reader.get_or("nesterov", is_muon);

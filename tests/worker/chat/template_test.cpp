@@ -48,7 +48,7 @@ TEST(Template, AnEndlessTemplateIsRefused) {
               "run: line 2: the template does not end within 100000 steps, which is the limit; "
               "simplify its loops");
     EXPECT_EQ(rendered("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
-              "run: line 1: macros call each other too deep; allowed: at most 1000 levels");
+              "run: line 1: macros call each other too deeply; allowed: at most 1000 levels");
     EXPECT_EQ(rendered("{{ range(100001) }}"),
               "run: line 1: range has too many items; allowed: at most 100,000");
 }
@@ -66,7 +66,7 @@ TEST(Template, LargeTextsAreRefused) {
               "which is the limit; shorten the conversation");
     EXPECT_EQ(rendered("{% set n = namespace(l=[]) %}{% for i in range(900) %}"
                        "{% set n.l = [n.l] %}{% endfor %}{{ n.l }}"),
-              "run: line 1: a value is nested too deep; allowed: at most 200 levels");
+              "run: line 1: a value is nested too deeply; allowed: at most 200 levels");
 }
 
 // a list that holds the same list twice, 60 times over, is small and has 2^60 texts
