@@ -15,8 +15,9 @@ constexpr std::array kRoutes = {
           .summary = "Returns the rights of the token.",
           .schema = "roll.session/1", .fields = fields_of<NoArgs>},
     Route{.page = Page::Stream, .path = "/api/v1/stream", .name = "stream",
-          .summary = "Sends the watched answers as server-sent events, and again when they change. "
-                     "For a log, sends the added text. Does not end.",
+          .summary = "Sends the answers to the requests in `watch` as server-sent events. Sends an "
+                     "answer again when it changes; for a log, sends only the added text. The "
+                     "stream stays open until the client closes it.",
           .type = "text/event-stream", .schema = "", .fields = fields_of<StreamArgs>},
     Route{.page = Page::OpenApi, .path = "/api/v1/openapi.json", .name = "openapi",
           .summary = "Returns this description.",
@@ -73,7 +74,8 @@ std::vector<std::string> split(std::string_view path) {
 std::span<const Route> routes() { return kRoutes; }
 
 std::optional<RouteMatch> find_route(const std::vector<std::string>& path, bool posts) {
-    // The segments of each route. They are kept, so that not every request splits all paths again.
+    // The segments of each route. The first request splits the paths, and later requests reuse
+    // them.
     static const std::vector<std::vector<std::string>> kSegments = [] {
         std::vector<std::vector<std::string>> all;
         for (const Route& route : kRoutes) all.push_back(split(route.path));
