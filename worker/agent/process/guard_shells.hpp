@@ -43,8 +43,8 @@ class GuardShells {
     // because its attempt ends.
     bool take_end(pid_t pid, int status, bool attempt_ends);
 
-    // Returns true if a terminal owns the attempt and its program still runs. The attempt ends with
-    // this program.
+    // Returns true if a terminal owns the attempt and the terminal's program still runs. The
+    // attempt ends when this program ends.
     bool owner_runs() const { return owner_ != 0; }
     std::optional<int> owner_status() const { return owner_status_; }
 

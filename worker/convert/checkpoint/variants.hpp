@@ -46,8 +46,9 @@ struct TiedOutput {
 };
 std::optional<TiedOutput> tied_output(const Source& source);
 
-// Determines the model's copies from the native (Megatron) config. Fails with InvalidArgument if
-// the model lacks the original of a copy.
+// Determines from the native (Megatron) config which tensors of the model are copies of other
+// tensors (families::CopiedTensor). Fails with InvalidArgument if the model lacks the tensor that a
+// copy is made of.
 Result<void> select_copies(Source& source);
 
 // Sets the fields of the native config that tell which copies exist, from the tensor names in

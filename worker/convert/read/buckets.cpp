@@ -17,10 +17,10 @@ namespace {
 using formats::DcpChunk;
 using formats::DcpTensor;
 
-// Identifies a model chunk (virtual pipeline stage) of a model rank. The chunk's parameters share a
-// gradient buffer.
+// Identifies a model chunk (virtual pipeline stage) of a (tp, pp) rank. The chunk's parameters
+// share a gradient buffer.
 struct ChunkPlace {
-    int group = 0;  // number of the rank among the model ranks: tp + pp * TP
+    int group = 0;  // number of the (tp, pp) rank: tp + pp * TP
     int buffer = 0;
     friend auto operator<=>(const ChunkPlace&, const ChunkPlace&) = default;
 };

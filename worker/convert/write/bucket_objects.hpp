@@ -11,7 +11,7 @@
 
 namespace roll::convert {
 
-// Writes for each model rank the values of the optimizer and the sizes of its buckets, and adds
+// Writes for each (tp, pp) rank the values of the optimizer and the sizes of its buckets, and adds
 // them to `metadata`. `values`: the key "optimizer" of optimizer_values().
 Result<void> write_bucket_objects(const Json& values, const BucketSizes& sizes,
                                   const std::filesystem::path& directory,

@@ -16,8 +16,8 @@ std::int64_t lora_rank(const Parameters& p, const LoraPart& part) {
     return p.specs[static_cast<std::size_t>(part.a)].sizes[0];
 }
 
-// Returns the block of a joined B, or of the joined B's gradient, that belongs to `part`. The
-// part's A begins at row `column` of the joined A. The block has sizes [groups, count, r].
+// Returns the block of joined_OR that belongs to `part`; joined_OR is a joined B or its gradient.
+// The block begins at column `column` of joined_OR and has sizes [groups, count, r].
 at::Tensor block_of(const at::Tensor& joined_OR, const LoraPart& part, std::int64_t column,
                     std::int64_t r) {
     const std::int64_t width = joined_OR.size(1), rows = joined_OR.size(0) / part.groups;
@@ -26,7 +26,7 @@ at::Tensor block_of(const at::Tensor& joined_OR, const LoraPart& part, std::int6
 }
 
 // Calls body(part, column, r) for each part. The part's A is in rows [column, column + r) of the
-// joined A.
+// joined A, and its B is in these columns of the joined B.
 template <class Body>
 void for_parts(const Parameters& p, std::span<const LoraPart> parts, const Body& body) {
     std::int64_t column = 0;
