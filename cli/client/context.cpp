@@ -68,9 +68,9 @@ int check_stdout(int status) {
     // CLI11 prints --help to std::cout.
     if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;
     if (print_errno == 0) return status;
-    say(fmt::format("rollctl: cannot write to standard output, although the command {}: {}",
-                    status == 0 ? "succeeded" : "failed",
-                    std::generic_category().message(print_errno)));
+    say(fmt::format("rollctl: cannot write to standard output: {}; the command itself {}",
+                    std::generic_category().message(print_errno),
+                    status == 0 ? "succeeded" : "failed"));
     say("  next: if you submitted jobs, `rollctl jobs` and `rollctl show last` list them");
     return status == 0 ? 1 : status;
 }

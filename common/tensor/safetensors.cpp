@@ -86,7 +86,9 @@ Result<SafetensorsEntry> parse_entry(const std::string& name, const Json& json) 
     const Json& shape = json["shape"];
     const Json& offsets = json["data_offsets"];
     const auto known = dtype.is_string() ? parse_dtype(dtype.get<std::string>()) : std::nullopt;
-    if (!known) return corrupt("tensor \"" + name + "\" has an unknown dtype " + dtype.dump());
+    if (!known)
+        return fail(ErrorCode::Corrupt, "safetensors: tensor \"" + name + "\" has the dtype " +
+                                            dtype.dump() + ", which Roll does not read");
     if (!shape.is_array() || shape.size() > kRankMax)
         return corrupt("tensor \"" + name + "\" has no valid shape");
     if (!offsets.is_array() || offsets.size() != 2)

@@ -48,8 +48,8 @@ struct SiteOptions {
     std::vector<std::string> hosts;  // accepted values of the header Host, with the port
     bool read_only = false;          // true if requests that change something are refused
     bool tls = false;                // true if the server itself serves TLS
-    // Maximum number of requests per second from one client. A client is a token, or an address
-    // that sends no valid token.
+    // Maximum number of requests per second from one client. A client is a pair of a valid token
+    // and an address, or an address that sends no valid token.
     int requests_per_second = spec::HttpConfig().requests_per_second;
 };
 

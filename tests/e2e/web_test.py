@@ -141,7 +141,7 @@ class Web(RollTest):
             status, body = self.ask('/api/v1/submit', token=operator, method='POST', body=json.dumps(asked))
             self.assertEqual((status, json.loads(body).get('repeated')), (200, repeated), body)
         self.assertEqual(json.loads(body)['output'], os.path.join(self.state, 'out'))
-        for change, words in (({'base': 'here'}, 'give the absolute path'),
+        for change, words in (({'base': 'here'}, 'allowed: the absolute path'),
                               ({'job': None}, 'either `job` or `spec`'),
                               ({'job': {**job_file, 'comand': []}}, 'comand')):
             status, body = self.ask('/api/v1/submit', token=operator, method='POST', body=json.dumps(asked | change))

@@ -170,7 +170,10 @@ Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool
     const std::string& type = pickle_.at(typed ? arguments.items[6] : id.items[1]).text;
     const auto dtype = typed ? dtype_of_torch(type) : dtype_of_storage(type);
     if (!dtype)
-        return corrupt("a tensor has the element type " + type + ", which Roll does not read");
+        return fail(ErrorCode::Corrupt,
+                    path_.string() + ": a tensor has the element type " + type +
+                        ", which Roll does not read",
+                    "save the file again with another type, such as torch.bfloat16");
     view.info.dtype = *dtype;
 
     const auto shape = integers_of(pickle_, arguments.items[2]);

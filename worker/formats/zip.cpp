@@ -81,7 +81,7 @@ Result<Directory> find_directory(const Reader& in) {
     }
     if (!in.has(directory.begin, directory.size) || directory.count < 0 ||
         directory.count > directory.size / kCentralBytes)
-        return corrupt_zip("the central directory ends beyond the end of the file");
+        return corrupt_zip("the central directory has an impossible size or place");
     return directory;
 }
 

@@ -16,7 +16,7 @@ struct HttpConfig {
     std::string certificate{}, key{};       // PEM files; empty: no TLS
     bool insecure = false;                  // serve other machines without TLS
     bool read_only = false;                 // refuse all changes
-    // Limit of each token, or of each address without a token.
+    // Limit of each pair of token and address, and of each address without a valid token.
     int requests_per_second = 1000;
 };
 

@@ -119,7 +119,7 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
         const int count = running == arrays_.end() ? 0 : running->second;
         if (count >= job.spec.array->limit)
             return Excess{"array",
-                          std::to_string(count) +
+                          std::to_string(job.spec.array->limit) +
                               " of the array's jobs may run at a time; this limit is reached",
                           ""};
     }

@@ -72,7 +72,8 @@ struct WorkerJoined {
     std::int64_t memory = 0; int cpus = 0;
     std::string home{};  // run directory and host of the roll-worker; empty: unknown
 };
-struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };  // no job starts, no allocation is requested
+// While `stopped`, no job starts and no allocation is requested.
+struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // `quiet` is false if heartbeats arrive again
 struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job

@@ -110,7 +110,7 @@ class Arguments(FolderCase):
         hf = self.without_config('qwen3', 'dcp')
         for given in ([], ['--config', 'qwen3']):
             done = run('convert', self.root / 'native', self.root / 'out', *given, code=None)
-            self.assertRegex(done.stderr, 'no config.json|no training arguments')
+            self.assertRegex(done.stderr, 'no config.json|no arguments of its training run')
         self.same(hf, '--config', hf)
 
 

@@ -96,7 +96,7 @@ void Terminals::take(protocol::TerminalOrder order, Supervisor& supervisor, Inst
     if (order.close || has_gap || is_too_much) {
         supervisor.close_shell(terminal.attempt, order.terminal);
         if (!order.close) {
-            terminal.trouble = "a part of the typed input did not reach the program";
+            terminal.trouble = "a part of the input did not reach the program";
             add_news(order.terminal, terminal).trouble = terminal.trouble;
         }
         terminals_.erase(found);

@@ -303,8 +303,8 @@ Result<Step> plan_step(const SrunOptions& options, const StepSite& site) {
         nodes = std::min(most, (tasks + per_node - 1) / per_node);
     if (tasks > 0) nodes = std::min(nodes, tasks);
     if (nodes > most || nodes == 0)
-        return wrong("the step needs " + std::to_string(std::max(nodes, 1)) + " nodes, but only " +
-                     std::to_string(most) + " nodes of the job can be used");
+        return wrong("nodes that the step needs: " + std::to_string(std::max(nodes, 1)) +
+                     "; nodes of the job that it can use: " + std::to_string(most));
     if (tasks == 0) tasks = per_node > 0 ? per_node * nodes : nodes;
     usable.resize(static_cast<std::size_t>(nodes));
     Step step;

@@ -123,8 +123,8 @@ Result<void> open_with_config(Source& source, const families::Families& families
     if (!has_args)
         return is_family ? fail(ErrorCode::InvalidArgument,
                                 source.directory.string() +
-                                    " has neither a config.json nor the arguments of its training "
-                                    "run, from which Roll could make a config",
+                                    " has no arguments of its training run, from which Roll could "
+                                    "make a config",
                                 "give --config MODEL: the original HuggingFace directory or its "
                                 "config.json")
                          : found;

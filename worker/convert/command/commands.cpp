@@ -86,8 +86,9 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
                    report.reused, report.files, command.request.reuse.string());
     fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes; files: {}{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
-               report.tensors, report.bytes, report.files, dry ? " would be written to " : " at ",
-               report.target.string(), dry ? "" : said_of(pace, report.bytes));
+               report.tensors, report.bytes, report.files,
+               dry ? ", which would be written to " : " at ", report.target.string(),
+               dry ? "" : said_of(pace, report.bytes));
     return report.refusal ? report_error(*report.refusal, false) : 0;
 }
 

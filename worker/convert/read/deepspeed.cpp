@@ -253,10 +253,11 @@ class Opener {
         for (std::size_t i = 0; i < ranks.size(); ++i)
             if (optimizers[i].dp != static_cast<int>(i) || world_ != ranks.size() ||
                 ranks[i].groups.size() != ranks[0].groups.size())
-                return corrupt(directory_,
-                               std::to_string(ranks.size()) +
-                                   " optim_states files were found, but " + std::to_string(world_) +
-                                   " ranks wrote the checkpoint; copy the missing files");
+                return corrupt(
+                    directory_,
+                    std::to_string(ranks.size()) + " optim_states files were found, but " +
+                        std::to_string(world_) +
+                        " ranks wrote the checkpoint; copy all files of the checkpoint again");
         ROLL_TRY(const TorchPointer model, torch_file(models.front().path));
         ROLL_TRY(const auto shapes, shapes_of(*model, models.front().path, "param_shapes"));
         ROLL_TRY_VOID(stage_ == 3 ? take_stage3(ranks, shapes) : take_stage2(ranks, shapes));

@@ -50,9 +50,9 @@ Result<void> read_hf_tensors(Source& source) {
         for (const tensor::StridedView& view : opened.tensors) {
             const std::string& name = view.info.name;
             if (!seen.insert(name).second)
-                return fail(ErrorCode::Corrupt,
-                            (source.directory / file).string() + ": " + name +
-                                " is also in another weight file; remove one of the two files");
+                return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
+                                                    " is also in another weight file; remove the "
+                                                    "file that does not belong to the model");
             if (has_bits && bits.take(file, view)) continue;
             ROLL_TRY_VOID(check_not_quantized(source.directory / file, view.info));
             ROLL_TRY(const bool taken, take(file, view));

@@ -68,7 +68,7 @@ TEST(Srun, DecidesNodesAndTasks) {
     EXPECT_EQ(plan({"--exclude=n1", "true"}), "n2 n3 2");
     EXPECT_EQ(plan({"-r", "2", "-N1", "true"}), "n3 1");
     EXPECT_EQ(plan({"-N4", "true"}),
-              "srun: the step needs 4 nodes, but only 3 nodes of the job can be used");
+              "srun: nodes that the step needs: 4; nodes of the job that it can use: 3");
     EXPECT_EQ(plan({"-w", "n9", "true"}), "srun: the job has no node n9");
 }
 
