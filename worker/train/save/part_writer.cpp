@@ -124,6 +124,7 @@ void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
         });
     try {
         produce();
+        pipe_->finish();
     } catch (...) {
         pipe_->abandon();
         throw;
