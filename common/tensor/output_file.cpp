@@ -58,18 +58,25 @@ Result<OutputFile> OutputFile::open_shared(const std::filesystem::path& path) {
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
+      direct_fd_(std::exchange(other.direct_fd_, -1)),
       path_(std::move(other.path_)),
       earlier_(std::move(other.earlier_)) {}
 
 OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(direct_fd_, other.direct_fd_);
     std::swap(path_, other.path_);
     std::swap(earlier_, other.earlier_);
     return *this;
 }
 
 OutputFile::~OutputFile() {
+    if (direct_fd_ >= 0) ::close(direct_fd_);
     if (fd_ >= 0) ::close(fd_);
+}
+
+void OutputFile::bypass_cache() {
+    direct_fd_ = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
 }
 
 tl::unexpected<Error> OutputFile::fail_errno(const char* what) const {
@@ -90,6 +97,7 @@ Result<void> OutputFile::write_at(std::int64_t offset, std::span<const std::byte
 
 Result<void> OutputFile::write_out(std::int64_t offset, std::span<const std::byte> bytes) {
     ROLL_CHECK(fd_ >= 0);
+    if (write_direct(offset, bytes)) return {};
     while (!bytes.empty()) {
         const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
         if (n < 0 && errno == EINTR) continue;
@@ -99,6 +107,16 @@ Result<void> OutputFile::write_out(std::int64_t offset, std::span<const std::byt
         bytes = bytes.subspan(static_cast<std::size_t>(n));
     }
     return {};
+}
+
+// Returns false if the bytes must be written by other means, e.g. because they are not aligned.
+bool OutputFile::write_direct(std::int64_t offset, std::span<const std::byte> bytes) const {
+    constexpr std::size_t kUnit = 4096;
+    const bool aligned = static_cast<std::size_t>(offset) % kUnit == 0 &&
+                         reinterpret_cast<std::uintptr_t>(bytes.data()) % kUnit == 0 &&
+                         bytes.size() % kUnit == 0;
+    return aligned && direct_fd_ >= 0 &&
+           ::pwrite(direct_fd_, bytes.data(), bytes.size(), offset) == std::ssize(bytes);
 }
 
 Result<void> OutputFile::finish() {

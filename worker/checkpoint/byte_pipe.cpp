@@ -8,7 +8,7 @@ namespace roll::checkpoint {
 
 void BytePipe::reset() {
     begin_ = used_ = 0;
-    abandoned_ = stopped_ = false;
+    flows_ = abandoned_ = stopped_ = false;
 }
 
 std::span<std::byte> BytePipe::room(std::size_t most) {
@@ -24,6 +24,13 @@ void BytePipe::commit(std::size_t size) {
     const std::scoped_lock lock(mutex_);
     used_ += size;
     ROLL_CHECK(used_ <= capacity());
+    flows_ = flows_ || used_ == capacity();
+    if (flows_) changed_.notify_all();
+}
+
+void BytePipe::finish() {
+    const std::scoped_lock lock(mutex_);
+    flows_ = true;
     changed_.notify_all();
 }
 
@@ -36,8 +43,8 @@ void BytePipe::abandon() {
 std::array<std::span<const std::byte>, 2> BytePipe::await(std::size_t size) {
     ROLL_CHECK(size > 0 && size <= capacity());
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return used_ >= size || abandoned_; });
-    if (used_ < size) return {};
+    changed_.wait(lock, [&] { return (flows_ && used_ >= size) || abandoned_; });
+    if (used_ < size || !flows_) return {};
     const std::size_t first = std::min(size, capacity() - begin_);
     return {std::span<const std::byte>(ring_.data() + begin_, first),
             std::span<const std::byte>(ring_.data(), size - first)};

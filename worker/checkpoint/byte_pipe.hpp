@@ -1,6 +1,8 @@
 // Passes bytes from the training thread to the thread that writes a checkpoint, through a ring
 // buffer of limited size. The producer waits while the ring is full. A save therefore takes no host
-// memory except the ring.
+// memory except the ring. The consumer starts when the ring is full for the first time, or when the
+// producer has finished. Before that, it would take processor time from the training thread, which
+// copies.
 #pragma once
 
 #include <array>
@@ -26,6 +28,8 @@ class BytePipe {
     // fills them and calls commit(). Returns an empty span if the consumer has stopped.
     std::span<std::byte> room(std::size_t most);
     void commit(std::size_t size);
+    // Producer: announces that no more bytes follow
+    void finish();
     // Producer: ends the save early; the consumer gets no more bytes.
     void abandon();
 
@@ -41,6 +45,7 @@ class BytePipe {
     std::condition_variable changed_;
     std::size_t begin_ = 0;  // index in the ring of the first byte in use
     std::size_t used_ = 0;
+    bool flows_ = false;  // the consumer has started
     bool abandoned_ = false, stopped_ = false;
 };
 

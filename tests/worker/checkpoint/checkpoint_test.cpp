@@ -1,6 +1,5 @@
 #include <fstream>
 #include <random>
-#include <thread>
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -8,7 +7,6 @@
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "worker/checkpoint/background.hpp"
-#include "worker/checkpoint/byte_pipe.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/part.hpp"
 #include "worker/checkpoint/staging.hpp"
@@ -462,33 +460,6 @@ TEST_F(Checkpoint, TheOptimizerStateOfAllRanksIsDropped) {
     EXPECT_FALSE(fs::exists(directory / kOptimizerFolder));
     EXPECT_TRUE(verify(directory));
     EXPECT_FALSE(choose_newest(only, For::Resume).directory);
-}
-
-TEST(BytePipe, PassesMoreBytesThanItHoldsInOrder) {
-    std::vector<std::byte> ring(24);
-    BytePipe pipe(ring);
-    std::thread producer([&] {
-        for (int next = 0; next < 1000;) {
-            const auto room = pipe.room(static_cast<std::size_t>(1000 - next));
-            for (std::byte& byte : room) byte = static_cast<std::byte>(next++);
-            pipe.commit(room.size());
-        }
-    });
-    int seen = 0;
-    for (const std::size_t size : {1, 7, 24, 8}) {
-        for (int i = 0; i < 25; ++i) {
-            for (const auto& span : pipe.await(size))
-                for (const std::byte byte : span) EXPECT_EQ(byte, static_cast<std::byte>(seen++));
-            pipe.release(size);
-        }
-    }
-    EXPECT_EQ(seen, 1000);
-    producer.join();
-    pipe.abandon();
-    EXPECT_TRUE(pipe.await(1)[0].empty());
-    pipe.stop();
-    pipe.commit(24);
-    EXPECT_TRUE(pipe.room(1).empty());
 }
 
 }  // namespace

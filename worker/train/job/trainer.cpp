@@ -281,7 +281,10 @@ Agreed Trainer::train_step() {
     const Agreed agreed = agree();
     clock_.enter(Phase::Outside);
     after_step(result, flops, seconds);
-    if (!std::exchange(pace_.memory_told, true)) tell_memory(before);
+    if (!std::exchange(pace_.memory_told, true)) {
+        tell_memory(before);
+        part_->allocate_buffer();
+    }
     if (auto& profile = steering_.profile) {
         profile->steps.push_back({state_.step, start, Clock::now()});
         if (state_.step >= profile->last) end_profile();

@@ -106,7 +106,18 @@ PartWriter::PartWriter(TrainStep& step, const ModelSetup& model, PartPlan plan, 
     pipe_.emplace(std::span(reinterpret_cast<std::byte*>(ring_.data_ptr()), ring_.nbytes()));
 }
 
+void PartWriter::allocate_buffer() {
+    if (background_.busy()) return;
+    background_.start([this]() -> Result<std::string> {
+        constexpr std::int64_t kPage = 4096;
+        auto* const bytes = ring_.data_ptr<std::uint8_t>();
+        for (std::int64_t at = 0; at < ring_.numel(); at += kPage) bytes[at] = 0;
+        return std::string();
+    });
+}
+
 void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
+    background_.wait();  // until the buffer is allocated
     pipe_->reset();
     outcome_.reset();
     running_ = true;
@@ -124,6 +135,7 @@ void PartWriter::start(const fs::path& staged, const checkpoint::Name& name) {
         });
     try {
         produce();
+        pipe_->finish();
     } catch (...) {
         pipe_->abandon();
         throw;

@@ -32,6 +32,10 @@ class PartWriter {
     // Returns the number of bytes that this rank writes to files, including its part of the index.
     std::int64_t bytes() const { return bytes_; }
 
+    // Starts to allocate the pages of the ring buffer in the background, so that the first save
+    // need not wait for them. Does nothing while a part is being written.
+    void allocate_buffer();
+
     // Starts to write the part to the staged directory. Returns when training may change the model.
     // All ranks of the job must call start(). Requires !is_running().
     void start(const std::filesystem::path& staged, const checkpoint::Name& name);

@@ -93,8 +93,12 @@ void Saver::settle(const Result<std::string>& outcome) {
 }
 
 bool Saver::has_room(std::int64_t step) {
-    finish();
-    const auto free = free_bytes(options_.checkpoints);
+    if (const auto outcome = background_.wait()) settle(*outcome);
+    auto free = free_bytes(options_.checkpoints);
+    if (free && *free < options_.bytes && pruning_.busy()) {
+        finish();
+        free = free_bytes(options_.checkpoints);
+    }
     if (!free || *free >= options_.bytes) return true;
     put_off(step, no_room(options_.checkpoints, *free, options_.bytes));
     return false;

@@ -42,8 +42,9 @@ class Saver {
     // RankFailure; if the disk is full, its status is refused.
     Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link);
 
-    // Waits for the running save. Returns true if there is space for a checkpoint of this step.
-    // Otherwise, delays the checkpoint, logs that, and returns false.
+    // Waits for the running save. Returns true if there is space for a checkpoint of this step,
+    // possibly after the running deletion. Otherwise, delays the checkpoint, logs that, and returns
+    // false.
     bool has_room(std::int64_t step);
     // Begins the checkpoint of `step`, which answers the newest request for a checkpoint. Returns
     // the staged directory, to which the ranks write their parts. If the disk is full, delays the

@@ -4,11 +4,15 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <utility>
+
+#include <ATen/ATen.h>
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "worker/formats/dcp.hpp"
+#include "worker/train/model/lazy_zeros.hpp"
 
 namespace roll::train {
 namespace {
@@ -18,13 +22,15 @@ constexpr std::int64_t kBlock = std::int64_t{4} << 20;  // number of bytes writt
 using Spans = std::array<std::span<const std::byte>, 2>;
 
 // An output file of which this rank writes a share. The rank that owns the file takes all bytes of
-// the file and hashes them.
+// the file and hashes them. Bytes are first collected in aligned blocks, because the disk then
+// reads them from this memory without a copy.
 class HashedFile {
   public:
     static Result<HashedFile> create(const std::filesystem::path& path, const FileShare& share) {
         ROLL_TRY_VOID(make_directories(path.parent_path()));
         ROLL_TRY(tensor::OutputFile file, share.is_whole() ? tensor::OutputFile::create(path)
                                                            : tensor::OutputFile::open_shared(path));
+        file.bypass_cache();
         return HashedFile(std::move(file), share);
     }
     // Continues at another place of the file. Only for a rank that does not own the file.
@@ -40,10 +46,11 @@ class HashedFile {
         return {};
     }
     Result<void> append(const std::string& text) { return append(tensor::as_bytes(text)); }
-    WrittenFile take(const std::string& name) && {
+    Result<WrittenFile> take(const std::string& name) && {
+        ROLL_TRY_VOID(write_block());
         std::optional<checkpoint::FileEntry> entry;
         if (share_.own) entry = {name, static_cast<std::uint64_t>(place_), hash_->value()};
-        return {std::move(entry), std::move(file_)};
+        return WrittenFile{std::move(entry), std::move(file_)};
     }
 
   private:
@@ -55,17 +62,34 @@ class HashedFile {
     // `bytes` follow the bytes of the earlier calls. Writes the part of `bytes` that is in [begin,
     // end) of the file.
     Result<void> write(std::span<const std::byte> bytes, std::int64_t begin, std::int64_t end) {
-        const std::int64_t first = std::max(begin, place_);
+        std::int64_t at = std::max(begin, place_);
         const std::int64_t last = std::min(end, place_ + std::ssize(bytes));
-        if (first >= last) return {};
-        return file_.write_at(first, bytes.subspan(static_cast<std::size_t>(first - place_),
-                                                   static_cast<std::size_t>(last - first)));
+        while (at < last) {
+            if (at != block_begin_ + filled_) ROLL_TRY_VOID(write_block());
+            if (filled_ == 0) block_begin_ = at;
+            const std::int64_t count = std::min(last, block_end()) - at;
+            std::memcpy(block_.data_ptr<std::uint8_t>() + filled_, bytes.data() + (at - place_),
+                        static_cast<std::size_t>(count));
+            filled_ += count;
+            at += count;
+            if (at == block_end()) ROLL_TRY_VOID(write_block());
+        }
+        return {};
+    }
+    std::int64_t block_end() const { return (block_begin_ / kBlock + 1) * kBlock; }
+    Result<void> write_block() {
+        const auto* const bytes = static_cast<const std::byte*>(block_.const_data_ptr());
+        const auto size = static_cast<std::size_t>(std::exchange(filled_, 0));
+        return file_.write_at(block_begin_, {bytes, size});
     }
 
     tensor::OutputFile file_;
     FileShare share_;
     std::unique_ptr<Hash64> hash_;
     std::int64_t place_ = 0;  // offset of the next byte
+    // the bytes that are not written yet, and the offset of the first of them
+    at::Tensor block_ = lazy_zeros(kBlock, at::kByte);
+    std::int64_t filled_ = 0, block_begin_ = 0;
 };
 
 // Returns the offset of the first byte after tensor `i`.

@@ -84,6 +84,14 @@ class MemoryTest(RankCase):
             worst = max(worst, abs(off))
         self.assertLess(worst, 0.05)
 
+    def test_the_buffer_of_checkpoints_is_allocated_before_the_first_save(self):
+        document = self.document(12, dp=1, model__hidden_size=256, model__intermediate_size=768,
+                                 model__num_hidden_layers=6, train__micro_batch_size=1)
+        run = self.run_whole(1, 1, document)
+        with open(os.path.join(run.output, 'metrics.jsonl'), encoding='utf-8') as file:
+            rows = [row['memory_bytes'] for row in map(json.loads, file) if 'memory_bytes' in row]
+        self.assertGreater(rows[-1] - rows[0], 0.9 * self.planned(document)['checkpoint_snapshot'])
+
     def test_each_rank_tells_its_memory_after_the_first_step(self):
         changes = {'model__hidden_size': 256, 'model__intermediate_size': 768, 'model__num_hidden_layers': 6,
                    'model__num_attention_heads': 4, 'model__num_key_value_heads': 4, 'train__micro_batch_size': 4,
