@@ -121,12 +121,6 @@ std::string indent(const std::string& text) {
 
 }  // namespace
 
-Json progress_of(const Json& job) {
-    const Json progress = job.value("progress", Json());
-    if (!progress.is_string()) return progress;
-    return Json::parse(progress.get<std::string>(), nullptr, false);
-}
-
 std::string id_text(const Json& job) {
     const Json fold = job.value("fold", Json());
     if (!fold.is_object()) return field_text(job, "id");

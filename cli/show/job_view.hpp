@@ -27,9 +27,6 @@ std::string node_state(const Json& node);  // returns "up", "draining", "silent"
 std::string node_heard(const Json& node);  // returns "2s ago", or "" if the time is unknown
 std::string event_text(const Json& event, bool local = false);
 
-// Returns the job's progress as an object. In a reply, the progress is an object or JSON text.
-Json progress_of(const Json& job);
-
 // Returns the id of a row of `jobs`: "7", or "17[1-100]" for the tasks of an array.
 std::string id_text(const Json& job);
 // Returns the reason why a job waits, its progress, or the reason why it ended. For the tasks of an

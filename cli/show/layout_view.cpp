@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/show/job_view.hpp"
+#include "cli/text/render.hpp"
 #include "common/spec/job/resources.hpp"
 
 namespace roll::cli {
