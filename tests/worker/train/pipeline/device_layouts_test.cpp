@@ -10,7 +10,8 @@ namespace roll::train {
 namespace {
 
 constexpr std::size_t kEvery = 24;  // one cell of the grid in this many is run
-constexpr int kMoreSteps = 1;
+constexpr int kSteps = 3;           // before the checkpoint
+constexpr int kMoreSteps = 1;       // from the checkpoint
 
 // The optimizer on a GPU multiplies the gradients by the clip factor in place.
 void clip_gradients(Named& reference) {
@@ -27,6 +28,7 @@ void compare(World world, std::uint64_t seed) {
     const Scratch scratch("device");
     world.fabric.seed = seed;
     world.saves_to = scratch / 0;
+    world.steps = world.saves_after = kSteps;
     World whole = alone(world);
     whole.saves_after = 0;
     whole.steps += kMoreSteps;

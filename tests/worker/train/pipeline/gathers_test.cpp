@@ -67,6 +67,7 @@ struct Shared {
     plan::PipelineSchedule schedule = plan::gpipe(1, 1, 2);
     int zero = 1;
     bool tied = true;
+    int tp = 1;
     int forgotten = -1;
     std::uint64_t seed = 0;
 };
@@ -75,9 +76,10 @@ using Visit = std::function<void(TrainStep& step, const Groups& groups)>;
 
 // Calls visit() on every rank, on the thread of the rank.
 void on_ranks(const Shared& shared, const Visit& visit) {
-    const int dp = 2, pp = shared.schedule.pp;
-    const plan::Mesh mesh = plan::Mesh::make({.dp = dp, .pp = pp}, dp * pp).value();
-    LocalFabric fabric(dp * pp, {.seed = shared.seed});
+    const int dp = 2, tp = shared.tp, pp = shared.schedule.pp, size = dp * tp * pp;
+    const plan::Mesh mesh = plan::Mesh::make({.dp = dp, .tp = tp, .pp = pp}, size).value();
+    const spec::ModelConfig model = tp > 1 ? split_model(shared.tied) : world_model(shared.tied);
+    LocalFabric fabric(size, {.seed = shared.seed});
     fabric.run([&](int rank) {
         at::set_num_threads(1);
         const c10::InferenceMode no_autograd;
@@ -88,13 +90,17 @@ void on_ranks(const Shared& shared, const Visit& visit) {
         Noted noted;
         Gathers replicas(group("dp", mesh.group(rank, plan::Axis::Dp)), noted, shared.forgotten);
         const auto pipeline = group("pp", stages);
+        const auto tensors = group("tp", mesh.group(rank, plan::Axis::Tp));
         const bool at_end = rank == stages.front() || rank == stages.back();
         const bool has_tie = shared.tied && pp > 1 && at_end;
         const auto tie = has_tie ? group("tie", {stages.front(), stages.back()}) : nullptr;
         const auto world = fabric.world(rank);
-        const Groups groups{
-            .pp = *pipeline, .dp = replicas, .tie = tie.get(), .world = world.get()};
-        TrainStep step(world_model(shared.tied), shared.schedule, groups,
+        const Groups groups{.pp = *pipeline,
+                            .dp = replicas,
+                            .tie = tie.get(),
+                            .tp = tensors.get(),
+                            .world = world.get()};
+        TrainStep step(model, shared.schedule, groups,
                        {.init = {.std = 0.2, .dtype = at::kDouble},
                         .optimizer = {.decays = {}, .ema = {.decay = 0.5}},
                         .zero = shared.zero,
@@ -178,7 +184,7 @@ std::map<int, std::vector<double>> read_after_steps(const Shared& shared, const 
             step.run(own_batch(i, step), 1e-2);
             if (settles) step.await_weights();
         }
-        reader.read(step, seen[groups.dp.rank() * groups.pp.size() + groups.pp.rank()]);
+        reader.read(step, seen[groups.world->rank()]);
     });
     return seen;
 }
@@ -230,6 +236,10 @@ TEST(Gathers, EveryReaderGetsTheUpdatedWeights) {
             cells.push_back({plan::interleaved(2, 2, 2), zero, tied});
             cells.push_back({plan::zero_bubble_v(2, 4), zero, tied});
         }
+    for (const int zero : {1, 2}) {
+        cells.push_back({plan::gpipe(1, 1, 2), zero, true, 2});
+        cells.push_back({plan::one_forward_one_backward(2, 2), zero, false, 2});
+    }
     std::uint64_t seed = 0;
     for (Shared& cell : cells)
         for (const Reader& reader : readers()) {
@@ -239,22 +249,26 @@ TEST(Gathers, EveryReaderGetsTheUpdatedWeights) {
             cell.seed = ++seed;
             const auto seen = read_after_steps(cell, reader, false);
             EXPECT_EQ(seen, settled) << reader.name << ", zero " << cell.zero << ", tied "
-                                     << cell.tied << ", stages " << several;
+                                     << cell.tied << ", stages " << several << ", tp " << cell.tp;
         }
 }
 
 TEST(Gathers, AForgottenWaitForOneBucketIsFound) {
     const Reader steps = readers().back();
-    const auto right = read_after_steps({}, steps, true);
-    int buckets = 0;
-    on_ranks({}, [&](TrainStep& step, const Groups&) {
-        step.run(own_batch(0, step), 1e-2);
-        buckets = static_cast<int>(
-            std::ranges::count(step.trace(), TraceEvent::Kind::ReductionIssued, &TraceEvent::kind));
-    });
-    EXPECT_GE(buckets, 8);
-    for (int bucket = 0; bucket < buckets; ++bucket)
-        EXPECT_NE(read_after_steps({.forgotten = bucket}, steps, false), right) << bucket;
+    for (Shared cell : {Shared{}, Shared{.tp = 2}, Shared{.zero = 2, .tp = 2}}) {
+        SCOPED_TRACE("zero " + std::to_string(cell.zero) + ", tp " + std::to_string(cell.tp));
+        const auto right = read_after_steps(cell, steps, true);
+        int buckets = 0;
+        on_ranks(cell, [&](TrainStep& step, const Groups&) {
+            step.run(own_batch(0, step), 1e-2);
+            for (const TraceEvent& event : step.trace())
+                if (event.kind == TraceEvent::Kind::ReductionIssued)
+                    buckets = std::max(buckets, event.bucket + 1);
+        });
+        EXPECT_GE(buckets, 6);
+        for (cell.forgotten = 0; cell.forgotten < buckets; ++cell.forgotten)
+            EXPECT_NE(read_after_steps(cell, steps, false), right) << cell.forgotten;
+    }
 }
 
 // Without the wait in forward, a rank computes with the old weights of the other ranks' rows.

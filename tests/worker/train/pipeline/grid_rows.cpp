@@ -284,8 +284,6 @@ bool is_full() {
     return grid != nullptr && std::string(grid) == "full";
 }
 
-int steps_of_cell() { return is_full() ? 5 : 3; }
-
 std::size_t cells_min() { return is_full() ? 2000 : 400; }
 
 Row with_kind(Row row, int kind) {
@@ -360,7 +358,7 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .schedule = need(plan::schedule_of(parallel, batch_of(row) / parallel.dp)),
             .dp = parallel.dp,
             .tp = parallel.tp,
-            .steps = steps_of_cell(),
+            .steps = kStepsOfCell,
             .sequence = parallel.sequence,
             .zero = parallel.zero,
             .clip = setup.config.lora.is_set() ? 0 : lesson.clip,  // factors have small gradients
@@ -370,7 +368,7 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .preference = lesson.preference,
             .recompute = recomputed(row),
             .optimizer = optimizer,
-            .saves_after = steps_of_cell(),
+            .saves_after = kStepsOfCell,
             .model = &setup,
             .parallel = parallel,
             .evaluates = false,

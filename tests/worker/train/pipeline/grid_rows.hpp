@@ -41,9 +41,9 @@ ModelSetup setup_of(const Row& row);
 // cell with this key.
 std::vector<int> key_of(const Row& row);
 
-// Returns the number of steps of a cell. Each cell then saves a checkpoint, and continues from
-// another layout's.
-int steps_of_cell();
+// The number of steps of a cell. Each cell then saves a checkpoint, and continues from another
+// layout's.
+inline constexpr int kStepsOfCell = 5;
 
 // Returns a number that grows with the time of a cell.
 std::int64_t cost_of(const Row& row);

@@ -1,6 +1,6 @@
 // Tests that every layout trains like one rank that executes the same micro-batches. After each
 // step, compares the loss, the gradient norm, the number of zero gradients, the clip
-// factor, and all gradients, weights and moments. After three steps, each cell saves a
+// factor, and all gradients, weights and moments. After five steps, each cell saves a
 // checkpoint, and continues from the checkpoint of another layout for two steps and an evaluation,
 // whose numbers are compared too. Computes in float64, and compares to 1e-10. The weights of all
 // replicas, and both copies of a tied embedding, must be bitwise equal. Clipping acts in every
@@ -10,8 +10,8 @@
 // triple on tp, pp, vpp, zero, dp and recomputation, is in a cell. The objective and the kind of
 // adapter are axes too. If a rule of the job file refuses all cells with a pair or a triple, one of
 // them is counted as refused, and its nearest neighbor is run. With ROLL_GRID=full in the
-// environment (`tests/run grid-full`), each triple of all axes is in a cell, cells train five
-// steps before they save, and recomputation is compared bit by bit in every cell that has it.
+// environment (`tests/run grid-full`), each triple of all axes is in a cell, and recomputation
+// is compared bit by bit in every cell that has it.
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -90,7 +90,7 @@ void compare_cells(const std::vector<Row>& cells, std::uint64_t seed) {
     whole.steps += kMoreSteps;
     whole.evaluates = true;
     const Named reference = train(whole);
-    const Named first = before(reference, steps_of_cell()), rest = from(reference, steps_of_cell());
+    const Named first = before(reference, kStepsOfCell), rest = from(reference, kStepsOfCell);
     const auto trace = [&](std::size_t i) { return i == 0 ? "one rank" : name(cells[i - 1]); };
     for (std::size_t i = 1; i < worlds.size(); ++i) {
         SCOPED_TRACE(trace(i));
@@ -160,13 +160,13 @@ void expect_found(const World& world, const Load& load, const char* what, const 
     whole.saves_after = 0;
     whole.steps += kMoreSteps;
     whole.evaluates = true;
-    const Named reference = train(whole), rest = from(reference, steps_of_cell());
-    EXPECT_EQ(found_in(world, before(reference, steps_of_cell())), "nothing");
+    const Named reference = train(whole), rest = from(reference, kStepsOfCell);
+    EXPECT_EQ(found_in(world, before(reference, kStepsOfCell)), "nothing");
     World later = continued(world, world.saves_to);
     EXPECT_EQ(found_in(later, rest), "nothing");
     later.load = [&](TrainStep& step) { load(later.starts_from, step, *world.model); };
     const std::string found = found_in(later, rest);
-    const std::string expected = std::to_string(steps_of_cell()) + "." + quantity;
+    const std::string expected = std::to_string(kStepsOfCell) + "." + quantity;
     EXPECT_TRUE(found.starts_with(expected)) << found;
     std::printf("%s: %s: %s\n", what, name(row).c_str(), found.c_str());
 }
