@@ -4,6 +4,7 @@ limit."""
 import json
 import os
 import subprocess
+import time
 import unittest
 
 from harness import BIN, RollTest, wait_until
@@ -44,6 +45,12 @@ class Limits(RollTest):
         self.refused('--gpus is nan; allowed', '--gpus', 'nan', '--', 'true')
         self.refused('array is "0-20000"; allowed: at most 10000 indices', '--array', '0-20000', '--', 'true')
         self.refused('--key has 120000 bytes; allowed: at most 240', '--key', 'k' * 120_000, '--', 'true')
+        hour, two = (time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 3600 * hours)) for hours in (1, 2))
+        early = 'cannot end before its deadline .*Z: it starts at .*Z or later'
+        self.refused(early + '\n', '--deadline', '2020-01-01', '--', 'true')
+        self.refused(early + ', and its time limit is 7200 s', '--deadline', hour, '--time', '2h', '--array', '0-1',
+                     '--', 'true')
+        self.refused(early, '--deadline', two, '--time', '1h 30m', '--begin', hour, '--', 'true')
         self.assertEqual(self.json('jobs', '-a')['jobs'], [])
 
     def test_a_long_value_is_not_echoed_whole(self):
