@@ -3,6 +3,7 @@
 limit."""
 import json
 import os
+import socket
 import subprocess
 import time
 import unittest
@@ -92,20 +93,27 @@ class Limits(RollTest):
             self.assertEqual(done.returncode, 1, words)
             self.assertIn('cannot write to standard output', done.stderr)
 
-    def test_a_change_rides_out_a_restart(self):
-        self.up()
-        job = self.submit('--hold', '--', 'true')
+    def test_a_change_rides_out_a_restart_of_rolld_here_and_on_another_machine(self):
+        with socket.create_server(('127.0.0.1', 0)) as free:
+            up = ('up', '--slots', 2, '--endpoint', f'tcp://127.0.0.1:{free.getsockname()[1]}')
+        self.ctl(*up)
+        bundle = os.path.join(self.top, 'bob')
+        self.ctl('keys', 'add', 'bob', '--out', bundle)
+        changes = []
+        for env in (self.env, {**self.env, 'ROLL_DIR': bundle}):
+            job = self.ctl('submit', '--parsable', '--hold', '--', 'true', env=env).stdout.strip()
+            changes.append((env, job))
         self.kill_rolld()
-
-        change = subprocess.Popen([os.path.join(BIN, 'rollctl'), 'cancel', str(job)], env=self.env, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        with change:
-            waits = change.stderr.readline()
+        waiting = [subprocess.Popen([os.path.join(BIN, 'rollctl'), 'cancel', job], env=env, text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE) for env, job in changes]
+        told = [change.stderr.readline() for change in waiting]
+        self.ctl(*up)
+        for change, waits, (_, job) in zip(waiting, told, changes):
+            with change:
+                _, rest = change.communicate()
             self.assertIn('waiting up to 20 s', waits)
-            self.up()
-            _, rest = change.communicate()
-        self.assertEqual(change.returncode, 0, waits + rest)
-        self.assertEqual(self.show(job)['state'], 'cancelled')
+            self.assertEqual(change.returncode, 0, waits + rest)
+            self.assertEqual(self.show(job)['state'], 'cancelled')
 
     def test_the_jobs_of_many_pages_are_one_value(self):
         self.up()
