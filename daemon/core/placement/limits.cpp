@@ -119,8 +119,9 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
         const int count = running == arrays_.end() ? 0 : running->second;
         if (count >= job.spec.array->limit)
             return Excess{"array",
-                          std::to_string(count) +
-                              " jobs of the job's array are running, which is the array's limit",
+                          std::to_string(count) + (count == 1 ? " job" : " jobs") +
+                              " of the job's array " + (count == 1 ? "is" : "are") +
+                              " running, which is the array's limit",
                           ""};
     }
     const spec::Policy& policy = state_.policy;
