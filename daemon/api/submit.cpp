@@ -1,4 +1,5 @@
 // The operations `submit` and `forecast`.
+#include <algorithm>
 #include <array>
 #include <chrono>
 
@@ -124,6 +125,22 @@ Result<std::vector<std::string>> pieces_of(const Context& context, const spec::J
     return pieces;
 }
 
+// Checks that the job, and each later job of its chain, can end before its deadline. rolld would
+// cancel any other job at once.
+Result<void> check_deadlines(const spec::JobSpec& spec, Time now) {
+    for (const spec::JobSpec& next : spec.then) ROLL_TRY_VOID(check_deadlines(next, now));
+    if (!spec.deadline) return {};
+    const Time start = std::max(now, spec.begin.value_or(now));
+    if (*spec.deadline - spec.shortest_time() >= start) return {};
+    const auto seconds = spec.shortest_time().count();
+    const std::string limit =
+        seconds == 0 ? "" : fmt::format(", and its time limit is {} s", seconds);
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("job {} cannot end before its deadline {}: it starts at {} or later{}",
+                            spec.name, to_iso8601(*spec.deadline), to_iso8601(start), limit),
+                "give a later `deadline` or a shorter `resources.time`");
+}
+
 Result<Plan> submit(const Context& context, const Caller& who, const protocol::SubmitArgs& args) {
     ROLL_TRY(core::Submit submit, read_submit(who, args));
     if (submit.key.empty() || submit.key.size() > protocol::kKeyBytesMax) {
@@ -135,8 +152,10 @@ Result<Plan> submit(const Context& context, const Caller& who, const protocol::S
     if (args.strict) ROLL_TRY_VOID(query::refuse_never(context.state, submit, context.now));
     const std::string user = submit.user, key = submit.key;
     const auto known = context.state.keys.find(user);
-    if (known == context.state.keys.end() || !known->second.contains(key))
+    if (known == context.state.keys.end() || !known->second.contains(key)) {
+        ROLL_TRY_VOID(check_deadlines(submit.spec, context.now));
         ROLL_TRY_VOID(context.outputs.check(context.state, submit.spec, user + " " + key));
+    }
     const std::size_t jobs = count_jobs(submit.spec);
     ROLL_TRY(std::vector<std::string> pieces, pieces_of(context, submit.spec));
     RunTurn plan;

@@ -29,6 +29,7 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(5);      // longest wait for a reply from rolld
 constexpr auto kFilePatience = std::chrono::seconds(4);  // longest wait for a file of a job
+constexpr int kNiceness = 5;                             // added to the niceness of roll-web
 
 struct Options {
     std::string dir;
@@ -176,6 +177,8 @@ int run(int argc, char** argv) {
     spdlog::set_default_logger(spdlog::stderr_logger_mt("roll-web"));
     const io::ServiceManager manager = io::ServiceManager::from_environment();
     io::raise_file_limit();
+    // rolld and the jobs of this machine come first.
+    static_cast<void>(::nice(kNiceness));
     const auto status = serve(options, manager);
     return status ? *status : end_with("roll-web", status.error());
 }

@@ -85,9 +85,11 @@ Result<void> sync_file(const fs::path& path) {
                 fmt::format("cannot sync {}: {}", path.string(), std::strerror(number)));
 }
 
+// Makes the copy writable, because the files of a backup may be read-only.
 Result<void> copy_synced(const fs::path& from, const fs::path& to) {
     std::error_code error;
     fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+    if (!error) fs::permissions(to, fs::perms::owner_read | fs::perms::owner_write, error);
     if (!error) return sync_file(to);
     return fail(ErrorCode::Failed, fmt::format("cannot copy {} to {}: {}", from.string(),
                                                to.string(), error.message()));

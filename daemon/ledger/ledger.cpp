@@ -100,6 +100,7 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY_VOID(make_directories(directory));
     const std::filesystem::path path = directory / "ledger.db";
     ROLL_TRY(Lock lock, Lock::take(directory));
+    ROLL_TRY_VOID(check_kind(path));
     ROLL_TRY(MarkFile mark, MarkFile::open(directory / "ledger.mark"));
     read_ahead(path);
     ROLL_TRY(Database database, open_database(path));

@@ -41,7 +41,19 @@ Error sqlite_error(sqlite3* database, int code, const std::string& name) {
             damaged ? "to restore a backup: `rolld --dir DIR --restore BACKUP`" : ""};
 }
 
+Result<void> check_kind(const std::filesystem::path& path) {
+    std::error_code ignored;
+    const auto status = std::filesystem::status(path, ignored);
+    if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return {};
+    return fail(ErrorCode::Refused,
+                path.string() + (std::filesystem::is_directory(status) ? " is a directory"
+                                                                       : " is not a regular file"),
+                "rolld keeps its ledger in a file of this name: move what is there away, or set "
+                "--dir to another directory");
+}
+
 Result<Database> open_database(const std::filesystem::path& path) {
+    ROLL_TRY_VOID(check_kind(path));
     sqlite3* raw = nullptr;
     const int flags =
         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;

@@ -29,6 +29,8 @@ Error sqlite_error(sqlite3* database, int code);
 // its file.
 Error sqlite_error(sqlite3* database, int code, const std::string& name);
 
+// Checks that the path is a regular file or does not exist. Fails with Refused.
+Result<void> check_kind(const std::filesystem::path& path);
 // Opens a database. Closing it does not delete its WAL, because the WAL may still have rows that a
 // damaged database has lost.
 Result<Database> open_database(const std::filesystem::path& path);

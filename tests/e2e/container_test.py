@@ -44,17 +44,18 @@ class InContainers(RollTest):
         for name in APPLETS:
             os.symlink('busybox', os.path.join(tree, 'bin', name))
         self.write('../tree/etc/image', 'made here\n')
-        tar = subprocess.run(['tar', '-C', tree, '-c', '.'], check=True, stdout=subprocess.PIPE).stdout
-        subprocess.run([required('podman'), 'import', '-', 'roll-test'], input=tar, env=self.env, check=True,
+        self.tar = os.path.join(self.top, 'tree.tar')
+        subprocess.run(['tar', '-C', tree, '-c', '-f', self.tar, '.'], check=True)
+        subprocess.run([required('podman'), 'import', self.tar, 'roll-test'], env=self.env, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         done = subprocess.run(['podman', 'run', '--rm', '--cgroups=disabled', '--network=host', 'roll-test', 'true'],
                               env=self.env, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             self.skipTest(f'this host runs no container, with or without Roll: {done.stderr.strip()}')
 
-    def containers(self):
-        listed = subprocess.run(['podman', 'ps', '--all', '--format', 'json'], env=self.env, check=True,
-                                stdout=subprocess.PIPE).stdout
+    def containers(self, **variables):
+        listed = subprocess.run(['podman', 'ps', '--all', '--format', 'json'], env={**self.env, **variables},
+                                check=True, stdout=subprocess.PIPE).stdout
         return [row['Names'][0] for row in json.loads(listed)]
 
     def run_in(self, *words, options=()):
@@ -113,6 +114,27 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.ctl('cancel', job)
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         self.assertEqual(self.containers(), [])
+
+    def test_srun_leaves_no_container_where_only_the_script_finds_podman(self):
+        """The script has its own directory of images, and the roll-worker has no Podman."""
+        bare = os.path.join(self.top, 'bare')
+        os.makedirs(bare)
+        for name in ('sh', 'xargs', 'sort', 'env', 'sleep'):
+            os.symlink(f'/usr/bin/{name}', os.path.join(bare, name))
+        path = self.env['PATH']
+        self.env['PATH'] = path.replace('/usr/bin:/bin', bare)
+        self.up()
+        self.env['PATH'] = path
+        own = self.write('own.conf', f'[storage]\ndriver = "vfs"\ngraphroot = "{self.top}/own graph\'s"\n'
+                                     f'runroot = "{self.top}/own-run"\n')
+        self.write('job.sh', f'#!/bin/sh\n#SBATCH -n 1\nexport CONTAINERS_STORAGE_CONF={own} PATH=$PATH:/usr/bin:/bin\n'
+                   f'podman import {self.tar} roll-test\n'
+                   'srun --container-image=localhost#roll-test sleep 600\n')
+        job = self.submit('job.sh')
+        wait_until(lambda: len(self.containers(CONTAINERS_STORAGE_CONF=own)) == 1, 'the container')
+        self.ctl('cancel', job)
+        self.assertEqual(self.wait(job)['state'], 'cancelled')
+        self.assertEqual(self.containers(CONTAINERS_STORAGE_CONF=own), [])
 
     def test_no_container_is_left_after_a_cancel_and_a_time_limit(self):
         self.up()

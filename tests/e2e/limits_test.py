@@ -3,7 +3,9 @@
 limit."""
 import json
 import os
+import socket
 import subprocess
+import time
 import unittest
 
 from harness import BIN, RollTest, wait_until
@@ -44,6 +46,12 @@ class Limits(RollTest):
         self.refused('--gpus is nan; allowed', '--gpus', 'nan', '--', 'true')
         self.refused('array is "0-20000"; allowed: at most 10000 indices', '--array', '0-20000', '--', 'true')
         self.refused('--key has 120000 bytes; allowed: at most 240', '--key', 'k' * 120_000, '--', 'true')
+        hour, two = (time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 3600 * hours)) for hours in (1, 2))
+        early = 'cannot end before its deadline .*Z: it starts at .*Z or later'
+        self.refused(early + '\n', '--deadline', '2020-01-01', '--', 'true')
+        self.refused(early + ', and its time limit is 7200 s', '--deadline', hour, '--time', '2h', '--array', '0-1',
+                     '--', 'true')
+        self.refused(early, '--deadline', two, '--time', '1h 30m', '--begin', hour, '--', 'true')
         self.assertEqual(self.json('jobs', '-a')['jobs'], [])
 
     def test_a_long_value_is_not_echoed_whole(self):
@@ -85,20 +93,27 @@ class Limits(RollTest):
             self.assertEqual(done.returncode, 1, words)
             self.assertIn('cannot write to standard output', done.stderr)
 
-    def test_a_change_rides_out_a_restart(self):
-        self.up()
-        job = self.submit('--hold', '--', 'true')
+    def test_a_change_rides_out_a_restart_of_rolld_here_and_on_another_machine(self):
+        with socket.create_server(('127.0.0.1', 0)) as free:
+            up = ('up', '--slots', 2, '--endpoint', f'tcp://127.0.0.1:{free.getsockname()[1]}')
+        self.ctl(*up)
+        bundle = os.path.join(self.top, 'bob')
+        self.ctl('keys', 'add', 'bob', '--out', bundle)
+        changes = []
+        for env in (self.env, {**self.env, 'ROLL_DIR': bundle}):
+            job = self.ctl('submit', '--parsable', '--hold', '--', 'true', env=env).stdout.strip()
+            changes.append((env, job))
         self.kill_rolld()
-
-        change = subprocess.Popen([os.path.join(BIN, 'rollctl'), 'cancel', str(job)], env=self.env, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        with change:
-            waits = change.stderr.readline()
+        waiting = [subprocess.Popen([os.path.join(BIN, 'rollctl'), 'cancel', job], env=env, text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE) for env, job in changes]
+        told = [change.stderr.readline() for change in waiting]
+        self.ctl(*up)
+        for change, waits, (_, job) in zip(waiting, told, changes):
+            with change:
+                _, rest = change.communicate()
             self.assertIn('waiting up to 20 s', waits)
-            self.up()
-            _, rest = change.communicate()
-        self.assertEqual(change.returncode, 0, waits + rest)
-        self.assertEqual(self.show(job)['state'], 'cancelled')
+            self.assertEqual(change.returncode, 0, waits + rest)
+            self.assertEqual(self.show(job)['state'], 'cancelled')
 
     def test_the_jobs_of_many_pages_are_one_value(self):
         self.up()

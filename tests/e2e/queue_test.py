@@ -92,9 +92,9 @@ class Queue(RollTest):
         self.assertIn('0 running and 1 queued jobs of bob', self.ctl('usage', env=as_bob).stdout)
         self.assertEqual(self.ctl('cancel', 'all', env=as_bob).stdout, f'job {his} cancelled\n')
         self.assertIn(f'already finished: {his}', self.ctl('update', his, 'priority=3', env=as_bob).stderr)
-        newer = self.ctl('keys', 'add', 'bob', '--out', bundle + '2')
-        self.assertIn('the earlier key of client-bob is revoked', newer.stderr)
-        as_bob['ROLL_DIR'] = bundle + '2'
+        self.assertEqual(self.ctl('update', f'{mine}-{his}', 'priority=3').stderr, '')  # of a range, only open jobs
+        as_bob['ROLL_DIR'] = newer = bundle + '2'
+        self.assertIn('the earlier key of client-bob is revoked', self.ctl('keys', 'add', 'bob', '--out', newer).stderr)
         self.assertEqual(self.ctl('jobs', env=as_bob).returncode, 0)
         self.ctl('keys', 'revoke', 'client-bob')
         self.assertEqual(self.ctl('jobs', env=as_bob, check=False).returncode, 5)

@@ -79,7 +79,8 @@ class Web(RollTest):
     def test_it_serves_what_rollctl_shows(self):
         self.up()
         job = self.submit('--name', 'talker', '--', 'sh', '-c', 'echo "<script>alert(1)</script>"; sleep 600')
-        self.serve()
+        web = self.serve()
+        self.assertEqual(os.getpriority(os.PRIO_PROCESS, web.pid), min(os.getpriority(os.PRIO_PROCESS, 0) + 5, 19))
         wait_until(lambda: self.api(f'jobs/{job}')['job']['state'] == 'running', 'a running job')
         self.assertEqual(self.api('jobs?fields=id,name')['jobs'], [{'id': int(job), 'name': 'talker'}])
         self.assertEqual(self.api('nodes')['all'], self.json('nodes')['all'])

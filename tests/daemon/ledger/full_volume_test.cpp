@@ -95,7 +95,18 @@ TEST_F(FullVolume, IsNotTakenForDamageAtTheStart) {
     EXPECT_TRUE(Ledger::open(folder_));
 }
 
-TEST_F(FullVolume, ThatIsMountedReadOnlyCanBeBackedUp) {
+// Restores a backup on a read-only volume, whose files may not be written either.
+void expect_restore(const std::filesystem::path& backup, const std::filesystem::path& state) {
+    std::filesystem::create_directory(state);
+    const auto restored = restore(backup, state, 1, kFirstHour);
+    ASSERT_TRUE(restored) << restored.error().message;
+    EXPECT_EQ(Ledger::open(state)->load()->jobs.size(), 1u);
+    for (const char* name : {"ledger.db", "ledger.mark"})
+        EXPECT_EQ(std::filesystem::status(state / name).permissions(),
+                  std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(FullVolume, ThatIsMountedReadOnlyCanBeBackedUpAndABackupThereCanBeRestored) {
     if (!make_small_volume(folder_)) GTEST_SKIP() << "no mount namespaces here";
     const std::filesystem::path state = folder_ + "/state";
     const std::filesystem::path copy = folder_ + "-copy";
@@ -114,14 +125,22 @@ TEST_F(FullVolume, ThatIsMountedReadOnlyCanBeBackedUp) {
         written = ledger->newest();
         // These are the files that a killed rolld leaves.
         std::filesystem::create_directory(state);
-        for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.mark"})
+        for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.mark"}) {
             std::filesystem::copy_file(folder_ + "/served/" + name, state / name);
+            std::filesystem::permissions(state / name, std::filesystem::perms::owner_read);
+        }
     }
     ASSERT_TRUE(make_read_only(true));
     const auto newest = back_up(state, copy);
     ASSERT_TRUE(newest) << newest.error().message;
     EXPECT_EQ(*newest, written);
     EXPECT_EQ(Ledger::open(copy)->load()->jobs.size(), 1u);
+    EXPECT_EQ(back_up(state, copy).error().message, copy.string() + " exists");
+    std::filesystem::remove_all(copy);
+    std::ofstream(copy) << "a file";
+    EXPECT_EQ(back_up(state, copy).error().message, copy.string() + " exists");
+    std::filesystem::remove(copy);
+    expect_restore(state, copy);
     std::filesystem::remove_all(copy);
 
     ASSERT_TRUE(make_read_only(false));

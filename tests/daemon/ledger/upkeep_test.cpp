@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "common/files.hpp"
 #include "common/spec/schema/array.hpp"
@@ -208,6 +209,19 @@ TEST(Ledger, ThatCannotBeOpenedForLackOfDescriptorsIsNotDamagedAndBelongsToNobod
     EXPECT_EQ(database.error().code, ErrorCode::Unavailable) << "a later start may succeed";
     EXPECT_EQ(database.error().message, "cannot open " + (folder.path() / "ledger.db").string() +
                                             " or its WAL: Too many open files");
+}
+
+TEST(Ledger, ThatIsNotAFileIsToldAtOnce) {
+    const Folder folder;
+    const std::filesystem::path path = folder.path() / "ledger.db";
+    std::filesystem::create_directory(path);
+    EXPECT_EQ(Ledger::open(folder.path()).error().message, path.string() + " is a directory");
+    EXPECT_EQ(back_up(folder.path(), folder.path() / "copy").error().message,
+              path.string() + " is a directory");
+    std::filesystem::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_EQ(Ledger::open(folder.path()).error().message,
+              path.string() + " is not a regular file");
 }
 
 TEST(Backup, ASlashAtTheEndIsNothing) {

@@ -121,6 +121,13 @@ void keep_runtime_apart(std::vector<std::string>& variables) {
     });
 }
 
+// Quotes a text for sh.
+std::string quoted(const std::string& text) {
+    std::string result = "'";
+    for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
+    return result + "'";
+}
+
 // Returns the label that marks the containers of a roll-worker.
 std::string label_of(const std::string& session) { return "roll.worker=" + session; }
 
@@ -235,10 +242,20 @@ std::map<std::string, std::string> inherited(const std::vector<std::string>& env
     return variables;
 }
 
-Program removal_of_listed(const std::string& podman, const std::string& file) {
-    constexpr const char* kRemove =
-        "test ! -e \"$0\" || xargs \"$1\" rm --force --ignore --time=0 <\"$0\"";
-    return {removal({"/bin/sh", "-c", kRemove, file, podman}), {}, "/", ""};
+std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
+                         const std::string& prefix, const std::string& session) {
+    std::string line = "env -i";
+    for (const std::string& variable : environment)
+        if (configures_runtime(variable.substr(0, variable.find('='))) &&
+            variable.find('\n') == std::string::npos)
+            line += " " + quoted(variable);
+    return line + " " + quoted(podman) + " rm --force --time=0 " +
+           quoted("--filter=name=^" + prefix + ".*-" + session + "$") + "\n";
+}
+
+Program removal_of_listed(const std::string& file) {
+    constexpr const char* kRemove = "test ! -e \"$0\" || sort -u \"$0\" | sh -e";
+    return {removal({"/bin/sh", "-c", kRemove, file}), {}, "/", ""};
 }
 
 std::string runtime_of(const Container& container, const LaunchSite& site) {

@@ -50,13 +50,19 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
 // environment gets: all except those that configure the container runtime or describe the host.
 std::map<std::string, std::string> inherited(const std::vector<std::string>& environment);
 
-// Beginning of a file's name in the folder of an attempt's steps; the number of a node follows. The
-// file lists the containers of srun's tasks on that node.
+// Prefix of the file in the folder of an attempt's steps that lists how to remove the containers of
+// srun's tasks on a node: lines of removal_line(). The number of the node follows.
 constexpr const char* kListedContainers = "/containers-";
 
-// Returns a program that removes the containers whose names are in `file`, one a line. It does
-// nothing if the file does not exist.
-Program removal_of_listed(const std::string& podman, const std::string& file);
+// Returns a line of sh that removes the containers whose names begin with `prefix` and end with the
+// session of this roll-worker. Podman gets the same of its own variables as the Podman that started
+// the containers with this environment, so that it finds them.
+std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
+                         const std::string& prefix, const std::string& session);
+
+// Returns a program that runs each different line of `file` once. It does nothing if the file does
+// not exist.
+Program removal_of_listed(const std::string& file);
 
 // Removes the containers of attempts that roll-workers with these sessions started. Call it after
 // the processes of these attempts have ended. Blocks for at most 20 seconds per session.

@@ -232,11 +232,9 @@ Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& s
         }
     }
     // The script may start containers with srun; remove them after the attempt.
-    const auto podman = site.container_runtimes.find("podman");
-    if (document.batch && podman != site.container_runtimes.end())
-        plan.after.push_back(removal_of_listed(
-            podman->second,
-            logs_of(order) + "/steps" + kListedContainers + std::to_string(order.node_rank)));
+    if (document.batch)
+        plan.after.push_back(removal_of_listed(logs_of(order) + "/steps" + kListedContainers +
+                                               std::to_string(order.node_rank)));
     return {};
 }
 

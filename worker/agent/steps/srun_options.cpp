@@ -27,9 +27,12 @@ struct Option {
 constexpr const char* kGpus =
     "the tasks of a step see all GPUs that the job has on their node; set CUDA_VISIBLE_DEVICES in "
     "the script";
-constexpr const char* kPyxis =
-    "this is an option of pyxis; Roll keeps no containers between steps and starts them writable, "
-    "as the user of the job and without their entry point; use --container-image";
+constexpr const char* kPyxisName =
+    "Roll removes each container of srun; to prepare a container for several steps, make an image "
+    "in the script, with `podman build` or `enroot export`, and give it as --container-image";
+constexpr const char* kPyxisFixed =
+    "the containers of srun are writable, run as the user of the job, and without the image's "
+    "entry point; leave out this option, and start an entry point in the command";
 constexpr const char* kMpi = "Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE";
 
 constexpr Option kOptions[] = {
@@ -93,11 +96,11 @@ constexpr Option kOptions[] = {
     {0, "no-container-entrypoint", Form::Flag, Use::Ignored},
     {0, "container-env", Form::Value, Use::Ignored},
     {0, "container-writable", Form::Flag, Use::Ignored},
-    {0, "container-name", Form::Value, Use::Refused, kPyxis},
-    {0, "container-save", Form::Value, Use::Refused, kPyxis},
-    {0, "container-readonly", Form::Flag, Use::Refused, kPyxis},
-    {0, "container-remap-root", Form::Flag, Use::Refused, kPyxis},
-    {0, "container-entrypoint", Form::Flag, Use::Refused, kPyxis},
+    {0, "container-name", Form::Value, Use::Refused, kPyxisName},
+    {0, "container-save", Form::Value, Use::Refused, kPyxisName},
+    {0, "container-readonly", Form::Flag, Use::Refused, kPyxisFixed},
+    {0, "container-remap-root", Form::Flag, Use::Refused, kPyxisFixed},
+    {0, "container-entrypoint", Form::Flag, Use::Refused, kPyxisFixed},
 };
 
 tl::unexpected<Error> wrong(const std::string& what) {

@@ -18,8 +18,8 @@ Result<io::Descriptor> open_output(const std::string& file) {
     return fail(ErrorCode::Failed, "cannot open " + file);
 }
 
-// Makes the task run in the step's container. Lists a container of Podman in the file whose
-// containers the guard removes after the attempt.
+// Makes the task run in the step's container. For Podman, adds to a file how the guard removes the
+// container after the attempt.
 Result<void> enclose_task(const std::string& folder, const Step& step, const Task& task,
                           io::Spawn& spawn) {
     const auto value = [&](const char* name) { return value_in(spawn.environment, name); };
@@ -28,8 +28,8 @@ Result<void> enclose_task(const std::string& folder, const Step& step, const Tas
     site.node = step.nodes[static_cast<std::size_t>(task.node)];
     site.container_runtimes = find_runtimes(value("PATH"));
     site.is_root = ::geteuid() == 0;
-    const ContainerPlace place = {"roll-" + value("ROLL_JOB") + "-" + value("ROLL_TOKEN") +
-                                      "-step-" + std::to_string(step.number) + "-" +
+    const std::string prefix = "roll-" + value("ROLL_JOB") + "-" + value("ROLL_TOKEN") + "-step-";
+    const ContainerPlace place = {prefix + std::to_string(step.number) + "-" +
                                       std::to_string(task.number) + "-" + site.session,
                                   value("ROLL_OUTPUT"), step.directory, value("ROLL_FILES"),
                                   !value("CUDA_VISIBLE_DEVICES").empty()};
@@ -41,7 +41,9 @@ Result<void> enclose_task(const std::string& folder, const Step& step, const Tas
     if (plan.after.empty()) return {};
     const std::string node = std::to_string(job_node(step, task));
     std::ofstream list(folder + kListedContainers + node, std::ios::app);
-    if (list << place.name << std::endl) return {};
+    const std::string& podman = site.container_runtimes.at("podman");
+    if (list << removal_line(podman, spawn.environment, prefix, site.session) << std::flush)
+        return {};
     return fail(ErrorCode::Failed, "cannot write " + folder + kListedContainers + node);
 }
 
