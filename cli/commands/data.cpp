@@ -1,8 +1,6 @@
 // `rollctl data preview`: shows the text that a training job reads, and the tokens that it learns.
 #include "cli/commands/data.hpp"
 
-#include <set>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -40,11 +38,7 @@ Result<std::vector<std::string>> files_of_hub(const std::string& name) {
     if (fs::exists(name, ignored)) return std::vector<std::string>();
     ROLL_TRY(std::vector<std::string> files, hub_files(name));
     const std::string fetch = download_of(without_configuration(name), ".", HubKind::Dataset);
-    static const std::set<std::string> kFiles{".yaml",  ".yml", ".toml",   ".json",
-                                              ".jsonl", ".txt", ".parquet"};
-    const bool names_file =
-        hub_name_parts(name) == 2 && kFiles.contains(fs::path(name).extension());
-    if (files.empty() && !fetch.empty() && !names_file)
+    if (files.empty() && !fetch.empty())
         return fail(ErrorCode::NotFound,
                     fmt::format("{} is neither a file nor in HuggingFace's cache {}", name,
                                 hub_cache().string()),

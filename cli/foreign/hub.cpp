@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -150,8 +151,12 @@ std::string without_configuration(const std::string& name) {
 
 std::string download_of(const std::string& name, const std::string& base, HubKind kind) {
     // If the first folder of the name exists here, the name is more likely a path than a name of
-    // the Hub.
-    if (hub_name_parts(name) < 2 || exists(base, name.substr(0, name.find('/')))) return "";
+    // the Hub. So is FOLDER/FILE.txt.
+    const std::ptrdiff_t parts = hub_name_parts(name);
+    if (parts < 2 || exists(base, name.substr(0, name.find('/')))) return "";
+    static const std::set<std::string> kFiles{".yaml",  ".yml", ".toml",   ".json",
+                                              ".jsonl", ".txt", ".parquet"};
+    if (parts == 2 && kFiles.contains(fs::path(name).extension())) return "";
     const std::size_t end = name.find('/', name.find('/') + 1);
     const bool data = kind == HubKind::Dataset;
     if (!data && end != std::string::npos) return "";

@@ -109,6 +109,17 @@ std::optional<std::vector<Json>> read_json(std::string_view text) {
     return documents;
 }
 
+constexpr const char* kProgramHint = "rollctl submit -- PROGRAM ARGUMENT... submits a program";
+
+// Reads YAML. If the file is not YAML, and its name is not that of a YAML file, the hint says how
+// to submit a program.
+Result<std::vector<Json>> read_yaml(const std::string& text, const std::string& file) {
+    auto documents = yaml::read(text, file);
+    if (!documents && file != "-" && !file.ends_with(".yaml") && !file.ends_with(".yml"))
+        documents.error().hint = kProgramHint;
+    return documents;
+}
+
 // Returns a note if data.attention asks for attention across documents, but the objective keeps the
 // samples of a sequence apart; an empty text otherwise.
 std::string attention_note(const Json& document) {
@@ -148,7 +159,9 @@ Result<std::string> read_job_text(const std::string& file) {
                         file),
             "rollctl submit - reads the job file from standard input");
     }
-    return read_file(file);
+    auto text = read_file(file);
+    if (!text && !fs::path(file).has_extension()) text.error().hint = kProgramHint;
+    return text;
 }
 
 Result<std::vector<Source>> read_job_file(const std::string& file) {
@@ -175,7 +188,7 @@ Result<std::vector<Source>> job_sources(const std::string& text, const std::stri
     std::shared_ptr<const std::string> yaml;  // text of a YAML file; null if the file is JSON
     if (!documents) {
         ROLL_TRY_VOID(check_sizes(text, file));
-        ROLL_TRY(documents, yaml::read(text, file));
+        ROLL_TRY(documents, read_yaml(text, file));
         yaml = std::make_shared<const std::string>(text);
     }
     std::vector<Source> sources;

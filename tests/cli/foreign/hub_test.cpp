@@ -204,6 +204,9 @@ TEST_F(Hub, WhatIsNotThereIsToldWithTheCommandThatFetchesIt) {
     const std::string path = told("models/none", "own.jsonl");
     EXPECT_NE(path.find("models/none, which does not exist"), std::string::npos) << path;
     EXPECT_EQ(path.find("hf download"), std::string::npos) << path;
+    const std::string text = told("models/none", "texts/none.txt");
+    EXPECT_NE(text.find("texts/none.txt, which does not exist"), std::string::npos) << text;
+    EXPECT_EQ(text.find("hf download"), std::string::npos) << text;
 }
 
 }  // namespace

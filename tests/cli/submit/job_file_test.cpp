@@ -195,6 +195,18 @@ TEST(ReadJobFile, RefusesADevice) {
               "that starts with #!");
 }
 
+TEST(ReadJobFile, TellsHowAProgramIsSubmitted) {
+    const auto hint = [](const Result<std::vector<Source>>& read) {
+        EXPECT_FALSE(read);
+        return read ? "" : read.error().hint;
+    };
+    const char* const program = "rollctl submit -- PROGRAM ARGUMENT... submits a program";
+    EXPECT_EQ(hint(read_job_file("no-such-program")), program);
+    EXPECT_EQ(hint(read_job_file("no-such-job.yaml")), "");
+    EXPECT_EQ(hint(job_sources("import sys\nif a: b = {1: 2\n", "train.py")), program);
+    EXPECT_EQ(hint(job_sources("a: b: c\n", "train.yaml")), "");
+}
+
 TEST(ReadJobFile, AppliesTheLimitToEachJobOfAFile) {
     const std::string line = R"({"name": "x", "script": ")" + std::string(3 << 20, 'x') + "\"}\n";
     EXPECT_EQ(refusal_of(line + line + line), "");
