@@ -18,13 +18,6 @@ double seconds_between(Time from, Time to) {
     return std::chrono::duration<double>(to - from).count();
 }
 
-// Returns the job's progress as an object. In the reply, the progress is an object or JSON text.
-Json progress_of(const Json& job) {
-    const Json progress = job.value("progress", Json());
-    if (!progress.is_string()) return progress;
-    return Json::parse(progress.get<std::string>(), nullptr, false);
-}
-
 // Returns one value of `usage` of an attempt or a job as text. `key` is "memory_peak", "disk" (the
 // sum of the bytes read and the bytes written) or the key of a duration. Returns "" if the value is
 // unknown.

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/text/render.hpp"
 #include "common/spec/job/resources.hpp"
 
 namespace roll::cli {
@@ -27,6 +28,10 @@ Json layout_of(const Json& job) {
     layout["sequence"] = parallel.value("sequence", false);
     layout["recompute"] = parallel.value("recompute", "none");
     layout["schedule"] = parallel.value("schedule", "auto");
+    // The trainer chooses the schedule when it starts, and reports its choice.
+    const Json progress = progress_of(job);
+    if (layout["schedule"] == "auto" && progress.is_object() && progress.contains("schedule"))
+        layout["schedule"] = field_text(progress, "schedule");
     return layout;
 }
 

@@ -9,8 +9,9 @@ namespace roll::cli {
 
 // Returns the keys dp, tp, pp, vpp, sequence, zero, recompute, schedule, group (0 if it is not set)
 // and micro_batch_size. They are those of the job file or, if it asked for `auto`, those that
-// `submit` chose. dp follows from the number of ranks. Returns null for a job that does not train.
-// `job` is a reply to `show`.
+// `submit` chose. A schedule that the trainer chooses is `auto` until the trainer has reported it.
+// dp follows from the number of ranks. Returns null for a job that does not train. `job` is a reply
+// to `show`.
 Json layout_of(const Json& job);
 
 // Returns a layout as text, such as "dp 2, tp 2, pp 2, zero 1, 1f1b, micro_batch_size 4". Leaves

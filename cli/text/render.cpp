@@ -198,6 +198,12 @@ std::string field_text(const Json& object, const std::string& key) {
     return text;
 }
 
+Json progress_of(const Json& job) {
+    const Json progress = job.value("progress", Json());
+    if (!progress.is_string()) return progress;
+    return Json::parse(progress.get<std::string>(), nullptr, false);
+}
+
 namespace {
 
 constexpr std::size_t kAxis = 11;  // width of a y label and the axis: "   2.3101 |"

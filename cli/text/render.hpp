@@ -51,6 +51,9 @@ std::string time_field_text(const Json& object, const std::string& key, bool loc
 // elements of a list.
 std::string field_text(const Json& object, const std::string& key);
 
+// Returns the job's progress as an object. In a reply, the progress is an object or JSON text.
+Json progress_of(const Json& job);
+
 // Returns ascending job ids as ranges: "1-118,801".
 std::string ids_text(const Json& ids);
 // Returns text such as "job 5 held\n" or "jobs 1-118,801 held\n", where `what` is "held". If

@@ -122,6 +122,7 @@ class Dashboard(RollTest):
         self.assertEqual(page.errors, [])
         self.go(page, '#/job/5')
         page.wait('document.querySelectorAll(".schedule rect").length > 8')
+        page.wait_text('Layout\npp 2, schedule auto, micro_batch_size 2')
         self.go(page, '#/job/1')
         page.wait(f'document.body.innerText.includes({json.dumps("Validation loss of " + HOSTILE)})')
 
@@ -386,7 +387,9 @@ class Dashboard(RollTest):
             if not path.startswith('stream'):
                 return None
             reply = self.api(f'jobs/{job}')
-            reply['job'].update(kind='train', exported='/runs/a/export/hf', export_job=77, checkpoints=[
+            reply['job'].update(kind='train', progress={'schedule': 'zb-h1'}, spec={
+                'parallel': {'dp': 2, 'pp': 2, 'zero': 1}, 'train': {'micro_batch_size': 4}},
+                                exported='/runs/a/export/hf', export_job=77, checkpoints=[
                 {'step': 10, 'directory': '/runs/a/checkpoints/step-10'},
                 {'step': 20, 'directory': '/runs/a/checkpoints/step-20'}], exports=[
                     {'step': 5, 'directory': '/runs/a/exports/step-5'},
@@ -405,6 +408,8 @@ class Dashboard(RollTest):
         self.assertIn('/runs/a/export/hf', page.run('document.body.innerText'))
         self.assertEqual(page.run('[...document.querySelectorAll("dd a")].find(one => one.hash === "#/job/77")'
                                   '.textContent'), 'job 77')
+        self.go(page, f'#/job/{job}')
+        page.wait_text('Layout\ndp 2, pp 2, zero 1, zb-h1, micro_batch_size 4')
 
     def test_buttons_are_left_out_where_the_token_may_not_use_them(self):
         job = self.submit('--name', 'victim', '--', 'sleep', '600')

@@ -38,6 +38,22 @@ function whyOf(job) {
         {title: 'Node', value: node => node.node}, {title: 'Why', kind: 'wide', value: node => node.why}], hold.nodes)) : null)));
 }
 
+// Returns the layout of a training job, as `rollctl show` does.
+function layoutOf(job) {
+  const spec = job.spec, micro = spec?.train?.micro_batch_size;
+  if (!trains(job) || typeof micro !== 'number') return '';
+  const parallel = spec.parallel || {}, wanted = job.resources;
+  const size = key => parallel[key] || 1;
+  const perNode = Math.ceil(wanted.gpus_per_node || 0) || Math.floor(wanted.slots_per_node / (wanted.slots_per_rank || 1));
+  const dp = parallel.dp || Math.floor(wanted.nodes * perNode / (size('tp') * size('pp') * size('cp')));
+  const sizes = [['dp', dp], ...['tp', 'pp', 'vpp'].map(key => [key, size(key)])].filter(([, value]) => value > 1);
+  const again = parallel.recompute || 'none', asked = parallel.schedule || 'auto';
+  const order = asked === 'auto' ? job.progress?.schedule || 'schedule auto' : asked;
+  return [...sizes.map(([key, value]) => `${key} ${value}`), parallel.zero > 0 ? `zero ${parallel.zero}` : '',
+    parallel.sequence ? 'sequence' : '', again === 'none' ? '' : `recompute ${again}`, size('pp') > 1 ? order : '',
+    size('pp') > 1 && parallel.group > 0 ? `group ${parallel.group}` : '', `micro_batch_size ${micro}`].filter(text => text).join(', ');
+}
+
 function factsOf(job) {
   const wanted = job.resources;
   const slots = wanted.slots_per_node === 1 ? '1 slot' : `${number(wanted.slots_per_node)} slots`;
@@ -47,6 +63,7 @@ function factsOf(job) {
     .filter(text => text).join(', ');
   const array = job.array ? link(`tasks of job ${job.array.job}`, `#/?state=all&name=${job.array.job}`) : '';
   return facts([['User', job.user], ['Kind', job.kind], ['Nodes', job.nodes.join(' ')], ['Asks for', asks],
+    ['Layout', layoutOf(job)],
     ['Priority', number(job.priority)], ['Submitted', when(job.submitted_at)], ['Starts by', when(job.starts_at)], ['Started', when(job.started_at)],
     ['Ended', when(job.ended_at)], ['Runtime', runtime(job)],
     ['Memory in use', job.progress?.memory ? bytes(job.progress.memory) : ''],

@@ -30,6 +30,18 @@ TEST(LayoutView, LeavesOutWhatIsNotDivided) {
               "pp 8, schedule auto, micro_batch_size 4");
 }
 
+TEST(LayoutView, NamesTheScheduleThatTheTrainerChose) {
+    Json running = job({{"pp", 2}, {"schedule", "auto"}});
+    for (const Json& progress :
+         {Json(R"({"step":2,"schedule":"zb-h1"})"), Json{{"step", 2}, {"schedule", "zb-h1"}}}) {
+        running["progress"] = progress;
+        EXPECT_EQ(layout_of(running)["schedule"], "zb-h1");
+    }
+    EXPECT_EQ(layout_text(layout_of(running)), "dp 4, pp 2, zb-h1, micro_batch_size 4");
+    running["spec"]["parallel"]["schedule"] = "gpipe";
+    EXPECT_EQ(layout_of(running)["schedule"], "gpipe");
+}
+
 TEST(LayoutView, OtherJobsHaveNoLayout) {
     EXPECT_TRUE(layout_of({{"spec", {{"command", {"true"}}}}}).is_null());
     EXPECT_TRUE(layout_of(Json::object()).is_null());

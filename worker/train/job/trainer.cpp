@@ -377,6 +377,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                      {"phase", "train"}};
     if (report.loss_scale)
         progress.update({{"loss_scale", *report.loss_scale}, {"overflows", report.overflows}});
+    if (spec_.parallel.pp > 1) progress["schedule"] = pipeline_.schedule.name;
     if (state_.skipped_steps > 0) progress["skipped_steps"] = state_.skipped_steps;
     if (!state_.left_out.empty()) progress["left_out_samples"] = state_.left_out.size();
     link_.report(protocol::Progress{progress.dump()});

@@ -37,7 +37,9 @@ class Pipeline(RankCase):
                     self.expect_close_tensors(run.doubles(6), one.doubles(6))
                     self.assertIn(f', pp {layout.get("pp", 2)}', run.log())
                     planned = json.loads(self.plan(self.staged(6, **layout, **changes), '--json').stdout)
-                    self.assertIn(f', schedule {planned["pipeline"]["schedule"]}, fp64, ', run.log())
+                    chosen = planned['pipeline']['schedule']
+                    self.assertIn(f', schedule {chosen}, fp64, ', run.log())
+                    self.assertEqual(run.said('progress')[-1]['p']['schedule'], chosen)
 
     def test_a_checkpoint_resumes_bitwise(self):
         changes = {'checkpoint__every': 3, 'checkpoint__keep': 9}
