@@ -1,9 +1,6 @@
 #include <algorithm>
-#include <map>
-#include <set>
 #include <tuple>
 
-#include "cli/foreign/table.hpp"
 #include "tests/cli/foreign/foreign_file.hpp"
 
 namespace roll::cli {
@@ -37,125 +34,6 @@ TEST_F(ForeignFile, TheStepHasASequenceForEachMicrobatchAndReplica) {
     document["resources"] = {{"nodes", 2}, {"gpus_per_node", 8}, {"slots_per_node", 3}};
     set_global_batch(foreign, document);
     EXPECT_EQ(document["train"]["global_batch_size"], 32);  // dp 4
-}
-
-// Each key that sets something, with a value other than the default.
-const std::map<std::string, const char*>& changes() {
-    static const std::map<std::string, const char*> kChanges{
-        {"model_name_or_path", R"("other")"},
-        {"tokenizer_name_or_path", R"("model")"},
-        {"tokenizer_name", R"("model")"},
-        {"dataset", R"("books, wiki")"},
-        {"dataset_dir", R"("more")"},
-        {"train_file", R"("a.txt")"},
-        {"validation_file", R"("b.txt")"},
-        {"eval_dataset", R"("books")"},
-        {"val_size", "0.1"},
-        {"cutoff_len", "512"},
-        {"block_size", "512"},
-        {"max_seq_length", "512"},
-        {"max_length", "512"},
-        {"packing", "false"},
-        {"neat_packing", "true"},
-        {"stage", R"("sft")"},
-        {"per_device_train_batch_size", "4"},
-        {"per_gpu_train_batch_size", "4"},
-        {"gradient_accumulation_steps", "3"},
-        {"max_steps", "7"},
-        {"learning_rate", "1e-3"},
-        {"lr_scheduler_type", R"("cosine")"},
-        {"lr_scheduler_kwargs", R"({"min_lr": 1e-6})"},
-        {"warmup_steps", "9"},
-        {"warmup_ratio", "0.2"},
-        {"weight_decay", "0.2"},
-        {"adam_beta1", "0.8"},
-        {"adam_beta2", "0.8"},
-        {"adam_epsilon", "1e-6"},
-        {"max_grad_norm", "0.5"},
-        {"optim", R"("sgd")"},
-        {"use_muon", "true"},
-        {"optimizer_cpu_offload", "true"},
-        {"seed", "3"},
-        {"full_determinism", "true"},
-        {"bf16", "true"},
-        {"fp16", "true"},
-        {"pure_bf16", "true"},
-        {"early_stopping_steps", "3"},
-        {"output_dir", R"("elsewhere")"},
-        {"run_name", R"("night")"},
-        {"save_strategy", R"("no")"},
-        {"save_steps", "50"},
-        {"save_total_limit", "3"},
-        {"load_best_model_at_end", "true"},
-        {"eval_strategy", R"("steps")"},
-        {"evaluation_strategy", R"("steps")"},
-        {"eval_on_start", "true"},
-        {"report_to", R"(["tensorboard"])"},
-        {"tensor_model_parallel_size", "2"},
-        {"pipeline_model_parallel_size", "2"},
-        {"virtual_pipeline_model_parallel_size", "2"},
-        {"pipeline_model_parallel_layout", R"("Et|tL")"},
-        {"account_for_embedding_in_pipeline_split", "true"},
-        {"account_for_loss_in_pipeline_split", "true"},
-        {"context_parallel_size", "2"},
-        {"expert_model_parallel_size", "2"},
-        {"sequence_packing", "true"},
-        {"finetuning_type", R"("lora")"},
-        {"dataset_name", R"("c.jsonl")"},
-        {"label_smoothing_factor", "0.1"},
-        {"neftune_noise_alpha", "5"},
-        {"gradient_checkpointing", "true"},
-        {"activation_checkpointing", "true"},
-        {"recompute_granularity", R"("selective")"}};
-    return kChanges;
-}
-
-// Keys that count only together with another key, or that are refused unless they have one value.
-const std::set<std::string> kTestedBelow{"train_on_prompt",
-                                         "eval_steps",
-                                         "num_train_epochs",
-                                         "finetuning_type",
-                                         "template",
-                                         "mask_history",
-                                         "sequence_parallel",
-                                         "lora_rank",
-                                         "lora_alpha",
-                                         "lora_dropout",
-                                         "lora_target",
-                                         "loraplus_lr_ratio",
-                                         "additional_target",
-                                         "use_rslora",
-                                         "use_dora",
-                                         "quantization_method",
-                                         "quantization_type",
-                                         "bnb_4bit_quant_type",
-                                         "metric_for_best_model",
-                                         "greater_is_better",
-                                         "max_samples",
-                                         "dataset_config",
-                                         "dataset_train_split",
-                                         "fsdp_config",
-                                         "mix_strategy",
-                                         "interleave_probs",
-                                         "fsdp",
-                                         "deepspeed",
-                                         "use_distributed_optimizer",
-                                         "adapter_name_or_path",
-                                         "adapter_folder",
-                                         "create_new_adapter"};
-
-TEST_F(ForeignFile, EachHonouredKeyChangesTheJob) {
-    const Json unchanged = whole_job(config());
-    for (const auto& [key, entry] : foreign_table()["keys"].items()) {
-        if (!entry.contains("to") && !entry.contains("rule")) continue;
-        if (kTestedBelow.contains(key)) continue;
-        if (std::ranges::count(kWith, key, &KeyWith::key) > 0) continue;
-        ASSERT_TRUE(changes().contains(key)) << key;
-        Json changed = config();
-        changed[key] = Json::parse(changes().at(key));
-        EXPECT_NE(whole_job(changed), unchanged) << key;
-        EXPECT_EQ(problems(changed), "") << key;
-    }
 }
 
 TEST_F(ForeignFile, EvalStepsCountsWithItsStrategy) {

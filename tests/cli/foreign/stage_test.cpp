@@ -8,17 +8,6 @@
 namespace roll::cli {
 namespace {
 
-TEST_F(ForeignFile, EachHonouredKeyOfAStageChangesTheJob) {
-    for (const KeyWith& one : kWith) {
-        Json with = config_with(one.others);
-        Json changed = with;
-        changed[one.key] = Json::parse(one.value);
-        EXPECT_NE(whole_job(changed), whole_job(with)) << one.key;
-        EXPECT_EQ(problems(with), "") << one.others;
-        EXPECT_EQ(problems(changed), "") << one.key;
-    }
-}
-
 TEST_F(ForeignFile, ThePreferencesOfLlamaFactoryAreAnObjective) {
     const auto objective = [&](const char* others) {
         return job(config_with(others))["objective"];
