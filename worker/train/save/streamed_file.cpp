@@ -8,6 +8,7 @@
 
 #include <ATen/ATen.h>
 
+#include "common/check.hpp"
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/tensor/safetensors.hpp"
@@ -26,12 +27,14 @@ using Spans = std::array<std::span<const std::byte>, 2>;
 // reads them from this memory without a copy.
 class HashedFile {
   public:
-    static Result<HashedFile> create(const std::filesystem::path& path, const FileShare& share) {
+    // `bytes`: size of the file
+    static Result<HashedFile> create(const std::filesystem::path& path, std::int64_t bytes,
+                                     const FileShare& share) {
         ROLL_TRY_VOID(make_directories(path.parent_path()));
         ROLL_TRY(tensor::OutputFile file, share.is_whole() ? tensor::OutputFile::create(path)
                                                            : tensor::OutputFile::open_shared(path));
         file.bypass_cache();
-        return HashedFile(std::move(file), share);
+        return HashedFile(std::move(file), bytes, share);
     }
     // Continues at another place of the file. Only for a rank that does not own the file.
     void seek(std::int64_t place) { place_ = place; }
@@ -54,10 +57,11 @@ class HashedFile {
     }
 
   private:
-    HashedFile(tensor::OutputFile file, const FileShare& share)
+    HashedFile(tensor::OutputFile file, std::int64_t bytes, const FileShare& share)
         : file_(std::move(file)),
           share_(share),
-          hash_(std::make_unique<Hash64>()) {}
+          hash_(std::make_unique<Hash64>()),
+          block_(lazy_zeros(std::min(kBlock, bytes), at::kByte)) {}
 
     // `bytes` follow the bytes of the earlier calls. Writes the part of `bytes` that is in [begin,
     // end) of the file.
@@ -68,6 +72,7 @@ class HashedFile {
             if (at != block_begin_ + filled_) ROLL_TRY_VOID(write_block());
             if (filled_ == 0) block_begin_ = at;
             const std::int64_t count = std::min(last, block_end()) - at;
+            ROLL_CHECK(filled_ + count <= block_.numel());
             std::memcpy(block_.data_ptr<std::uint8_t>() + filled_, bytes.data() + (at - place_),
                         static_cast<std::size_t>(count));
             filled_ += count;
@@ -88,7 +93,7 @@ class HashedFile {
     std::unique_ptr<Hash64> hash_;
     std::int64_t place_ = 0;  // offset of the next byte
     // the bytes that are not written yet, and the offset of the first of them
-    at::Tensor block_ = lazy_zeros(kBlock, at::kByte);
+    at::Tensor block_;
     std::int64_t filled_ = 0, block_begin_ = 0;
 };
 
@@ -224,7 +229,7 @@ bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::By
 
 Result<WrittenFile> write_streamed(const std::filesystem::path& directory, const StreamedFile& file,
                                    const FileShare& share, checkpoint::BytePipe& pipe) {
-    ROLL_TRY(HashedFile out, HashedFile::create(directory / file.path, share));
+    ROLL_TRY(HashedFile out, HashedFile::create(directory / file.path, file.bytes, share));
     const std::int64_t block = std::min(kBlock, static_cast<std::int64_t>(pipe.capacity()));
     for (std::size_t i = 0; i < file.sizes.size(); ++i) {
         if (!is_streamed(file, share, i)) continue;
