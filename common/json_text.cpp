@@ -4,8 +4,8 @@
 
 namespace roll {
 
-// Appends the value as a JSON string. If the value is printable ASCII, only quotes and backslashes
-// are escaped. The library writes all other values.
+// Appends the value as a JSON string. In a value of printable ASCII, only quotes and backslashes
+// are escaped. nlohmann::json writes any other value.
 void JsonText::append(std::string_view value) {
     const std::size_t start = values_.size();
     std::size_t written = 0;  // number of characters of `value` that are written

@@ -95,7 +95,7 @@ Result<Request> decode_request(std::string_view frame) {
     if (args.is_object())
         request.args = std::move(json["args"]);
     else if (!args.is_null())
-        return fail(ErrorCode::Corrupt, "request.args: is not an object");
+        return fail(ErrorCode::Corrupt, "request.args is not an object");
     return request;
 }
 

@@ -11,7 +11,7 @@ Result<Json> read_progress(std::string_view text, std::size_t bytes_max) {
                                             " bytes; allowed: at most " +
                                             std::to_string(bytes_max));
     ROLL_TRY(Json progress, parse_json(text, kDepthMax));
-    if (!progress.is_object()) return fail(ErrorCode::Corrupt, "progress: is not an object");
+    if (!progress.is_object()) return fail(ErrorCode::Corrupt, "progress is not an object");
     return progress;
 }
 

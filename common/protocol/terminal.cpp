@@ -10,7 +10,7 @@ std::string frame_of(const Json& json) { return std::string(kTerminalMark) + dum
 
 Result<Json> json_of(std::string_view frame) {
     if (!is_about_terminal(frame))
-        return fail(ErrorCode::Corrupt, "terminal: is not a message about a terminal");
+        return fail(ErrorCode::Corrupt, "this message is not about a terminal");
     return parse_json(frame.substr(kTerminalMark.size()));
 }
 

@@ -244,7 +244,7 @@ static JsonText text_of(const TellOrder& order) {
 
 // Reads the list of requests. Leaves out requests of a kind that only newer releases know.
 static Result<void> read_tells(const Json& json, std::vector<TellOrder>& orders) {
-    if (!json.is_array()) return fail(ErrorCode::Corrupt, "answer.tell: is not a list");
+    if (!json.is_array()) return fail(ErrorCode::Corrupt, "answer.tell is not a list");
     for (const Json& item : json) {
         JsonReader r(item, "answer.tell");
         TellOrder order;

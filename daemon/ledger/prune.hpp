@@ -7,9 +7,9 @@
 
 namespace roll::ledger {
 
-// Returns the jobs that ended before `cutoff` and that no kept job needs. A kept job needs, for
-// example, its dependencies, its source job, and the training or export job of its automatic
-// export. Never returns the newest job, so that no number is reused.
+// Returns the jobs that ended before `cutoff` and that no kept job needs. For example, a job needs
+// its dependencies and its source job. A training job and the job that exports its model need each
+// other. Never returns the newest job, so that no number is reused.
 std::set<JobId> forgettable(const core::State& state, Time cutoff);
 
 // Returns the events that keep the resource use of removed jobs, for fair share and quotas of

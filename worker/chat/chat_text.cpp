@@ -197,9 +197,8 @@ class TurnFinder {
 
     // Returns whether `text` ends with the mark that the template writes at the end of the turn at
     // `index`. To find the mark, renders the conversation up to this turn: the mark is the text
-    // between the content of the last message and the EOS token. Returns false if there is no mark.
-    // The template may then write the EOS token in place of a mark, so the end of the turn and the
-    // beginning of the next message cannot be distinguished.
+    // between the content of the last message and the EOS token. Returns false if this text is
+    // empty, because it then does not show where the turn ends and the next message begins.
     bool ends_with_mark(std::size_t index, std::string_view text) const {
         const std::vector<Value> messages = marked(index, kMarks[0]);
         const auto alone = part(std::span(messages).first(index + 1), /*prompt=*/false);

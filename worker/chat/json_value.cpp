@@ -63,7 +63,7 @@ class Builder {
     }
     bool parse_error(std::size_t position, const std::string& /*token*/,
                      const nlohmann::json::exception& /*error*/) {
-        problem_ = "is not valid JSON from byte " + std::to_string(position);
+        problem_ = "is invalid JSON at byte " + std::to_string(position);
         return false;
     }
 

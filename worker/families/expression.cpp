@@ -44,7 +44,7 @@ class Parser {
             ROLL_TRY(const std::int64_t next, product(depth));
             if (plus ? __builtin_add_overflow(value, next, &value)
                      : __builtin_sub_overflow(value, next, &value))
-                return wrong("is too large");
+                return wrong("has a value that does not fit into 64 bits");
         }
     }
 
@@ -55,7 +55,8 @@ class Parser {
             if (!times && !take('/')) return value;
             ROLL_TRY(const std::int64_t next, factor(depth));
             if (times) {
-                if (__builtin_mul_overflow(value, next, &value)) return wrong("is too large");
+                if (__builtin_mul_overflow(value, next, &value))
+                    return wrong("has a value that does not fit into 64 bits");
             } else {
                 if (next <= 0 || value % next != 0)
                     return wrong(std::to_string(value) + " is not divisible by " +

@@ -40,7 +40,8 @@ Result<std::vector<Run>> runs_of(const NativeTensor& tensor, std::size_t source)
             return wrong_strand(tensor, source, "a strand ends at row " + Json(end).dump());
         const double count = static_cast<double>(tensor.groups) * static_cast<double>(strand.times);
         if (count + static_cast<double>(runs.size()) > static_cast<double>(kRunsMax))
-            return wrong_strand(tensor, source, "the strands select too many separate row ranges");
+            return wrong_strand(tensor, source,
+                                "the strands select more than 4,194,304 separate row ranges");
         for (std::int64_t group = 0; group < tensor.groups; ++group)
             for (std::int64_t time = 0; time < strand.times; ++time) {
                 const std::int64_t begin = strand.begin + group * strand.block + time * strand.step;

@@ -176,7 +176,7 @@ class PatternParser {
         while (more() && text_[at_] >= '0' && text_[at_] <= '9' && value <= kCountMax)
             value = value * 10 + static_cast<std::uint32_t>(text_[at_++] - '0');
         if (at_ == start || value > kCountMax)
-            return refuse("a quantifier {m,n} with an invalid or too large count");
+            return refuse("a quantifier {m,n} with a count that is not a number from 0 to 1000");
         return value;
     }
 

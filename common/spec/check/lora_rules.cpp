@@ -114,7 +114,8 @@ void check_saved_modules(const Json& lora, std::vector<Problem>& problems) {
     }
 }
 
-// Refuses exports that need a score layer in the base model of a reward model's adapter.
+// Refuses exports that merge the adapter of a reward model into its base model, because the base
+// model has no `score` layer.
 void check_reward_export(const Json& given, std::vector<Problem>& problems) {
     if (given.value("merge", Json()) == true)
         problems.push_back(

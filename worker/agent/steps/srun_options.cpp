@@ -28,8 +28,9 @@ constexpr const char* kGpus =
     "the tasks of a step see all GPUs that the job has on their node; set CUDA_VISIBLE_DEVICES in "
     "the script";
 constexpr const char* kPyxisName =
-    "Roll removes each container of srun; to prepare a container for several steps, make an image "
-    "in the script, with `podman build` or `enroot export`, and give it as --container-image";
+    "Roll removes a container of srun when its task ends; to prepare a container for several "
+    "steps, make an image in the script, with `podman build` or `enroot export`, and give it as "
+    "--container-image";
 constexpr const char* kPyxisFixed =
     "the containers of srun are writable, run as the user of the job, and without the image's "
     "entry point; leave out this option, and start an entry point in the command";

@@ -40,7 +40,8 @@ Result<void> flatten(const TorchFile& file, PickleId dict, const std::string& pr
     for (std::size_t i = 0; i + 1 < entries->size(); i += 2) {
         if (++names > kNamesMax)
             return fail(ErrorCode::Corrupt,
-                        "a state dict of the checkpoint has too many names; copy the file again");
+                        "a state dict of the checkpoint has more than 1,000,000 names; copy the "
+                        "file again");
         const formats::PickleNode& key = file.pickle().at((*entries)[i]);
         if (key.kind != formats::PickleKind::Text) continue;
         const PickleId value = (*entries)[i + 1];

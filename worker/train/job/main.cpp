@@ -300,7 +300,7 @@ void add_layout_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--memory-limit", arguments.memory.bytes,
                        "Bytes of memory that a rank may use");
     command.add_option("--memory-from", arguments.memory.from,
-                       "Source of the memory limit, for messages");
+                       "Where the memory limit comes from; messages about the limit name it");
 }
 
 void add_plan_options(CLI::App& command, Arguments& arguments) {

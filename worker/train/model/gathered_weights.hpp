@@ -66,7 +66,7 @@ class GatheredWeights {
     std::vector<Unit> units_;
     std::vector<at::Tensor> own_;  // for each parameter: this rank's own rows of its weight
     std::int64_t block_numel_ = 0;
-    std::vector<at::Tensor> free_blocks_;  // empty while no unit is gathered
+    std::vector<at::Tensor> free_blocks_;  // unused blocks; freed when no unit is gathered
     int held_ = 0, most_held_ = 0;
 };
 

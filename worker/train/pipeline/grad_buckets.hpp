@@ -5,7 +5,7 @@
 //
 // With staged gradients (InitOptions::stages_gradients), a bucket has gradients only from its first
 // contribution until all contributions of one micro-batch are added. Then, the gradients are summed
-// over the ranks and added to the gradients of the own rows.
+// over the ranks, and each rank adds the sums of its own rows to its gradients.
 //
 // Frozen parameters have no staged gradient and are not sent, because their gradient is 0 on every
 // rank.

@@ -73,8 +73,8 @@ std::int64_t own_states(const spec::TrainSpec& job, const ParameterSpec& spec, s
     return (bytes + element - 1) / element;
 }
 
-// Returns the part of the chunk (plan::ExchangeBucket::layer) whose backward completes the gradient
-// of the parameter.
+// Returns the layer whose backward completes the gradient of the parameter, counted from the first
+// layer of the chunk. -1: the embedding. The number of layers: what follows the last layer.
 std::int64_t place_in(const ParameterSpec& spec, const ChunkSpec& chunk, std::size_t index) {
     const std::int64_t layer = layer_number(spec.name);
     if (layer >= 0) return layer - chunk.layer_begin;

@@ -26,7 +26,7 @@ struct CountedParameter {
 // optimizer state, each replica includes its own rows.
 std::vector<CountedParameter> counted_parameters(std::deque<Chunk>& chunks, bool tied);
 
-// Returns the gradient of the own rows of parameter `i`, without padding.
+// Returns the gradient of this rank's own rows of parameter `i`, without padding.
 at::Tensor own_gradient(const Parameters& p, std::size_t i);
 
 // Returns a readable name of a parameter's layer: "layer_3", "embedding", "final_layernorm", ...

@@ -142,7 +142,8 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
 // Reduces the number of sequences and micro-batches. The small job keeps one property of the
 // original job: whether tp divides the number of rows of a micro-batch.
 void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec& from) {
-    const bool is_fixed = !spec.parallel.schedule_file.empty();  // the file has all micro-batches
+    // A schedule file names every micro-batch, so their number must not change.
+    const bool is_fixed = !spec.parallel.schedule_file.empty();
     const std::int64_t microbatches =
         is_fixed ? from.microbatches()
                  : least_microbatches(spec.parallel, layers, from.microbatches());

@@ -203,8 +203,8 @@ void read_moments(const fs::path& checkpoint, TrainStep& step) {
             return stored_of(moments, parameter.spec.name, form) != nullptr;
         });
     };
-    // SGD without momentum stores no state. If the job uses momentum, its momentum then begins at
-    // 0.
+    // Require that the checkpoint has the state of at least one parameter of the job. A checkpoint
+    // of SGD without momentum has no state at all; the job's momentum, if any, then begins at 0.
     if (has_states(step) && !moments.index.parameters.empty() &&
         std::ranges::none_of(step.whole(), is_stored))
         throw RankFailure(2,

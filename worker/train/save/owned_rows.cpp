@@ -65,7 +65,7 @@ std::int64_t bytes_of_rows(const std::vector<Owned>& owned) {
     return bytes;
 }
 
-// Limits `owned` to the own rows of this rank. Used if ranks share optimizer state.
+// Limits `owned` to this rank's own rows. Used if ranks share optimizer state.
 void keep_own_rows(TrainStep& step, std::vector<Owned>& owned) {
     for (Owned& one : owned) {
         const layout::Rows& own = step.chunks()[one.chunk].parameters().own[one.index];

@@ -86,7 +86,8 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
     EXPECT_EQ(plan({"--pty", "bash"}),
               "srun: --pty: a batch script has no terminal; open one with rollctl shell JOB");
     EXPECT_TRUE(plan({"--container-name=a", "true"})
-                    .starts_with("srun: --container-name: Roll removes each container of srun; "));
+                    .starts_with("srun: --container-name: Roll removes a container of srun when "
+                                 "its task ends; "));
     EXPECT_EQ(plan({"--mpi=pmix", "a"}),
               "srun: --mpi=pmix: Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE");
     EXPECT_EQ(plan({"--gpus-per-task=1", "a"}).substr(0, 57),
