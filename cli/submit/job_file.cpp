@@ -266,7 +266,7 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
             for (spec::Problem& problem : record_problems(job.spec))
                 job.problems.push_back(std::move(problem));
         for (spec::Problem& problem : job.problems)
-            add_download(problem, source.document, source.base);
+            add_download(problem, source.document, source.base, source.yaml ? *source.yaml : "");
         if (!job.ok()) {
             problems +=
                 fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);
