@@ -21,8 +21,7 @@ Result<std::string> one_document(const std::string& file, const std::string& com
         for (const std::string& note : notes_of(source)) say(note);
     }
     if (prepare) ROLL_TRY_VOID(prepare(sources));
-    ROLL_TRY(const std::vector<spec::JobSpec> specs,
-             parse_sources(sources, /*config_suffices=*/true));
+    ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources, /*queues=*/false));
     if (specs.size() != 1) {
         return fail(
             ErrorCode::InvalidArgument,

@@ -16,6 +16,7 @@
 #include "cli/slurm/directives.hpp"
 #include "cli/submit/layout_choice.hpp"
 #include "cli/submit/output_check.hpp"
+#include "cli/submit/unsaved_warning.hpp"
 #include "cli/text/render.hpp"
 #include "common/hash.hpp"
 #include "common/io/process.hpp"
@@ -237,6 +238,8 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
         say(warning);
         notes.push_back(std::move(warning));
     }
+    if (!context.json && !options.quiet)
+        for (const std::string& warning : unsaved_warnings(specs)) say(warning);
     for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)
         add_git(specs[i], sources[i].base, specs.size());
     if (options.dry_run) return print_specs(context, specs, notes);

@@ -110,12 +110,17 @@ Result<int> run_tell(const Context& context, const TellOptions& options) {
     const std::vector<std::string>& words = options.words;
     const std::string& what = words.front();
     if (what == "save" && words.size() == 1) return run_checkpoint(context, options);
-    if (!find_name<RequestKind>(kRequestKinds, what))
+    const auto kind = find_name<RequestKind>(kRequestKinds, what);
+    if (!kind)
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("there is no request `{}`; allowed: save, {}", what,
                                 fmt::join(kRequestKinds, ", ")),
                     "rollctl tell --help");
     std::int64_t value = 0;
+    if (const std::int64_t most = value_most(*kind); words.size() == 1 && most > 0)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("request {} needs a number, 1 to {}", what, most),
+                    fmt::format("for example: rollctl tell {} {} 100", options.job, what));
     if (words.size() > 1) {
         const auto number = parse_number<std::int64_t>(words[1]);
         if (!number || words.size() > 2)

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -138,6 +139,18 @@ Result<void> use_data(Json& value, bool whole, const std::string& base,
     return {};
 }
 
+// Returns the `hf download` command in a comment of a job file that writes to the path `name`;
+// empty if there is none.
+std::string command_in_comment(const std::string& text, const std::string& name) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        const std::size_t begin = line.find("hf download ");
+        if (line.starts_with('#') && begin != std::string::npos && line.ends_with("/" + name))
+            return line.substr(begin);
+    }
+    return "";
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> hub_files(const std::string& name) {
@@ -150,10 +163,12 @@ std::string without_configuration(const std::string& name) {
 }
 
 std::string download_of(const std::string& name, const std::string& base, HubKind kind) {
-    // If the first folder of the name exists here, the name is more likely a path than a name of
-    // the Hub. So is FOLDER/FILE.txt.
+    // If the first folder of the name exists here, or is a usual folder for models or data, the
+    // name is more likely a path than a name of the Hub. So is FOLDER/FILE.txt.
+    static const std::set<std::string> kFolders{"models", "data", "datasets"};
     const std::ptrdiff_t parts = hub_name_parts(name);
-    if (parts < 2 || exists(base, name.substr(0, name.find('/')))) return "";
+    const std::string folder = name.substr(0, name.find('/'));
+    if (parts < 2 || kFolders.contains(folder) || exists(base, folder)) return "";
     static const std::set<std::string> kFiles{".yaml",  ".yml", ".toml",   ".json",
                                               ".jsonl", ".txt", ".parquet"};
     if (parts == 2 && kFiles.contains(fs::path(name).extension())) return "";
@@ -176,7 +191,8 @@ Result<void> use_hub_cache(Json& document, const std::string& base,
     return {};
 }
 
-void add_download(spec::Problem& problem, const Json& document, const std::string& base) {
+void add_download(spec::Problem& problem, const Json& document, const std::string& base,
+                  const std::string& text) {
     if (!problem.message.ends_with("which does not exist")) return;
     std::string path = "/" + problem.path;
     for (char& c : path)
@@ -185,6 +201,10 @@ void add_download(spec::Problem& problem, const Json& document, const std::strin
     const Pointer at(path);
     if (!document.contains(at) || !document[at].is_string()) return;
     const std::string name = without_configuration(document[at].get<std::string>());
+    if (const std::string told = command_in_comment(text, name); !told.empty()) {
+        problem.message += "; the command in the file's comment: " + told;
+        return;
+    }
     const bool data = problem.path.find("data.") != std::string::npos;
     const std::string command = download_of(name, base, data ? HubKind::Dataset : HubKind::Model);
     if (command.empty()) return;

@@ -400,8 +400,8 @@ std::string job_text(const Json& job, const Look& look) {
 // last report of a killed roll-worker.
 std::string node_state(const Json& node) {
     if (node.value("slots", Json()) == 0) return "ended";
-    if (node.value("draining", Json()) == true) return "draining";
     if (node.value("silent", Json()) == true) return "silent";
+    if (node.value("draining", Json()) == true) return "draining";
     const Json excluded = node.value("excluded", Json());
     if (!excluded.is_object()) return "up";
     return "excluded until " + field_text(excluded, "until").substr(0, 16) +

@@ -138,6 +138,13 @@ std::string attention_note(const Json& document) {
         objective == "sft" ? "; data.packing wrapped lets it attend to earlier samples" : "");
 }
 
+// Returns the label of a job that standard input contains: the name of the job, if it has one.
+std::string piped_label(const Json& document) {
+    const bool named =
+        document.is_object() && document.contains("name") && document["name"].is_string();
+    return named ? fmt::format("job {}", document["name"].get<std::string>()) : "standard input";
+}
+
 }  // namespace
 
 Result<std::string> read_job_text(const std::string& file) {
@@ -195,8 +202,10 @@ Result<std::vector<Source>> job_sources(const std::string& text, const std::stri
     for (std::size_t i = 0; i < documents->size(); ++i) {
         Json& document = (*documents)[i];
         if (document.is_null()) continue;
-        const std::string label =
-            documents->size() == 1 ? file : fmt::format("{}[{}]", file, sources.size());
+        const std::string label = file == "-" ? piped_label(document)
+                                  : documents->size() == 1
+                                      ? file
+                                      : fmt::format("{}[{}]", file, sources.size());
         sources.push_back({label, std::move(document), base, {}, yaml, i});
         ROLL_TRY_VOID(translate_foreign(sources.back()));
     }
@@ -235,11 +244,10 @@ std::vector<std::string> notes_of(const Source& source) {
     return notes;
 }
 
-Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources,
-                                                 bool config_suffices) {
+Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources, bool queues) {
     std::vector<spec::JobSpec> specs;
     std::string problems;
-    ModelCheck models(config_suffices);
+    ModelCheck models(/*config_suffices=*/!queues);
     for (const Source& source : sources) {
         spec::ParsedJob job = spec::check_job(source.document, source.base);
         const bool is_refused = source.foreign && !source.foreign->problems.empty();
@@ -266,10 +274,10 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
             for (spec::Problem& problem : record_problems(job.spec))
                 job.problems.push_back(std::move(problem));
         for (spec::Problem& problem : job.problems)
-            add_download(problem, source.document, source.base);
+            add_download(problem, source.document, source.base, source.yaml ? *source.yaml : "");
         if (!job.ok()) {
-            problems +=
-                fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);
+            problems += fmt::format("{}{} {}:", problems.empty() ? "" : "\n", source.label,
+                                    queues ? "cannot be queued" : "is not a valid job");
             if (const auto format = foreign_format(source.document))
                 problems += fmt::format(
                     "\n  this is a configuration of {}; write a Roll job file (docs/job-file.md)",

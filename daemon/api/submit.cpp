@@ -36,8 +36,7 @@ Result<spec::JobSpec> read_job(const auto& args) {
     if (parsed.ok()) return std::move(parsed.spec);
     std::string problems;
     for (const spec::Problem& problem : parsed.problems)
-        problems += (problems.empty() ? "" : "; ") + problem.path +
-                    (problem.path.empty() ? "" : ": ") + problem.message;
+        problems += (problems.empty() ? "" : "; ") + spec::sentence(problem);
     return fail(ErrorCode::InvalidArgument, "job: " + problems, "docs/job-file.md");
 }
 

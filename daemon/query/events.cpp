@@ -131,9 +131,11 @@ std::string describe(const std::string& kind, const Json& body) {
         return with_reason("no new jobs on " + text_of(body, "machine"), body);
     if (kind == "machine_forgiven")
         return text_of(body, "machine") + " is used again" + by_whom(body);
-    if (kind == "worker_quiet")
-        return text_of(body, "quiet") == "true" ? "worker is silent"
-                                                : "worker sends heartbeats again";
+    if (kind == "worker_quiet") {
+        const std::string node = text_of(body, "node");  // empty if the worker is gone
+        return (node.empty() ? "worker " + text_of(body, "worker") : "node " + node) +
+               (text_of(body, "quiet") == "true" ? " is silent" : " sends heartbeats again");
+    }
     if (kind == "dispatch_stopped")
         return text_of(body, "stopped") == "false"
                    ? "jobs may start again" + by_whom(body)
@@ -152,6 +154,12 @@ std::string describe(const std::string& kind, const Json& body) {
     return describe_attempt(kind, body);
 }
 
+// Adds the node of the worker that an event names, as far as rolld still knows the worker.
+void add_node(const core::State& state, Json& body) {
+    const auto worker = state.workers.find(WorkerId{body.at("worker").get<std::uint64_t>()});
+    if (worker != state.workers.end()) body["node"] = worker->second.node;
+}
+
 Json job_of(const Json& body) {
     if (body.contains("job")) return body.at("job");
     if (body.contains("attempt")) return body.at("attempt").at("job");
@@ -160,11 +168,12 @@ Json job_of(const Json& body) {
 
 }  // namespace
 
-Json events(std::span<const core::Row> rows, std::int64_t since) {
+Json events(const core::State& state, std::span<const core::Row> rows, std::int64_t since) {
     Json list = Json::array();
     std::int64_t next = since;
     for (const core::Row& row : rows) {
         Json body = Json::parse(row.body, nullptr, false);
+        if (row.kind == "worker_quiet") add_node(state, body);
         const std::string text = describe(row.kind, body);
         const Json job = job_of(body);
         if (body.contains("spec"))

@@ -91,7 +91,7 @@ Result<Json> report(const core::State& state, const protocol::ReportArgs& args, 
 Json ettr(const core::Job& job, Time now);
 // Returns the ratio of all training jobs that have not ended; null if none of them has started.
 Json ettr_of_open(const core::State& state, Time now);
-Json events(std::span<const core::Row> rows, std::int64_t since);
+Json events(const core::State& state, std::span<const core::Row> rows, std::int64_t since);
 
 // All rules that can hold a queued job. For each rule, a test creates such a hold, applies the
 // remedy and checks that the job starts.

@@ -190,7 +190,7 @@ Result<void> Server::await_events(const Asking& asking, const api::AwaitEvents& 
         waiting_.push_back({asking.peer, asking.id, await.since, await.limit, await.job,
                             std::chrono::steady_clock::now() + wait});
     else
-        reply(asking.peer, asking.id, query::events(rows, await.since));
+        reply(asking.peer, asking.id, query::events(engine_.state(), rows, await.since));
     return {};
 }
 

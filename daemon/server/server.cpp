@@ -452,7 +452,7 @@ void Server::answer_events(bool committed) {
         const auto rows = ledger_->read(waiting.since, waiting.limit, waiting.job);
         if (rows && rows->empty() && !late) return false;
         reply(waiting.peer, waiting.id,
-              rows ? Result<Json>(query::events(*rows, waiting.since))
+              rows ? Result<Json>(query::events(engine_.state(), *rows, waiting.since))
                    : tl::unexpected(rows.error()));
         return true;
     });

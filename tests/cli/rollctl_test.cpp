@@ -198,6 +198,7 @@ TEST_F(Rollctl, BadOptionsOfQueriesAreOneSentenceBeforeADaemonIsAsked) {
           {"logs 1 --since yesterday", "--since is yesterday; allowed: a duration such as 90s"},
           {"logs 1 --tail -3", "--tail is -3; allowed: 0 to 1000000000"},
           {"jobs --since 3", "--since is 3; allowed: a duration"},
+          {"tell 1 stop-at-step", "request stop-at-step needs a number, 1 to 112"},
           {"jobs -n 0", "--newest is 0; allowed: 1 to 1000000000"},
           {"jobs --state gone",
            "--state is gone; allowed: queued, running, done, failed, cancelled; did you mean "
@@ -233,8 +234,7 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
             "  model is missing; allowed: a mapping\n"
             "  data is missing; allowed: a mapping\n"
             "  line 4: parallel tp 1 x pp 1 x cp 2 = 2 does not divide the number of ranks; "
-            "resources give 1 "
-            "node x 1 slot = 1 rank; set resources.slots_per_node to 2\n"
+            "resources give 1 node x 1 slot = 1 rank; set resources.slots_per_node to 2\n"
             "  line 3: train.steps is missing; allowed: an integer, 1 to 1000000000, or "
             "train.epochs\n");
     EXPECT_EQ(run("submit missing.yaml").status, 3);

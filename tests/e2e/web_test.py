@@ -143,6 +143,7 @@ class Web(RollTest):
             self.assertEqual((status, json.loads(body).get('repeated')), (200, repeated), body)
         self.assertEqual(json.loads(body)['output'], os.path.join(self.state, 'out'))
         for change, words in (({'base': 'here'}, 'allowed: the absolute path'),
+                              ({'base': '/no/where'}, 'job: workdir is /no/where, which does not exist'),
                               ({'job': None}, 'either `job` or `spec`'),
                               ({'job': {**job_file, 'comand': []}}, 'comand')):
             status, body = self.ask('/api/v1/submit', token=operator, method='POST', body=json.dumps(asked | change))

@@ -47,7 +47,8 @@ class TrackersTest(unittest.TestCase):
         self.write(end='{"step": 3, "lo')  # a row that is not written yet
         for _ in range(2):  # the second copy replaces the first
             done = self.ran(self.run_, '--mlflow', self.store, '--experiment', 'bible')
-            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            self.assertEqual((done.returncode, done.stdout), (0, ''))
+            self.assertEqual(done.stderr, f'copied 3 rows of {self.run_}/metrics.jsonl to {self.store}\n')
             self.assertEqual(self.text('metrics/loss'), f'{BEGAN + 1} 5.5 1\n{BEGAN + 2} 4.5 2\n')
             self.assertEqual(self.text('metrics/phases/forward/max'), f'{BEGAN + 1} 0.25 1\n')
             self.assertEqual(self.text('metrics/valid_loss.new set'), f'{BEGAN + 2} 4.25 2\n')

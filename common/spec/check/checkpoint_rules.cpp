@@ -51,4 +51,12 @@ std::vector<Problem> export_problems(const Json& document) {
                                  "training; set checkpoint.every, or set export.every to 0"}};
 }
 
+std::string unsaved_warning(const TrainSpec& spec) {
+    if (spec.checkpoint_every > 0) return {};
+    // The steps of train.epochs are unknown until the data are read.
+    const std::string end = spec.steps > 0 ? "step " + std::to_string(spec.steps) : "its last step";
+    return "checkpoint.every is 0: if the job is killed before " + end +
+           ", all its progress is lost";
+}
+
 }  // namespace roll::spec

@@ -1,10 +1,12 @@
-// Checks checkpoint.format and export.every. Pure.
+// Checks checkpoint.format, checkpoint.every and export.every. Pure.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/json.hpp"
 #include "common/spec/schema/problem.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::spec {
 
@@ -14,5 +16,8 @@ std::vector<Problem> checkpoint_format_problems(const Json& document);
 
 // Returns a problem if the job exports checkpoints during training, but saves none.
 std::vector<Problem> export_problems(const Json& document);
+
+// Returns a warning if the training saves no checkpoint before its last step; empty otherwise.
+std::string unsaved_warning(const TrainSpec& spec);
 
 }  // namespace roll::spec

@@ -147,9 +147,23 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                 "submit the job without `into` or without `after`");
 }
 
+// Checks the job from which a spec starts. A job that has not ended may still save a checkpoint.
+Result<void> check_source(const State& s, const spec::JobSpec& spec) {
+    if (!spec.source_job) return {};
+    const Job* source = find(s.jobs, *spec.source_job);
+    if (source == nullptr) return no_such_job(*spec.source_job);
+    const bool resumes = spec.kind == spec::JobKind::Resume;
+    if (!resumes || !is_over(source->phase) || !source->checkpoints.empty()) return {};
+    const std::string number = std::to_string(spec.source_job->value);
+    return fail(ErrorCode::Refused,
+                "job " + number + " has ended without a checkpoint, so it cannot be resumed",
+                "rollctl resubmit " + number + " trains from the start; rollctl show " + number +
+                    " says how the job ended");
+}
+
 // Checks the jobs that a spec names, and calls check_after() for its dependencies.
 Result<void> check_jobs(const State& s, spec::JobSpec& spec) {
-    if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
+    ROLL_TRY_VOID(check_source(s, spec));
     return check_after(s, spec.after);
 }
 

@@ -193,10 +193,12 @@ def main(words: list[str] | None = None) -> int:
     if not os.path.exists(path):
         parser.error(f'{path} does not exist; give the output directory of a train job')
     targets: list[Any] = []
+    copied = 0
     for row in rows_of(path, options.follow):
         if row is None:
             for target in targets:
                 target.restart()
+            copied = 0
             continue
         if not targets:
             head = row if 'schema' in row and 'steps' in row else {}
@@ -207,11 +209,14 @@ def main(words: list[str] | None = None) -> int:
         values = {key: value for key, value in numbers_of(row).items() if math.isfinite(value)}
         for target in targets:
             target.add(row['step'], values)
+        copied += 1
         # A job that was continued has this row in the middle, too.
         if options.follow and 'export_valid_loss' in row:
             break
     for target in targets:
         target.close()
+    stores = ' and '.join(directory for directory in (options.mlflow, options.wandb) if directory)
+    print(f'copied {copied} row{"s" * (copied != 1)} of {path} to {stores}', file=sys.stderr)
     return 0
 
 

@@ -209,5 +209,29 @@ TEST_F(Hub, WhatIsNotThereIsToldWithTheCommandThatFetchesIt) {
     EXPECT_EQ(text.find("hf download"), std::string::npos) << text;
 }
 
+TEST_F(Hub, AFolderForModelsOrDataIsNoOwnerAndTheFilesCommentHasTheCommand) {
+    for (const char* name : {"models/none", "data/none", "datasets/none", "./none", "/x/none"})
+        for (const HubKind kind : {HubKind::Model, HubKind::Dataset})
+            EXPECT_EQ(download_of(name, top_, kind), "") << name;
+    const auto told = [&](const std::string& comment) {
+        const std::string text = comment +
+                                 "name: a\nkind: tokenize\ntokenizer: models/none\n"
+                                 "data: {train: [x.txt]}\n";
+        const auto sources = job_sources(text, (top_ / "job.yaml").native());
+        EXPECT_TRUE(sources);
+        const auto parsed = parse_sources(*sources);
+        return parsed ? std::string() : parsed.error().message;
+    };
+    const std::string missing =
+        "tokenizer is " + (top_ / "models/none").native() + ", which does not exist";
+    const std::string bare = told("# hf download Ann/none --local-dir models/other\n");
+    EXPECT_NE(bare.find(missing + "\n"), std::string::npos) << bare;
+    const std::string command = "hf download Ann/none --local-dir examples/models/none";
+    const std::string has = told("# An example:\n#   " + command + "\n");
+    EXPECT_NE(has.find(missing + "; the command in the file's comment: " + command + "\n"),
+              std::string::npos)
+        << has;
+}
+
 }  // namespace
 }  // namespace roll::cli

@@ -128,6 +128,17 @@ TEST(Toml, ProblemsHaveTheirLines) {
         << specs.error().message;
 }
 
+TEST(ParseSources, NamesTheJobsOfStandardInput) {
+    const auto told = [](const std::string& text) {
+        const auto sources = job_sources(text, "-");
+        const auto specs = parse_sources(*sources);
+        return specs ? "" : specs.error().message.substr(0, specs.error().message.find(':'));
+    };
+    EXPECT_EQ(told(R"({"name": "x"})"), "job x cannot be queued");
+    EXPECT_EQ(told("kind: train\n"), "standard input cannot be queued");
+    EXPECT_EQ(told("name: x\n---\nname: [y]\n"), "job x cannot be queued");
+}
+
 TEST(ParseSources, ReportsTheProblemsOfEveryFile) {
     const std::vector<Source> sources = {
         {"a.yaml", Json::parse(R"({"kind": "command"})"), "/"},
@@ -143,6 +154,9 @@ TEST(ParseSources, ReportsTheProblemsOfEveryFile) {
               "  kind is \"comand\"; allowed: train, resume, tokenize, convert, merge or command; "
               "did you "
               "mean command?");
+    EXPECT_TRUE(parse_sources(sources, /*queues=*/false)
+                    .error()
+                    .message.starts_with("a.yaml is not a valid job:\n"));
 }
 
 TEST(ParseSources, RefusesBytesThatAreNoTextByTheirPath) {

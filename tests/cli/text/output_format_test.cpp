@@ -93,6 +93,9 @@ TEST(OutputFormat, NodesHaveTheirOwnFields) {
     const Json silent = Json::parse(R"([{"node": "n1", "silent": true, "heard_ms_ago": 37000}])");
     EXPECT_EQ(nodes_text(silent, *parse_format("{state} {heard}", node_fields(), "")),
               "silent 37s ago\n");
+    const Json both = Json::parse(R"([{"node": "n1", "silent": true, "draining": true}])");
+    EXPECT_EQ(nodes_text(both, *parse_format("{state}", node_fields(), "")), "silent\n")
+        << "a node that stopped may still be draining for rolld";
     const Json ended = Json::parse(R"([{"node": "n1", "slots": 0, "wall": "cgroup"}])");
     EXPECT_EQ(nodes_text(ended, *parse_format("{state} {wall}", node_fields(), "")),
               "ended cgroup\n");

@@ -50,6 +50,33 @@ TEST(Submit, RefusesWhatItDependsOnWhenThereIsNoSuchJob) {
     EXPECT_EQ(desk.refusal(Submit{"k", "ann", resume}).code, ErrorCode::NotFound);
 }
 
+TEST(Submit, RefusesToResumeAJobThatHasEndedWithoutACheckpoint) {
+    Desk desk;
+    const WorkerId worker = desk.join("n", 1);
+    spec::JobSpec train = wants(1, 1);
+    train.kind = spec::JobKind::Train;
+    const JobId empty = desk.submit(train);
+    spec::JobSpec resume = wants(1, 1);
+    resume.kind = spec::JobKind::Resume;
+    resume.source_job = empty;
+    resume.output = "/runs/x-{id}";
+    EXPECT_TRUE(decide(desk.state, Submit{"k", "ann", resume}, desk.now))
+        << "a job that has not ended may still save a checkpoint";
+    desk.exit(empty, Outcome::Invalid, 2);
+    const Error error = desk.refusal(Submit{"k", "ann", resume});
+    EXPECT_EQ(error.code, ErrorCode::Refused);
+    EXPECT_EQ(error.message, "job 1 has ended without a checkpoint, so it cannot be resumed");
+    EXPECT_EQ(error.hint,
+              "rollctl resubmit 1 trains from the start; rollctl show 1 says how the job "
+              "ended");
+    const JobId saved = desk.submit(train);
+    desk.tell(CheckpointWritten{worker, desk.attempt(saved), 5, "/c"});
+    desk.exit(saved, Outcome::Invalid, 2);
+    ASSERT_EQ(desk.job(saved).phase, JobPhase::Failed);
+    resume.source_job = saved;
+    EXPECT_TRUE(decide(desk.state, Submit{"k", "ann", resume}, desk.now));
+}
+
 TEST(Submit, RefusesSizesThatCannotBe) {
     Desk desk;
     for (const auto& spec : {wants(0, 1), wants(1, -1), wants(1, 0), wants(1, 1, -1)})

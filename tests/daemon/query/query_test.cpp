@@ -308,6 +308,17 @@ TEST_F(Queue, OfManyNodesSomeAreToldAndWhatAllHave) {
     EXPECT_EQ(nodes(desk.state, {})["nodes"].size(), 20u);
 }
 
+TEST_F(Queue, EventsNameTheNodeThatIsSilent) {
+    const auto told = [&](const std::string& body) {
+        const core::Row row{.seq = 1, .kind = "worker_quiet", .body = body};
+        return events(desk.state, {&row, 1}, 0)["events"][0]["text"];
+    };
+    desk.join("n2", 1);
+    EXPECT_EQ(told(R"({"worker": 1, "quiet": true})"), "node n2 is silent");
+    EXPECT_EQ(told(R"({"worker": 1, "quiet": false})"), "node n2 sends heartbeats again");
+    EXPECT_EQ(told(R"({"worker": 5, "quiet": true})"), "worker 5 is silent") << "it is gone";
+}
+
 TEST_F(Queue, APriorityThatPutsJobsFirst) {
     const auto before = [&](std::vector<JobId> ids) { return priority_before(desk.state, ids); };
     const auto set = [&](JobId id, int to) { desk.tell(core::SetPriority{id, to}); };

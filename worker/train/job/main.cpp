@@ -95,7 +95,16 @@ int train(const Arguments& arguments, WorkerLink& link) {
     }
 }
 
+// Fails with the exit code of rollctl for a missing file. A rank's exit code for it is another one
+// (status_of()).
+void need_file(const std::string& path) {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error))
+        throw RankFailure(exit_code(ErrorCode::NotFound), path + " does not exist");
+}
+
 int generate(const Arguments& arguments) {
+    need_file(arguments.directory);
     set_threads(1);
     const std::string text = generate_text(arguments.directory, arguments.prompt, arguments.text);
     const OrderedJson json = {
@@ -109,6 +118,9 @@ int generate(const Arguments& arguments) {
 
 // Measures a model on tasks and texts.
 int evaluate(const Arguments& arguments) {
+    need_file(arguments.evaluation.directory);
+    for (const std::string& file : arguments.evaluation.tasks) need_file(file);
+    for (const std::string& file : arguments.evaluation.texts) need_file(file);
     set_threads(1);
     const OrderedJson json = evaluate_model(arguments.evaluation);
     const std::string text =

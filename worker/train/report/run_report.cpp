@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "common/spec/check/checkpoint_rules.hpp"
 #include "common/time.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/model/model_setup.hpp"
@@ -123,9 +124,8 @@ std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Co
     if (std::string unused = unused_files(corpus, spec.seq_length); !unused.empty())
         warnings.push_back(std::move(unused));
     const std::string steps = std::to_string(spec.steps);
-    if (spec.checkpoint_every == 0)
-        warnings.push_back("checkpoint.every is 0: if the job is killed before step " + steps +
-                           ", all its progress is lost");
+    if (std::string unsaved = spec::unsaved_warning(spec); !unsaved.empty())
+        warnings.push_back(std::move(unsaved));
     if (spec.checkpoint_every > spec.steps)
         warnings.push_back("checkpoint.every is " + std::to_string(spec.checkpoint_every) +
                            ": there is no checkpoint before the last step, " + steps);

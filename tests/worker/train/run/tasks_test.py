@@ -207,6 +207,12 @@ class TasksTest(RankCase):
             self.assertEqual(done.stderr.count('\n'), 1)
         self.assertIn('nothing to measure', self.eval().stderr)
 
+    def test_a_missing_file_has_the_exit_code_of_rollctl(self):
+        for words in (('eval', 'none', '--data', self.task), ('eval', self.made, '--task', 'none'),
+                      ('eval', self.made, '--data', 'none'), ('generate', 'none', 'In')):
+            done = subprocess.run([RANK, *words], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (3, 'roll-rank: none does not exist\n'), words)
+
 
 if __name__ == '__main__':
     unittest.main()
