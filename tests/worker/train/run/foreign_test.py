@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Configurations of other trainers: each honoured key changes the plan, the training or what the entry names.
 
-foreign_keys.json has, for each key that Roll honours, values that change something. `of` and `with` are the other
+foreign_keys.json has, for each key that Roll honours, values that change something: in `keys` the keys of
+trainer.json, in `pipelines` those of ROLL's pipelines, with WORKER for actor_train. `of` and `with` are the other
 keys with which the value counts: those of a kind of configuration, and more. `shows` says where the change must be
 seen:
     plan            in the output of `roll-rank plan`
@@ -30,6 +31,8 @@ CONFIG = {'model_name_or_path': 'model', 'stage': 'pt', 'finetuning_type': 'full
           'output_dir': 'out', 'per_device_train_batch_size': 2, 'max_steps': 3, 'save_strategy': 'no'}
 AXES = {'tensor_model_parallel_size', 'pipeline_model_parallel_size', 'context_parallel_size',
         'expert_model_parallel_size'}
+# Keys of ROLL's pipelines that lead to keys of trainer.json without an effect, or with one on the remarks only
+WITHOUT_EFFECT = {'resume_from_checkpoint', 'logging_steps', 'global_template'}
 # How LLaMA-Factory names the fields of the files that write_data() makes
 DATA_SETS = {
     'wiki': {'file_name': 'wiki.jsonl', 'columns': {'prompt': 'text', 'response': 'output'}},
@@ -59,6 +62,10 @@ def write_data(folder):
     write_rows(f'{folder}/labels.jsonl', ({'prompt': f'{i} and 3 is', 'completion': f' {i + i % 2}',
                                            'label': i % 2 == 1} for i in range(60)))
     write_rows(f'{folder}/answers.jsonl', ({'prompt': f'{i} and 3 is', 'completion': f' {i + 3}'} for i in range(60)))
+    write_rows(f'{folder}/more.jsonl', ({'prompt': f'{i} and 7 is', 'chosen': f' {i + 7}', 'rejected': ' no'}
+                                        for i in range(40)))
+    write_rows(f'{folder}/questions.jsonl', ({'q': f'{i} and 3', 'more': 'is', 'who': 'You add', 'a': f' {i + 3}',
+                                              'other': f'{i} times 3'} for i in range(60)))
     with open(f'{folder}/dataset_info.json', 'w', encoding='ascii') as file:
         json.dump(DATA_SETS, file)
 
@@ -80,6 +87,12 @@ def write_adapter(folder, scale):
     head = json.dumps(header).encode()
     with open(f'{folder}/adapter_model.safetensors', 'wb') as file:
         file.write(len(head).to_bytes(8, 'little') + head + body)
+
+
+def changed(config, key, value):
+    """Returns the configuration with another value of a key. A dot leads to a key of an inner mapping."""
+    first, _, rest = key.partition('.')
+    return {**config, first: changed(config.get(first, {}), rest, value) if rest else value}
 
 
 def found(seen, shows):
@@ -167,17 +180,22 @@ class Foreign(RankCase):
     def test_each_honoured_key_changes_what_its_entry_names(self):
         with open(os.path.join(TOP, 'schemas/foreign/trainer.json'), encoding='utf-8') as file:
             keys = json.load(file)['keys']
+        with open(os.path.join(TOP, 'schemas/foreign/pipeline.json'), encoding='utf-8') as file:
+            of_pipelines = json.load(file)['keys']
         with open(os.path.join(FOLDER, 'foreign_keys.json'), encoding='utf-8') as file:
             table = json.load(file)
-        entries = table['keys']
-        self.assertEqual({entry['key'] for entry in entries},
+        self.assertEqual({entry['key'] for entry in table['keys']},
                          {key for key, entry in keys.items() if 'to' in entry or 'rule' in entry})
+        self.assertEqual({entry['key'] for entry in table['pipelines']} | WITHOUT_EFFECT,
+                         {key for key, entry in of_pipelines.items() if 'to' in entry or 'column' in entry})
+        entries = table['keys'] + table['pipelines']
         pairs = []
         for entry in entries:
             place = entry['shows'].split('.')
             way = {'refused': 'job'}.get(place[0], place[0] if place[0] in ('job', 'plan') else 'run')
             before = {**CONFIG, **table['kinds'].get(entry.get('of'), {}), **entry.get('with', {})}
-            pairs.append([(json.dumps(config), way) for config in (before, {**before, entry['key']: entry['value']})])
+            key = entry['key'].replace('WORKER', 'actor_train')
+            pairs.append([(json.dumps(config), way) for config in (before, changed(before, key, entry['value']))])
         wanted = list(dict.fromkeys(one for pair in pairs for one in pair))
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             seen = dict(zip(wanted, pool.map(self.seen, wanted)))
