@@ -59,7 +59,8 @@ Result<Json> settings_of(const fs::path& directory) {
             fmt::format("train.lora.from: {}: {}", directory.string(), config.error().message),
             "name the directory of a PEFT LoRA adapter");
     Json settings = Json::object();
-    for (const auto& [key, name] : kSettings) settings[key] = config->value(name, Json());
+    for (const auto& [key, name] : kSettings)
+        settings[key] = formats::adapter_setting(*config, name);
     return settings;
 }
 

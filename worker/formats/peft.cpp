@@ -217,6 +217,17 @@ Result<Json> read_adapter_config(const fs::path& directory) {
     return *std::move(config);
 }
 
+Json adapter_setting(const Json& config, const std::string& key) {
+    static const Json kDefaults = {{"r", 8},
+                                   {"lora_alpha", 8},
+                                   {"use_rslora", false},
+                                   {"use_dora", false},
+                                   {"rank_pattern", Json::object()},
+                                   {"alpha_pattern", Json::object()}};
+    const Json value = config.value(key, Json());
+    return value.is_null() ? kDefaults.value(key, Json()) : value;
+}
+
 Result<Adapter> read_adapter(const fs::path& directory) {
     Adapter adapter;
     ROLL_TRY(adapter.config, read_adapter_config(directory));

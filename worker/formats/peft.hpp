@@ -47,6 +47,10 @@ struct Adapter {
 // merge; the message names the setting.
 Result<Json> read_adapter_config(const std::filesystem::path& directory);
 
+// Returns the value of a key of adapter_config.json. A key that is missing or null has PEFT's
+// default.
+Json adapter_setting(const Json& config, const std::string& key);
+
 // Returns the LoRA rank of a module or parameter: the rank of a matching pattern or, if no pattern
 // matches, the config's `r`.
 double lora_rank(const Json& config, const std::string& module);

@@ -46,6 +46,12 @@ TEST_F(AdapterSettings, AreThoseOfTheAdapterUnlessTheJobSetsThem) {
                           R"(rank_pattern {"v_proj":4}, as in the adapter adapter)"}));
 }
 
+TEST_F(AdapterSettings, ThatAreMissingAreTheDefaultsOfPeft) {
+    write(R"({"peft_type": "LORA", "target_modules": ["q_proj"]})");
+    EXPECT_EQ(lora({{"from", "adapter"}}),
+              Json({{"from", "adapter"}, {"r", 8}, {"alpha", 8}, {"targets", {"q_proj"}}}));
+}
+
 TEST_F(AdapterSettings, OfJobsInAChainAreThoseOfTheEarlierJob) {
     const auto job = [](const char* name, const Json& lora) {
         return Json{{"name", name}, {"train", {{"lora", lora}}}};

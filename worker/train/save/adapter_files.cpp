@@ -230,7 +230,7 @@ void read_adapter(const fs::path& directory, TrainStep& step, const ModelSetup& 
     const Json own = config_of(model);
     for (const char* key : kSettings) {
         const Json here = sorted(own.value(key, Json())),
-                   there = sorted(written.value(key, Json()));
+                   there = sorted(formats::adapter_setting(written, key));
         if (here != there)
             throw RankFailure(2, "train.lora: " + std::string(key) + " is " + here.dump() +
                                      ", but " + there.dump() + " in the adapter " +

@@ -150,6 +150,21 @@ class LoraTest(RankCase):
         os.truncate(os.path.join(cut, FILES[0]), 100)
         self.refused(self.lora(3, {**further, 'from': cut}), 2, os.path.join(cut, FILES[0]))
 
+    def test_a_key_that_an_adapter_lacks_has_the_default_of_peft(self):
+        lora = {'r': 8, 'alpha': 8}
+        whole = self.run_whole(1, 1, self.lora(3, lora)).published[-1][1]
+        short = shutil.copytree(whole, os.path.join(self.top, 'short'))
+        with open(os.path.join(whole, FILES[1]), encoding='utf-8') as file:
+            config = json.load(file)
+        for key in ('r', 'lora_alpha', 'use_rslora', 'use_dora', 'rank_pattern', 'alpha_pattern', 'modules_to_save'):
+            del config[key]
+        with open(os.path.join(short, FILES[1]), 'w', encoding='utf-8') as file:
+            json.dump(config, file)
+        losses = [self.losses(self.run_whole(job, 1, self.lora(2, {**lora, 'from': adapter})))
+                  for job, adapter in ((2, whole), (3, short))]
+        self.assertEqual(*losses)
+        self.refused(self.lora(3, {'r': 4, 'alpha': 8, 'from': short}), 2, 'train.lora: r is 4, but 8 in the adapter')
+
     def test_an_adapter_in_bf16_is_widened(self):
         first = self.run_whole(1, 1, self.lora(3)).published[-1][1]
         narrow = os.path.join(self.top, 'narrow')
