@@ -22,8 +22,9 @@ class Deadlock : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
-// Lets one thread wait for its turn. The semaphores of libstdc++ spin before they sleep, which
-// costs more processor time than the work between two turns of a small model.
+// Lets one thread wait for its turn. Uses sem_t, because the semaphores of libstdc++ spin before
+// they sleep. With a small model, this spinning costs more processor time than the work between two
+// turns.
 class Turn {
   public:
     Turn() { ::sem_init(&semaphore_, 0, 0); }

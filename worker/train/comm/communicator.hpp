@@ -64,7 +64,8 @@ class Communicator {
     // the sum to `out` of rank r.
     Ticket reduce_scatter(const at::Tensor& out, const at::Tensor& in, Tag tag);
     Ticket broadcast(const at::Tensor& tensor, int root, Tag tag);
-    // Messages with the same Site between two ranks arrive in the order in which they were sent.
+    // Messages with the same Site (tag.hpp) between two ranks arrive in the order in which they
+    // were sent.
     void send(const at::Tensor& tensor, int to, Tag tag);
     Ticket receive(const at::Tensor& tensor, int from, Tag tag);
 };

@@ -77,7 +77,8 @@ class LocalGroup {
     std::vector<int> ranks_;      // each rank's number in the fabric; empty without a baton
     bool rendezvous_ = false;     // true: a send waits until its receive is issued
     std::vector<Plant> plants_;
-    std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;  // results by site and size
+    // key: site and size; value: the result of the last collective with them
+    std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;
 };
 
 // The communicator of one rank. The destructor removes the rank from the group. If another rank

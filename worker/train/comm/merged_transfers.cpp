@@ -28,7 +28,8 @@ struct Sequence {
 using GroupKey = std::pair<std::string, int>;
 
 struct Group {
-    // For each rank whose text is known: its number in the group, and its number in the job.
+    // key: a rank's number in the group; value: its number in the job. Only ranks whose text is
+    // known.
     std::map<int, int> ranks;
     std::map<std::string, Sequence> sequences;
 };

@@ -49,8 +49,8 @@ struct TaskScore {
     std::vector<std::vector<double>> log_probs;
 };
 
-// Scores a task; returns nullopt if `pass.ends` ends it. Throws RankFailure(invalid) if a question
-// has no context, and the tokenizer has no BOS or EOS token to use instead.
+// Scores a task; returns nullopt if pass.ends() returns true. Throws RankFailure(invalid) if a
+// question has no context, and the tokenizer has no BOS or EOS token to use instead.
 std::optional<TaskScore> score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer,
                                     const AnswerPass& pass);
 

@@ -9,7 +9,7 @@ namespace roll::train {
 
 // The size of a sample.
 struct SampleSize {
-    double cost = 0;          // relative time of its forward and backward
+    double cost = 0;          // relative duration of the sample's forward and backward
     std::int64_t tokens = 0;  // upper bound of the number of tokens that the model reads
 };
 

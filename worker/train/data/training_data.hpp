@@ -22,8 +22,8 @@ struct TrainingData {
     ModelSetup model;
     data::Corpus corpus;
     std::vector<data::Corpus> valid;  // corpora of spec.data.valid_files
-    // Counts of documents by their contribution to the loss. Zeros on all ranks except rank 0, and
-    // if spec.data has neither documents_apart nor completions
+    // Counts of documents by their contribution to the loss. On ranks other than rank 0, all counts
+    // are 0. On rank 0, they are 0 if spec.data has neither documents_apart nor completions.
     data::LearnedDocuments learned = {};
     std::vector<std::string> identity = {};  // hashes for checkpoint::State::data; only on rank 0
     // Hashes of the tokens of each file: first the files of `corpus`, then the files in `valid`

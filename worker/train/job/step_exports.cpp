@@ -223,8 +223,8 @@ Result<void> StepExports::stage(const Due& due, const fs::path& staged) {
 // Makes the export, on the background thread. Returns its directory.
 Result<std::string> StepExports::make(const Due& due) {
     const fs::path target = folder_ / directory_name(due.step);
-    // The name has the token, because a fenced attempt may still export the same step on another
-    // node.
+    // The name contains the attempt's token, because a fenced attempt may still export the same
+    // step on another node.
     const fs::path staged =
         folder_ / ("." + directory_name(due.step) + "." + to_string(launch_.attempt.token));
     std::error_code error;

@@ -23,8 +23,9 @@ void append(std::vector<double>& values, double value, int window) {
     if (surplus > 0) values.erase(values.begin(), values.begin() + surplus);
 }
 
-// Returns the failure with which this rank ends. Rank `teller` reports the reason. The other ranks
-// exit with the status for a lost peer, so that this message becomes the attempt's reason.
+// Returns the failure with which this rank ends. Rank `teller` reports the reason, `sentence`. The
+// other ranks exit with the status for a lost peer, so that `sentence` becomes the attempt's
+// reason.
 RankFailure failure_of(int status, int teller, const std::string& sentence,
                        const std::string& of_others, const Communicator& world) {
     if (world.rank() == teller) return {status, sentence};
@@ -98,7 +99,8 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
     if (result.updated || result.tokens == 0) return std::nullopt;
     const bool is_spike = result.too_high != TooHigh::None;
     const bool overflowed = state_.loss_scale && std::isfinite(result.loss) && !is_spike;
-    if (overflowed && result.replicas_agree) return std::nullopt;  // a lower loss scale helps
+    // an overflow is no failure: the job can lower the loss scale
+    if (overflowed && result.replicas_agree) return std::nullopt;
     if (const auto fault = repeat_differs(step, batch, result, place, world))
         return failure_of(1, fault->rank, fault->sentence,
                           "that computing a step twice gave two results", world);

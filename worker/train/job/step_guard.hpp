@@ -30,7 +30,7 @@ class StepGuard {
           launch_(launch),
           state_(state) {}
 
-    // Returns the limits of the next step, which has spec.global_batch_size samples. They are
+    // Returns the limits of the next step, which has spec.global_batch_size samples. The limits are
     // infinite if train.on_spike is `ignore`. Forgets earlier steps if this step is smaller than
     // the step before: the gradient norms of smaller batches have more noise.
     StepLimits limits();
@@ -43,8 +43,8 @@ class StepGuard {
                                      const StepResult& result, const StepPlace& place,
                                      Communicator& world);
 
-    // Adds the loss of an applied step, from which the start of a rise is found. Needed only on
-    // rank 0.
+    // Adds the loss of an applied step. check() finds the start of a rise from these losses. Needed
+    // only on rank 0.
     void note_loss(std::int64_t step, double loss) { history_.add(step, loss); }
 
   private:

@@ -92,7 +92,7 @@ class Trainer {
     bool evaluate_tasks(bool last);  // returns true if all tasks were evaluated
     bool stops_early() const;
     bool sample();
-    enum class Save { Always, UnlessSaved };  // UnlessSaved: not if this step is already saved
+    enum class Save { Always, UnlessSaved };  // UnlessSaved: skips a step that is saved
     void save(Save when = Save::Always);
     void finish_part();
     void conclude_parts(bool failed);

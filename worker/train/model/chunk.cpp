@@ -86,7 +86,7 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
     gathered_ = std::make_unique<GatheredWeights>(parameters_, std::move(units), *dp);
 }
 
-// Every use of weights, except those of the last norm, is in the scope of a held unit.
+// Every use of weights is in the scope of a HeldUnit. Only the weights of the last norm need none.
 HeldUnit Chunk::hold(int unit, int next, bool again) const {
     const auto i = static_cast<std::size_t>(unit);
     if (await_) await_(i < places_.first.size() ? places_.first[i] - 1 : head());
@@ -476,8 +476,8 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     for (Owed& half : saved.owed)
         grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
     if (!part_.pre) return;
-    // The embedding makes the last contribution of a micro-batch to this gradient. If the embedding
-    // is tied, the output layer has made contribution 0.
+    // The embedding makes the last contribution of a micro-batch to the gradient of parameter 0. If
+    // the embedding is tied, the output layer has made contribution 0.
     const int use = parameters_.specs[0].uses - 1;
     const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M](
                          const at::Tensor& dw_VC, ops::Sum sum) {

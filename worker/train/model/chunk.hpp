@@ -57,11 +57,11 @@ class Chunk {
     // Computes the remaining weight gradients, and frees everything saved for the micro-batch.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Like forward(), but saves nothing for backward. Returns the sum of the targets' losses and,
-    // with a teacher, of their divergences at `temperature`. Does not multiply by rule.scale.
+    // Like forward(), but saves nothing for backward, and does not scale the losses. With a
+    // teacher, the divergences are those at `temperature`.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC,
                         double temperature = 1);
-    // Like evaluate(), but the last stage returns what forward() returns with rule.preference.
+    // Like evaluate(), but the last stage returns each sequence's log-probability or score.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
     // Like evaluate(), but the last stage returns the most probable tokens for each target that is
     // not ignored. The result is [2, N, K] doubles on the CPU: N rows of K ids, then N rows of

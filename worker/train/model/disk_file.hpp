@@ -28,7 +28,7 @@ class DiskFile {
     void grow(std::int64_t bytes);
 
     // Throw RankFailure(refused), because the file cannot hold `bytes` more bytes, or because
-    // `bytes` of its bytes cannot be read. `error`: the value of errno.
+    // `bytes` bytes of the file cannot be read. `error`: the value of errno.
     [[noreturn]] void refuse(std::int64_t bytes, int error) const;
     [[noreturn]] void refuse_to_read(std::int64_t bytes, int error) const;
 

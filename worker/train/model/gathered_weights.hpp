@@ -56,7 +56,8 @@ class GatheredWeights {
         at::Tensor pieces(int ranks) const;
     };
 
-    // Returns a block for the received or the whole weights of any unit.
+    // Returns a block of memory that is large enough for the pieces or the whole weights of any
+    // unit.
     at::Tensor take_block();
     void start(int unit, bool again);
     void finish(Unit& unit);
@@ -66,7 +67,8 @@ class GatheredWeights {
     std::vector<Unit> units_;
     std::vector<at::Tensor> own_;  // for each parameter: this rank's own rows of its weight
     std::int64_t block_numel_ = 0;
-    std::vector<at::Tensor> free_blocks_;  // unused blocks; freed when no unit is gathered
+    // unused blocks of memory; freed when no unit is gathered
+    std::vector<at::Tensor> free_blocks_;
     int held_ = 0, most_held_ = 0;
 };
 

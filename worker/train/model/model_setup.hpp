@@ -36,12 +36,12 @@ struct ModelSetup {
 // Returns the model of a job. If the model starts from a directory, reads it from the first of the
 // job's own checkpoints that can be opened, or else from that directory. If the tokenizer's
 // directory no longer exists, reads the tokenizer from a checkpoint. Therefore, a job can continue
-// after its start directory is gone, unless it is a LoRA job, whose checkpoints hold only the
+// after its start directory is gone. A LoRA job cannot, because its checkpoints hold only the
 // adapter.
 //
-// If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid)
-// if the job's sizes are wrong, or if the tokenizer's ids differ from the ids of the tokenizer
-// in the model's directory.
+// If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid) if
+// the job's sizes are wrong, or if the tokenizer's ids differ from the ids of the tokenizer in the
+// model's directory.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints,
                        bool config_suffices = false);

@@ -33,7 +33,7 @@ class SavedStore {
     SavedStore(const SavedStore&) = delete;
     SavedStore& operator=(const SavedStore&) = delete;
 
-    // Copies bytes_N. The caller may free them immediately.
+    // Copies bytes_N. The caller may free bytes_N immediately.
     virtual std::unique_ptr<KeptBytes> keep(const at::Tensor& bytes_N) = 0;
 
     // Returns true if the tensor's memory is large enough to be worth a copy.
@@ -49,8 +49,8 @@ class SavedStore {
     std::int64_t least_, now_ = 0, most_ = 0;
 };
 
-// Tensors with less memory stay where they are: there are few of them, and a request to the disk
-// takes longer than the copy.
+// Tensors with less memory stay where they are. There are few such tensors, and for each of them, a
+// request to the disk would take longer than the copy.
 inline constexpr std::int64_t kLeastSaved = 64 << 10;
 
 // Returns a store in a file on the file system of `folder`. `reserved`: bytes of disk space that
@@ -81,7 +81,7 @@ class ParkedValues {
     void restore(std::span<at::Tensor* const> values);
 
   private:
-    // A tensor's view of its memory.
+    // How a tensor views a block of memory. Several tensors may share a block.
     struct View {
         std::size_t place = 0;   // index in the list of values
         std::size_t memory = 0;  // index in kept_

@@ -35,7 +35,7 @@ std::int64_t window_of(const at::Tensor& state);
 void fetch_after(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
 
 // Takes the elements [begin, begin + count) of each tensor out of the process's memory, and begins
-// to write them to the file. They can still be used. Undefined tensors are skipped.
+// to write them to the file. The elements can still be used. Undefined tensors are skipped.
 void let_go(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
 void let_go(const at::Tensor& state);
 

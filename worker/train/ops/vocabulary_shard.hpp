@@ -15,7 +15,7 @@ struct VocabularyShard {
     std::int64_t count = 0;
     std::int64_t vocab = 0;  // number of tokens in all shards
     // Sends own_RN to the other shards. Returns the tensors of all shards, [shards, R, N], in the
-    // order of the shards. An operator calls it once or twice for each block of rows.
+    // order of the shards. An operator calls this function once or twice for each block of rows.
     std::function<at::Tensor(const at::Tensor& own_RN)> gather;
 };
 

@@ -60,8 +60,8 @@ struct Stage {
                                  choice.count, choice.unit, choice.other);
     }
 
-    // Returns the number of bytes that a rank of the stage needs if the model's layers recompute
-    // what `all` lists.
+    // Returns the number of bytes that a rank of the stage needs if `all` lists the recomputation
+    // of the model's layers.
     std::int64_t bytes(const plan::Recomputed& all) {
         held.recompute.clear();
         std::vector<plan::Costs> costs = job.costs;

@@ -36,8 +36,9 @@ class GradBuckets final : public GradStage {
                 Communicator* tp, std::function<void(int bucket)> issued);
 
     void begin(int microbatches);  // starts a step with this number of micro-batches
-    void ready(int parameter);     // call it after each contribution to this gradient
-    void finish();                 // waits for all reductions; aborts if a contribution is missing
+    // must be called after each contribution to the gradient of `parameter`
+    void ready(int parameter);
+    void finish();  // waits for all reductions; aborts if a contribution is missing
 
     ops::Sum open(int parameter) override;
 

@@ -18,7 +18,7 @@ namespace {
 
 // Returns the number of elements of Muon's buffers for its largest matrix. For each data-parallel
 // rank, there is one buffer of the matrix's size to send and one to receive. The Newton-Schulz
-// iteration needs four more.
+// iteration needs four more buffers of this size.
 std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs) {
     const std::int64_t copies = 2 * std::int64_t{spec.parallel.dp} + 4;
     std::int64_t most = 0;

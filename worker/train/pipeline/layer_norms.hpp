@@ -32,7 +32,8 @@ at::Tensor own_gradient(const Parameters& p, std::size_t i);
 // Returns a readable name of a parameter's layer: "layer_3", "embedding", "final_layernorm", ...
 std::string layer_of(const std::string& parameter);
 
-// Measures one update of the weights. Holds a copy of this rank's own main weights meanwhile.
+// Measures one update of the weights. During the update, holds a copy of this rank's own main
+// weights.
 class LayerMeasure {
   public:
     // Must be called right before the update. `whole`: the parameters of the whole model.

@@ -34,8 +34,8 @@ class RowExchange {
     void finish_sums();
 
     // Starts to copy the weights of all rows from the ranks that own them. Copies only trained
-    // parameters whose weight every rank stores completely. The own rows must not change until
-    // await_weights() has returned for the last parameter.
+    // parameters whose weight every rank stores completely. This rank's own rows must not change
+    // until await_weights() has returned for the last parameter.
     void start_gathers();
     // Returns when all rows of the parameters up to `parameter` have their new weights. All ranks
     // must make these calls in the same order, also relative to other transfers of `dp`.

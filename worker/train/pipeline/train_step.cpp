@@ -344,8 +344,8 @@ void TrainStep::update(StepResult& result, double lr, double loss_scale, bool me
         optimizers_[i].step(lr, result.clip_factor / loss_scale);
         buckets_[i].start_gathers();
     }
-    // With ZeRO-3, these gathers are small, because they have only vectors. Forward gathers the
-    // other weights.
+    // With ZeRO-3, only vectors are gathered here, so this is fast. Forward gathers the other
+    // weights.
     if (shares_weights()) await_weights();
     if (measure) {
         const at::Tensor sums_L3 = measure->finish();

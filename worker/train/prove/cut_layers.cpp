@@ -143,7 +143,7 @@ std::int64_t cut_stages(spec::ParallelSpec& p, const spec::ParallelSpec& from, s
 
 // Returns, for each layer of the small model, the layer of the model that it represents. First
 // spreads the represented layers evenly, including the first and the last. Then replaces some of
-// them so that each kind of layer occurs.
+// these layers so that each kind of layer occurs.
 std::vector<std::int64_t> chosen_layers(const std::vector<Kind>& kinds, std::int64_t count) {
     std::vector<std::int64_t> chosen;
     const auto all = std::ssize(kinds);

@@ -123,8 +123,8 @@ Named steps_from(const Named& all, int step) {
     return later;
 }
 
-// Trains the job on one rank. Lowers the clipping limit until the gradient norm exceeds it in every
-// step. Sets `clip` to this limit.
+// Trains the job on one rank. Lowers the clipping limit until the gradient norm exceeds this limit
+// in every step. Sets `clip` to the limit.
 Record reference_of(LocalJob job, double& clip) {
     constexpr int kTries = 6;
     for (int i = 0; i < kTries; ++i) {

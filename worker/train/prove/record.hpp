@@ -44,7 +44,7 @@ void note_number(Record& record, const std::string& name, double number);
 
 // Copies a rank's part of a parameter's tensor to its place in the whole tensor. If another rank
 // has already copied an element, compares the two values. If an element of `tensor` is NaN, this
-// rank does not have it. If an element of the whole tensor is NaN, no rank has copied it.
+// rank does not have this element. If an element of the whole tensor is NaN, no rank has copied it.
 void note_part(Record& record, const std::string& name, const ParameterSpec& spec,
                const at::Tensor& tensor);
 

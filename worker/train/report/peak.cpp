@@ -18,7 +18,8 @@ double fastest_product(const std::vector<std::int64_t>& sizes,
     double best = 0, together = 0;
     for (std::size_t i = 0; i < kFewest || together < kEnough; ++i) {
         const std::int64_t size = sizes[i % sizes.size()];
-        const double seconds = std::max(seconds_of(size), 1e-9);  // the resolution of the clock
+        // at least the resolution of the clock
+        const double seconds = std::max(seconds_of(size), 1e-9);
         best = std::max(best, 2.0 * std::pow(static_cast<double>(size), 3) / seconds);
         together += seconds;
     }

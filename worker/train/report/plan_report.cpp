@@ -210,7 +210,7 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// Returns the line about what the rank with the most memory offloads; empty if that is nothing.
+// Returns the line about the offloaded data of the rank with the most memory; empty: no data.
 std::string offloaded_text(const OrderedJson& memory, const OrderedJson& kinds) {
     if (!memory.contains("offloaded")) return {};
     const std::string what = kinds["activations"] == false ? "the optimizer's state"
@@ -330,8 +330,8 @@ std::string limit_text(const OrderedJson& recompute) {
            recompute["largest_micro_batch_size"].dump() + "\n";
 }
 
-// Returns the line about recomputation. The line also has the size of a micro-batch's activations
-// on the stage where they need the most memory.
+// Returns the line about recomputation. The line also has the largest size of a micro-batch's
+// activations on any stage.
 std::string recompute_text(const OrderedJson& plan) {
     const OrderedJson& recompute = plan["recompute"];
     std::int64_t forward = 0, backward = 0;

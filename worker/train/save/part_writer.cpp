@@ -50,7 +50,7 @@ Result<std::string> write_files(const fs::path& staged, int rank, const checkpoi
         written.push_back(std::move(one->file));
     }
     // Wait for the disk only here, after all bytes are read from the pipe. An earlier wait would
-    // delay training, which waits until all its bytes are in the pipe.
+    // delay training, because training waits until all bytes are in the pipe.
     for (tensor::OutputFile& file : written) ROLL_TRY_VOID(file.finish());
     ROLL_TRY_VOID(checkpoint::write_part(staged, rank, part));
     return std::string();

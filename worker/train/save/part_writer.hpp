@@ -48,7 +48,7 @@ class PartWriter {
     // Returns true if the running part is on disk or has failed.
     bool is_done();
     void wait();  // blocks until is_done() is true
-    // Requires is_done().
+    // Returns true if writing the part has failed. Requires is_done().
     bool has_failed() const { return !*outcome_; }
     // Returns the result and clears the running part. Requires is_done().
     Result<void> take();

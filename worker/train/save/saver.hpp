@@ -1,8 +1,8 @@
-// Completes a run's checkpoints in the background, one at a time, and reports each when it is
-// staged (complete under a hidden name). All ranks write their parts first (part_writer.hpp). When
-// newer checkpoints are recorded, deletes old ones, also in the background. If the disk is full, a
-// checkpoint is delayed, and training continues. Exists only on rank 0; used from the training
-// thread.
+// Completes a run's checkpoints in the background, one at a time, and reports each checkpoint when
+// it is staged (complete under a hidden name). All ranks write their parts first (part_writer.hpp).
+// When newer checkpoints are recorded, deletes old ones, also in the background. If the disk is
+// full, a checkpoint is delayed, and training continues. Exists only on rank 0; used from the
+// training thread.
 #pragma once
 
 #include <algorithm>
@@ -83,7 +83,7 @@ class Saver {
     // step of the last checkpoint that was begun, or -1
     std::int64_t last_step() const { return last_step_; }
     // Returns true if the last checkpoint is not recorded yet, and old checkpoints can be deleted
-    // only after it is recorded.
+    // only after that checkpoint is recorded.
     bool pruning_is_due() const;
 
   private:

@@ -42,7 +42,7 @@ bool is_better(const ScoredLayout& a, const ScoredLayout& b) {
     return a.score.memory < b.score.memory;
 }
 
-// Adds a layout unless the list has a better one with the same mesh.
+// Adds a layout. If the list has a layout with the same mesh, keeps only the better of the two.
 void add(std::vector<ScoredLayout>& list, const ScoredLayout& one) {
     const auto same = std::ranges::find_if(
         list, [&](const ScoredLayout& other) { return same_mesh(one.layout, other.layout); });

@@ -87,8 +87,8 @@ Json rules_of(const PrepareOptions& options) {
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
     Json key = rules_of(options);
     key["source"] = source.string();
-    // Earlier versions read a .json file as one text. Change the name, so that their token file is
-    // not used.
+    // Earlier versions read a .json file as one text. This key changes the name, so that the token
+    // files of those versions are not used.
     if (source.extension() == ".json") key["records"] = true;
     key["size"] = stamp.size;
     key["modified_ns"] = stamp.modified_ns;
@@ -116,8 +116,8 @@ class SliceEncoder {
 
     bool is_done() const { return ahead_.empty(); }
 
-    // Returns the next slice. The threads encode the slices after it while the caller uses it.
-    // Requires !is_done().
+    // Returns the next slice. While the caller uses this slice, the threads encode the slices after
+    // it. Requires !is_done().
     Encoded take() {
         Encoded encoded = ahead_.front().encoded.get();
         ahead_.pop_front();

@@ -28,9 +28,9 @@ struct EncodeRules {
     // unset
     bool pairs = false;
     std::string margin_field = {};  // key of a pair's margin; empty: pairs have no margin
-    // true: a line has one answer with a label, or a pair, whose chosen answer gets the label true
-    // and whose rejected answer gets the label false. Each answer gives two documents: the prompt
-    // with the answer, and the label (sampler.hpp)
+    // true: a line has one answer with a label, or a pair. In a pair, the chosen answer gets the
+    // label true, and the rejected answer gets the label false. Each answer gives two documents:
+    // the prompt with the answer, and the label (sampler.hpp).
     bool labels = false;
 
     bool has_answers() const { return pairs || labels; }

@@ -1,6 +1,6 @@
 // The record of a token file's origin, in BASE.made next to BASE.bin, in JSON (roll.tokens/1). Roll
-// uses it to find a token file whose text no longer exists, and to detect changes of the text or
-// the tokens.
+// uses the record to find a token file whose text no longer exists, and to detect changes of the
+// text or the tokens.
 #pragma once
 
 #include <filesystem>

@@ -1,8 +1,8 @@
 // The kernels, compiled for the vector width of the file that includes this header. Only
-// simd/kernels_*.cpp include this header, each with its own compiler flags. Included code must be
-// in a namespace of its own for each width (as at::vec is), or always be inlined. Otherwise, the
-// linker could use one width's copy of a function for all widths, and the processor may lack the
-// instructions of that copy.
+// simd/kernels_*.cpp include this header, each with its own compiler flags. The code that this
+// header includes must be in a namespace of its own for each width (as at::vec is), or always be
+// inlined. Otherwise, the linker could use one width's copy of a function for all widths, and the
+// processor may lack the instructions of that copy.
 #pragma once
 
 #include <cstdint>
