@@ -1,9 +1,10 @@
 // A group of ranks and the operations between them.
 //
-// Every rank of the group issues the same collectives, with the same tags, in the same order, from
-// its one training thread. Issuing an operation only starts it. Collectives and receives return a
-// ticket. The communicator owns their tensors until wait(ticket) returns. A send returns no ticket,
-// because no rank waits for the end of a send. Operations throw PeerLost when a peer is gone.
+// Every rank of the group issues the same collectives with the same tags in the same order. Each
+// rank issues them from its one training thread. Issuing an operation only starts it. Collectives
+// and receives return a ticket. The communicator owns their tensors until wait(ticket) returns. A
+// send returns no ticket, because no rank waits for the end of a send. Operations throw PeerLost
+// when a peer is gone.
 //
 // Tensors must be contiguous. The output of all_gather and the input of reduce_scatter consist of
 // size() equal parts along dimension 0, one for each rank, in the order of the ranks.
@@ -77,8 +78,8 @@ class PeerLost : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// The functions below return when the operation is complete. In a group of one rank, they send
-// nothing.
+// The functions below return when the operation is complete. In a group of one rank, these
+// functions send nothing.
 
 // Sums `tensor` over the group in place.
 void sum_over(Communicator& group, const at::Tensor& tensor, Tag tag);

@@ -2,9 +2,9 @@
 // issued this transfer.
 //
 // A separate thread regularly publishes how many collectives the rank has issued in each group, how
-// many messages it has sent, and which transfers are not done. If the rank waits for a transfer
-// longer than RecorderOptions::patience, the thread reads the publications of the other ranks
-// twice. The second reading shows which ranks still publish. Then the thread explains why the
+// many messages the rank has sent, and which transfers are not done. If the rank waits for a
+// transfer longer than RecorderOptions::patience, the thread reads the publications of the other
+// ranks twice. The second reading shows which ranks still publish. Then the thread explains why the
 // transfer does not end.
 #pragma once
 

@@ -4,8 +4,8 @@
 // Strict: misuse that might go unnoticed on a network fails here. An input is copied when its
 // transfer is issued. If a rank writes to the input before the result is delivered, GroupFault is
 // thrown. Outputs are NaN until wait(). At each sequence number, the transfers of all ranks must
-// have the same kind, type, size and tag. Otherwise, issuing the transfer throws GroupFault, which
-// names the group, the number and both transfers.
+// have the same kind, type, size and tag. Otherwise, issuing the transfer throws GroupFault. Its
+// message names the group, the number and both transfers.
 #pragma once
 
 #include <condition_variable>

@@ -30,8 +30,8 @@ class TeacherValuesFiles {
   public:
     TeacherValuesFiles() = default;
 
-    // Opens the files of a directory, which may not exist. If `verify`, reads all records, and
-    // ignores those that are damaged.
+    // Opens the files of a directory, which may not exist. If `verify` is true, reads all records,
+    // and ignores damaged records.
     static Result<TeacherValuesFiles> open(const std::filesystem::path& directory,
                                            std::int64_t top_k, bool verify);
 

@@ -57,7 +57,7 @@ class Watch {
 };
 
 // Opens a token file that Roll has made. If the file is damaged, the error says that the file can
-// be deleted, because Roll will make it again.
+// be deleted, and that Roll then makes a new file.
 data::TokenFile open_made(const fs::path& bin) {
     Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
     if (!file && file.error().code == ErrorCode::Corrupt)

@@ -1,7 +1,7 @@
 // Prepares the data that a rank needs before the ranks connect: the job's spec, its model config
 // and tokenizer, and the corpus as tokens. Tokenizing text may take hours. Meanwhile, no rank waits
-// in a collective, because the ranks are not connected yet. If tokenizing is interrupted, the work
-// that is done is kept.
+// in a collective, because the ranks are not connected yet. If tokenizing is interrupted, the
+// finished part of the work is kept.
 #pragma once
 
 #include <filesystem>

@@ -68,8 +68,8 @@ void make(const spec::FaultSpec& fault, TrainStep& trainer) {
     }
 }
 
-// Returns true if the fault changes weights or gradients. Then the faulty rank waits for the
-// weights that it gathers, so all replicas must wait at the same time.
+// Returns true if the fault changes weights or gradients. Before such a fault, the faulty rank
+// waits for gathered weights, so all replicas must wait at the same time.
 bool changes_numbers(const spec::FaultSpec& fault) {
     using enum spec::FaultKind;
     return fault.kind == Nan || fault.kind == Flip || fault.kind == Glitch;

@@ -132,11 +132,11 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
 }
 
 // Prepares the return to an earlier checkpoint, and decides which samples training will leave out.
-// Returns the end of the error message, which lists these samples. If the loss was not rising, they
-// are the samples of `bad`. If the loss was rising up to this step, all checkpoints since the start
-// of the rise are poisoned. Training then leaves out all samples of the steps since the start of
-// the rise. It also leaves out the samples of the step before, whose update caused the first high
-// loss.
+// Returns the end of the error message, which lists these samples. If the loss was not rising,
+// these are the samples in `bad`. If the loss was rising up to this step, all checkpoints since the
+// start of the rise are poisoned. Training then leaves out all samples of the steps since the start
+// of the rise. It also leaves out the samples of the step before the rise, because the update of
+// that step caused the first high loss.
 std::string StepGuard::prepare_rewind(std::span<const std::int64_t> bad, Communicator& world) {
     const bool writes = world.rank() == 0;
     const at::Tensor begin = at::zeros({}, at::kDouble);

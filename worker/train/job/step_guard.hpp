@@ -37,8 +37,9 @@ class StepGuard {
 
     // Handles a step that ran with these limits. If the step was not applied, finds the cause, and
     // either skips the step or returns the failure with which this rank must end. If the job goes
-    // back to a checkpoint, first writes which samples and checkpoints it leaves out. Every rank
-    // must call this function with its own part of the batch, before state.step counts the step.
+    // back to a checkpoint, first records which samples and checkpoints the job leaves out. Every
+    // rank must call this function with its own part of the batch, before state.step counts the
+    // step.
     std::optional<RankFailure> check(TrainStep& step, std::span<const Microbatch> batch,
                                      const StepResult& result, const StepPlace& place,
                                      Communicator& world);

@@ -161,9 +161,9 @@ void Chunk::restore(Saved& saved, std::int64_t index) {
     same.restore(saved.sequences.positions, of_layer);
 }
 
-// Brings the values that backward of layer `index` needs back from the store, and begins to read
-// the values that backward needs next. If `index` is the number of layers, the values are those of
-// the norm and the loss.
+// Brings the values for backward of layer `index` back from the store, and begins to read the
+// values that backward needs next. If `index` is the number of layers, the values are those of the
+// norm and the loss.
 void Chunk::bring_back(Saved& saved, std::int64_t index) {
     if (room_.store() == nullptr) return;
     std::int64_t first = index;
@@ -198,7 +198,8 @@ RowSplit Chunk::rows_of(const Microbatch& data) const {
     return {part_.sequence ? tp_ : nullptr, data.tokens_BT.numel()};
 }
 
-// Returns all rows of the output layer's input. With sequence parallelism, gathers them.
+// Returns all rows of the output layer's input. With sequence parallelism, gathers the rows of all
+// ranks.
 at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const {
     return rows.is_split() ? gather_rows(rows, h_MC, {Site::HeadRows}) : h_MC;
 }
@@ -453,7 +454,7 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         const int next = i > begin ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
         const HeldUnit held = hold(layer_unit(i), next, true);
         restore(saved, i);
-        // Copy o_MA. The weight gradients that need it are computed later, when gradients may
+        // Copy o_MA. The weight gradients that need o_MA are computed later, when gradients may
         // already be in the memory of o_MA. If o_MA was recomputed, it has memory of its own and
         // needs no copy.
         if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())

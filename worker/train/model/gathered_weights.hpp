@@ -1,8 +1,8 @@
 // Weights that data-parallel ranks share by rows (ZeRO-3). Each rank stores its own rows of every
 // shared weight. A unit is the embedding, a layer or the output layer of the chunk. Before a unit
 // is used, its rows are gathered from all ranks. After use, the gathered rows are freed. At most
-// two units are gathered at a time: the unit in use, and the next unit, whose transfer runs
-// meanwhile. While a unit is not gathered, Parameters::weight has only this rank's own rows.
+// two units are gathered at a time: the unit in use, and the next unit, which is being transferred.
+// While a unit is not gathered, Parameters::weight has only this rank's own rows.
 //
 // All blocks for gathered weights have the same size, so that a later unit reuses the blocks of an
 // earlier unit. Blocks of different sizes would leave holes in the allocator's heap.

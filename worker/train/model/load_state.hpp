@@ -36,8 +36,8 @@ struct StoredStates {
     std::int64_t updates = 0;     // number of updates that the optimizer has made
 };
 
-// Returns the states that the checkpoint has. Throws RankFailure(invalid) if there are none, or if
-// they are of a kind that Roll cannot read; the message names the kind.
+// Returns the states that the checkpoint has. Throws RankFailure(invalid) if there are no states,
+// or if Roll cannot read their kind; the message names the kind.
 StoredStates stored_states(const std::filesystem::path& directory);
 
 }  // namespace roll::train

@@ -64,7 +64,8 @@ std::vector<families::NativeTensor> native_tensors(const ModelSetup& model);
 // the model is not a reward model.
 std::int64_t padding_of(const ModelSetup& model);
 
-// Returns the model of a HuggingFace or MCA directory, with its tokenizer if it has one.
+// Returns the model of a HuggingFace or MCA directory, with the directory's tokenizer, if there is
+// one.
 ModelSetup setup_model(const std::filesystem::path& directory);
 
 // Returns the number of elements of the parameters that model.freeze or LoRA freezes. Throws

@@ -29,9 +29,9 @@
 
 namespace roll::train {
 
-// The role of a parameter in LoRA. Base: a frozen weight of the model. It has no main weight, so
-// its elements of flat_rest or flat_main are never written. Factor: A, B or a magnitude. None: a
-// weight that is trained directly, without factors.
+// The role of a parameter in LoRA. Base: a frozen weight of the model, without a main weight. Its
+// elements of flat_rest or flat_main are never written. Factor: A, B or a magnitude. None: a weight
+// that is trained directly, without factors.
 enum class LoraRole { None, Base, Factor };
 
 struct ParameterSpec {
@@ -40,8 +40,8 @@ struct ParameterSpec {
     int uses = 1;         // number of contributions to the parameter's gradient per micro-batch
     double start = -1;    // initial value of all elements; -1: drawn at random
     bool frozen = false;  // true: the parameter keeps its values, and its gradient stays 0
-    // Set if tensor parallelism splits the parameter: sizes of the whole tensor, and the elements
-    // of it that this rank has. Elements of `sizes` that are in no part are padding, which is 0.
+    // Set if tensor parallelism splits the parameter: sizes of the whole tensor, and this rank's
+    // elements of that tensor. Elements of `sizes` in no part are padding, which is 0.
     std::vector<std::int64_t> whole = {};
     std::vector<layout::Part> parts = {};
     bool partial = false;  // true: the gradient must be summed over the tensor-parallel ranks
@@ -143,8 +143,8 @@ void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::strin
 // Returns true if a name matches at least one of the globs. As in fnmatch(3), * also matches dots.
 bool matches_any(const std::vector<std::string>& globs, const std::string& name);
 
-// Makes the parameters. Their weights are drawn only from the seed, the parameter's name and the
-// element's index, so they are the same for any layout and number of threads.
+// Makes the parameters. Their weights depend only on the seed, the parameter's name and the
+// element's index. Therefore, the weights are the same for any layout and number of threads.
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options);
 
 }  // namespace roll::train

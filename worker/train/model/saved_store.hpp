@@ -54,8 +54,8 @@ class SavedStore {
 inline constexpr std::int64_t kLeastSaved = 64 << 10;
 
 // Returns a store in a file on the file system of `folder`. `reserved`: bytes of disk space that
-// are reserved at the start; the file grows if it needs more. Throws RankFailure(refused) if the
-// disk has no space.
+// are reserved at the start; the file grows if it needs more space. Throws RankFailure(refused) if
+// the disk has no space.
 std::shared_ptr<SavedStore> file_store(const std::filesystem::path& folder, std::int64_t reserved,
                                        std::int64_t least = kLeastSaved);
 
@@ -68,7 +68,7 @@ std::shared_ptr<SavedStore> host_store(at::Device device, HostMemory host_memory
 // Values that are in a store, for example those of one layer.
 class ParkedValues {
   public:
-    // Moves the values into the store. Each entry points to a tensor, which may be undefined.
+    // Moves the values into the store. Each entry points to a tensor. The tensor may be undefined.
     // Afterwards, the moved tensors are undefined. Tensors that share memory share memory again
     // after restore().
     void park(SavedStore& store, std::span<at::Tensor* const> values);

@@ -9,7 +9,7 @@
 namespace roll::ops {
 
 // The part of the vocabulary that this rank's output layer has: the tokens [begin, begin + count).
-// The weight may have more rows, which are padding; the softmax ignores them.
+// Further rows of the weight are padding, and the softmax ignores these rows.
 struct VocabularyShard {
     std::int64_t begin = 0;
     std::int64_t count = 0;

@@ -12,9 +12,9 @@ namespace {
 
 using spec::Recompute;
 
-// A possible recomputation of a stage; it is the same in each chunk of the stage. The first `count`
-// layers of a chunk recompute `kind`, in units of `unit` layers. The other layers recompute
-// `other`.
+// A possible recomputation of a stage. All chunks of the stage have the same recomputation. The
+// first `count` layers of a chunk recompute `kind`, in units of `unit` layers. The other layers
+// recompute `other`.
 struct Choice {
     Recompute kind = Recompute::None;
     std::int64_t count = 0;

@@ -43,7 +43,7 @@ class GradBuckets final : public GradStage {
     ops::Sum open(int parameter) override;
 
     // If the ranks share optimizer state, start_gathers() starts to copy the updated weights from
-    // the ranks that own them, and await_weights(i) waits for the parameters up to `i`.
+    // the ranks that own these weights. await_weights(i) waits for the parameters up to `i`.
     void start_gathers();
     void await_weights(int parameter);
 

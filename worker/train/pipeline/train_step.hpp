@@ -41,8 +41,8 @@ class TrainStep {
                    bool measures = false, const StepLimits& limits = {});
 
     // Computes the loss and the gradient of the latest run() again, from the same arguments, and
-    // does not update the weights. Requires that run() did not update them either. On a CPU, the
-    // result and the gradients are bitwise those of run(). Does not call at_phase().
+    // does not update the weights. Requires that run() has not updated the weights either. On a
+    // CPU, the result and the gradients are bitwise those of run(). Does not call at_phase().
     StepResult repeat(std::span<const Microbatch> batch, double loss_scale = 1);
 
     // Returns the hashes of GradBuckets::sent() of all chunks, for the latest run() or repeat().

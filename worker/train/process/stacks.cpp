@@ -25,8 +25,8 @@ constexpr int kAsk = SIGUSR1;      // the signal that roll-worker sends to the p
 constexpr int kCollect = SIGUSR2;  // the signal that this module sends to each thread in turn
 constexpr int kFramesMax = 64;
 
-// The stack of one thread. That thread's signal handler fills it in, without locks or allocation.
-// Only one thread at a time is recorded.
+// The stack of one thread. That thread's signal handler writes the stack here, without locks or
+// allocation. Only one thread at a time is recorded.
 struct Collected {
     std::array<void*, kFramesMax> frames{};
     int count = 0;

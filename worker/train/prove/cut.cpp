@@ -13,8 +13,8 @@ namespace roll::train {
 namespace {
 
 // Minimum sizes of the small model, at which the search for valid sizes starts. Most numbers of
-// ranks are powers of two. The minimum sizes are not, so that few numbers of ranks divide them by
-// chance.
+// ranks are powers of two. The minimum sizes are not powers of two, so that few numbers of ranks
+// divide a size by chance.
 constexpr std::int64_t kHidden = 18, kHeadDim = 6, kIntermediatePerRank = 5, kVocabulary = 53,
                        kPositions = 11, kWindow = 3;
 // Soft caps that are small enough to affect the scores and logits of the small model.

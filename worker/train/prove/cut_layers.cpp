@@ -74,7 +74,8 @@ std::vector<Kind> kinds_of(const spec::TrainSpec& spec, const spec::ModelConfig&
 }
 
 // Like cut_stages(), for a layout string. A part that has more layers than another part also has
-// more in the small model. If the small job has fewer stages, it has the first parts and the last.
+// more in the small model. If the small job has fewer stages, it has the first parts and the last
+// part.
 std::int64_t cut_layout(spec::ParallelSpec& p, std::int64_t needed) {
     std::vector<std::int64_t> parts;
     for (const std::string& part :

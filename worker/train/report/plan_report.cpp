@@ -27,9 +27,9 @@ namespace {
 
 constexpr double kMfuAssumed = 0.5;
 
-// `teacher`: bytes of the teacher's weights, which are in memory only before the first step. At
-// that time there are no gradients, moments, activations or copies for a checkpoint yet. The
-// category `teacher` is the part of these bytes that exceeds the memory of a step.
+// `teacher`: bytes of the teacher's weights. They are in memory only before the first step. At that
+// time there are no gradients, moments, activations or copies for a checkpoint yet. The category
+// `teacher` is the part of these bytes that exceeds the memory of a step.
 OrderedJson memory_json(const plan::MemoryBytes& bytes, std::int64_t teacher) {
     OrderedJson json = {{"weights", bytes.weights},
                         {"main_weights", bytes.main_weights},

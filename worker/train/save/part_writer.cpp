@@ -204,8 +204,8 @@ void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* fil
             const Parameters& p = step_.chunks()[content.chunk].parameters();
             const std::size_t i = content.index;
             const std::int64_t elements = c10::multiply_integers(p.specs[i].sizes);
-            // the whole weight as one tensor; undefined if the weight is stored as halves, which
-            // copy_main() joins
+            // the whole weight as one tensor; undefined if the weight is stored as halves
+            // (copy_main() joins the halves)
             at::Tensor rows;
             if (is_spread(step_, p))
                 rows = joined_main(p, i, step_.groups().dp).flatten();

@@ -46,8 +46,8 @@ class Saver {
     // possibly after the running deletion. Otherwise, delays the checkpoint, logs that, and returns
     // false.
     bool has_room(std::int64_t step);
-    // Begins the checkpoint of `step`, which answers the newest request for a checkpoint. Returns
-    // the staged directory, to which the ranks write their parts. If the disk is full, delays the
+    // Begins the checkpoint of `step`. The checkpoint answers the newest request for a checkpoint.
+    // Returns the staged directory for the parts of the ranks. If the disk is full, delays the
     // checkpoint and returns nullopt. Requires that no save is running.
     std::optional<std::filesystem::path> begin(std::int64_t step);
     // Completes the checkpoint in the background. Must be called when all parts are written. `job`:
@@ -59,9 +59,9 @@ class Saver {
     // Records a request for a checkpoint. The numbers of requests grow within an attempt. A request
     // is pending until a checkpoint that answers it is staged.
     void ask(std::uint64_t request) { asked_ = std::max(asked_, request); }
-    // Returns true if a checkpoint should be written now to answer a request. This requires that
-    // the running save does not answer the newest request. If a checkpoint is delayed, it also
-    // requires that it is time to try again.
+    // Returns true if a checkpoint should be written now to answer a request. There must be a
+    // request that the running save does not answer. If a checkpoint is delayed, it must also be
+    // time to try again.
     bool is_asked() const { return asked_ > answers_ && (put_off_.empty() || is_due_again()); }
     // Reports staged checkpoints. Throws RankFailure if a save failed, except on a full disk.
     void poll();

@@ -77,7 +77,7 @@ Result<StreamedFile> safetensors_stream(const std::string& path,
 // and the tensor is too large for the pipe.
 bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::BytePipe& pipe);
 
-// A written file. The caller must still call file.finish(), which waits for the disk.
+// A written file. The caller must still call file.finish() to wait for the disk.
 struct WrittenFile {
     std::optional<checkpoint::FileEntry> entry;  // nullopt: another rank reports the file
     tensor::OutputFile file;

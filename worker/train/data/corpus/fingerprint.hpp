@@ -11,8 +11,8 @@
 namespace roll::data {
 
 // Progress of reading or writing a file of `size` bytes. `done` is the number of bytes that this
-// process has read or written. If another process does the work and this process waits for it,
-// `done` is the number of bytes that the other process has written.
+// process has read or written. If this process waits for another process that does the work, `done`
+// is the number of bytes that the other process has written.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;

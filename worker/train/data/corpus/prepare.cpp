@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// While take_turn() waits for the lock, it tries to take the lock again and again. After this
-// number of tries, it reads how far the process that holds the lock has come.
+// take_turn() tries to take the lock again and again. After this number of tries, it reads the
+// progress of the process that holds the lock.
 constexpr int kLookEvery = 5;
-// Number of bytes of text that are encoded at a time. If a single slice is larger, it is encoded
-// alone.
+// Number of bytes of text that are encoded at a time. If a single slice is larger, this slice is
+// encoded alone.
 constexpr std::size_t kTogetherMax = 16 << 20;
-// Version of the rules that divide text into slices and documents. It is part of the token files'
-// names, because new files must be made when the rules change.
+// Version of the rules that divide text into slices and documents. The version is part of the token
+// files' names, so that new files are made when the rules change.
 constexpr int kRules = 1;
 constexpr int kChatRules = 1;  // version of the rules that turn conversations into tokens
 // Version of the rules that turn prompt-completion pairs into tokens. Earlier versions encoded
@@ -319,8 +319,8 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         Prepared{with_suffix(base, ".bin"), lines_in(with_suffix(base, ".bad")), record, true});
 }
 
-// Returns the form of the conversations in a text; nullopt if it has no conversations. Fails if it
-// has conversations but the tokenizer has no chat template.
+// Returns the form of the conversations in a text; nullopt if the text has no conversations. Fails
+// if the text has conversations, but the tokenizer has no chat template.
 Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFile& file,
                                           const EncodeRules& rules) {
     if (!rules.completions || rules.pairs) return std::optional<chat::Form>();

@@ -249,10 +249,10 @@ std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
     return hash64(text_.substr(begin, end - begin));
 }
 
-// Encodes a slice. If the slice begins inside a .txt, encodes some text before the slice together
-// with it, and drops the tokens of that text. Otherwise, the slice's first word would be encoded as
-// the start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the
-// start and the end of the file.
+// Encodes a slice. If the slice begins inside a .txt, encodes the slice together with some text
+// before it, and drops the tokens of that text. Otherwise, the slice's first word would be encoded
+// as the start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at
+// the start and the end of the file.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;

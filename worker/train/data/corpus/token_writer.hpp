@@ -17,7 +17,7 @@ namespace roll::data {
 // Returns `path` with `suffix` appended to its file name.
 std::filesystem::path with_suffix(std::filesystem::path path, const char* suffix);
 
-// The progress of writing a file. Another writer can continue from it.
+// The progress of writing a file. Another writer can continue from this point.
 struct WriteProgress {
     std::uint64_t offset = 0;  // offset in the source; all tokens before it are written
     std::uint64_t lines = 0;   // number of lines before `offset`

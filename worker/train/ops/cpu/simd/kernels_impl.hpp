@@ -37,7 +37,7 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
 }
 
 // Rounds a product to its type immediately. Otherwise, the compiler might fuse the product with a
-// later addition, which would round differently.
+// later addition. The result would then be rounded differently.
 template <class W>
 inline __attribute__((always_inline)) Vec<W> rounded(Vec<W> product) {
     asm("" : "+m"(product));
