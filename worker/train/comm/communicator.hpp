@@ -41,8 +41,8 @@ struct Transfer {
     int peer = -1;  // root of a broadcast, or the other rank of a send or a receive
 
     bool is_collective() const { return kind < Kind::Send; }
-    // Returns the output of a receive, and the input of any other operation. The size of this
-    // tensor must be the same on all ranks.
+    // Returns the output of a receive, and the input of any other operation. All ranks must pass a
+    // tensor of the same size.
     const at::Tensor& payload() const { return in.defined() ? in : out; }
 };
 

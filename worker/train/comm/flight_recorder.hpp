@@ -70,9 +70,8 @@ class FlightRecorder {
     void waits(Id id);  // records that the rank begins to wait for the transfer
     void done(Id id);
 
-    // Returns the explanation of the transfer for which the rank waits. Blocks until the
-    // explanation is known, but returns "" if the rank has waited for less than
-    // RecorderOptions::patience.
+    // Returns the explanation of the transfer for which the rank waits, and blocks until it is
+    // known. If the rank has waited for less than RecorderOptions::patience, returns "" instead.
     std::string explain();
 
     // Returns the latest transfers, one per line; the newest is last.

@@ -27,7 +27,7 @@
 
 namespace roll::train {
 
-// The programs of the running export. Stopping them makes the export fail.
+// The programs of the running export. If they are stopped, the export fails.
 struct ExportPrograms {
     std::atomic<pid_t> pid{0};
     std::atomic<bool> stopped{false};

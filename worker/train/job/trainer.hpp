@@ -83,7 +83,7 @@ class Trainer {
     void note_scale(const StepResult& result);
     bool measurement_ends(bool last);
     std::optional<std::vector<ValidResult>> measure(
-        const Moment& moment);   // nullopt: not completed
+        const Moment& moment);   // nullopt: the measurement was ended early
     void swap_for_evaluation();  // swaps weights and average, if evaluations use the average
     std::vector<std::string> metrics() const;  // returns the metrics that the job measures
     bool judge();  // judges the measured values; returns true if they are the best so far

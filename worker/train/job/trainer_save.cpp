@@ -72,8 +72,8 @@ void Trainer::conclude_parts(bool failed) {
     if (saver_) saver_->give_up(first->rank, first->error);
 }
 
-// Waits a short time for rolld to record the last checkpoint. Retention deletes an older
-// checkpoint, the hook `save` runs, and an export of a checkpoint begins only after that.
+// Waits a short time for rolld to record the last checkpoint. Only after that, retention deletes an
+// older checkpoint, the hook `save` runs, and an export of the checkpoint begins.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;
     const auto unsaid = [&] {

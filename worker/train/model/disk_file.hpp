@@ -15,7 +15,7 @@ struct Offloaded {
 // Throws RankFailure(refused) if the file system of `folder` keeps its files in memory.
 void check_is_on_disk(const std::filesystem::path& folder, const Offloaded& offloaded);
 
-// A file that no folder lists, so that it disappears with the process. Its disk space is reserved.
+// A file without a name. It disappears when the process ends. Its disk space is reserved.
 class DiskFile {
   public:
     // Makes an empty file on the file system of `folder`. Throws RankFailure(refused).

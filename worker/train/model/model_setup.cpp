@@ -175,7 +175,8 @@ void add_score(ModelSetup& setup) {
             "ForCausalLM or ForSequenceClassification, but `architectures` is " +
             names.dump());
     name.replace(name.size() - kOfText.size(), kOfText.size(), "ForSequenceClassification");
-    // A family that also reads images has a separate class for its text model
+    // A family that also reads images has a separate class for its text model, with "Text" in the
+    // name.
     const Json type = setup.hf_config.value("model_type", Json());
     const bool is_text = type.is_string() && type.get<std::string>().ends_with("_text");
     if (is_text && name.find("Text") == std::string::npos) name.insert(name.find("For"), "Text");

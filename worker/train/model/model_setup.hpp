@@ -74,8 +74,8 @@ ModelSetup setup_model(const std::filesystem::path& directory);
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 
-// Returns what backward does not compute for the job's frozen parameters. Does not count vectors,
-// or an embedding that is used only for lookup.
+// Returns the work that backward does not do, because parameters of the job are frozen. Does not
+// count vectors, or an embedding that is used only for lookup.
 plan::Untrained untrained_of(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
 // returns the name that a job file uses: "fp32", "fp64", "bf16" or "fp16"

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Parts with fewer bytes than this are neither read ahead nor written immediately. A request to the
-// disk for each norm of a model would take longer than the update.
+// Parts with fewer bytes than this are not read ahead, and not written immediately. A request to
+// the disk for each norm of a model would take longer than the update.
 constexpr std::size_t kLeast = 64 << 10;
 
 constexpr Offloaded kOffloaded{"train.optimizer.offload", "optimizer state"};

@@ -62,8 +62,8 @@ std::string word_in(const std::filesystem::path& file) {
     return line;
 }
 
-// Returns a thread's stack as text. A thread that hangs in the kernel does not answer; then returns
-// the name of the kernel function in which the thread waits (from /proc).
+// Returns a thread's stack as text. If the thread does not answer because it hangs in the kernel,
+// returns the name of the kernel function in which the thread waits (from /proc).
 std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     std::string text = "thread " + std::to_string(thread) + " (" + word_in(task / "comm") + ")\n";
     wanted = true;

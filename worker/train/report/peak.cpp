@@ -29,8 +29,8 @@ double fastest_product(const std::vector<std::int64_t>& sizes,
 double measure_peak_flops(const at::TensorOptions& kind) {
     using Clock = std::chrono::steady_clock;
     // Try several sizes, because the fastest size depends on caches and threads. Larger sizes would
-    // raise the process's peak memory. The small sizes keep the measurement on a slow (emulated)
-    // processor from taking minutes.
+    // raise the process's peak memory. The small sizes are for slow (emulated) processors, on which
+    // larger products would take minutes.
     const std::vector<std::int64_t> sizes = kind.device().is_cpu()
                                                 ? std::vector<std::int64_t>{96, 192, 384, 512, 768}
                                                 : std::vector<std::int64_t>{8192};
