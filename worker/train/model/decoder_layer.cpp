@@ -150,7 +150,7 @@ at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSa
 }
 
 // Returns past_MC plus the product of in_MX and `matrix`. If there is a post-norm, the product is
-// first normed. `place` allocates the output of the matrix product.
+// first normalized. `place` allocates the output of the matrix product.
 at::Tensor Layer::add_product(const at::Tensor& past_MC, const at::Tensor& in_MX,
                               const Linear& matrix, int post_norm, ops::RmsNormSaved& saved,
                               const ops::Place& place) const {

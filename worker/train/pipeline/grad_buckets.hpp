@@ -29,9 +29,9 @@ namespace roll::train {
 class GradBuckets final : public GradStage {
   public:
     // If `bucket_numel` is 0, plan::default_bucket_numel is used. `tp` is the tensor-parallel
-    // group, or null. When a bucket is complete, its partial gradients are summed over `tp`. Then
-    // issued(bucket) is called, and the reduction over `dp` starts. If `dp` has one rank, there is
-    // no reduction, but issued(bucket) is called.
+    // group, or null. When a bucket is complete, its partial gradients (ParameterSpec::partial) are
+    // summed over `tp`. Then issued(bucket) is called, and the reduction over `dp` starts. If `dp`
+    // has one rank, there is no reduction, but issued(bucket) is called.
     GradBuckets(Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 Communicator* tp, std::function<void(int bucket)> issued);
 

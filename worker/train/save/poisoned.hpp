@@ -1,5 +1,5 @@
-// Poisoned checkpoints, from which a job must not continue. Poisoned checkpoints were written after
-// the loss began to rise, and before the non-finite step or spike at the end of the rise
+// A job must not continue from a poisoned checkpoint. Poisoned checkpoints were written after the
+// loss began to rise, and before the non-finite step or spike at the end of the rise
 // (train.on_not_finite and train.on_spike: rewind). OUTPUT/poisoned.json lists these checkpoints.
 #pragma once
 
