@@ -1,7 +1,7 @@
 // Lets several threads run one at a time: only the thread that has the baton runs. To pass on the
-// baton, a thread gives the condition for which it waits. The next thread is drawn at random (from
-// the seed) among the threads whose condition is true. Therefore, a run can be repeated exactly
-// from its seed, and a deadlock is found immediately.
+// baton, a thread gives the condition for which it waits. The next thread is drawn at random among
+// the threads whose condition is true. The random numbers depend only on the seed. Therefore, a run
+// can be repeated exactly from its seed, and a deadlock is found immediately.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ class Deadlock : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
-// Lets one thread wait for its turn. The semaphores of libstdc++ spin before they sleep, which
-// costs more processor time than the work between two turns of a small model.
+// Lets one thread wait for its turn. Uses sem_t, because the semaphores of libstdc++ spin before
+// they sleep. With a small model, this spinning costs more processor time than the work between two
+// turns.
 class Turn {
   public:
     Turn() { ::sem_init(&semaphore_, 0, 0); }
@@ -50,7 +51,8 @@ class Baton {
     void leave(int thread);
 
     // Passes the baton to other threads. Returns when is_ready() is true and this thread has the
-    // baton again. what() says in words what the thread waits for; only a deadlock calls it.
+    // baton again. what() says in words what the thread waits for; it is called only if there is a
+    // deadlock.
     void pass(int thread, const std::function<std::string()>& what,
               const std::function<bool()>& is_ready);
 
@@ -58,7 +60,8 @@ class Baton {
     struct Thread {
         Turn turn;
         bool left = false;
-        // The arguments of pass(), while the thread is in it; null: the thread waits for its start
+        // the arguments of pass() while the thread is in pass(); null: the thread waits for its
+        // start
         const std::function<std::string()>* what = nullptr;
         const std::function<bool()>* is_ready = nullptr;
     };

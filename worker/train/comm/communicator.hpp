@@ -1,9 +1,10 @@
 // A group of ranks and the operations between them.
 //
-// Every rank of the group issues the same collectives, with the same tags, in the same order, from
-// its one training thread. Issuing an operation only starts it. Collectives and receives return a
-// ticket. The communicator owns their tensors until wait(ticket) returns. A send returns no ticket,
-// because no rank waits for the end of a send. Operations throw PeerLost when a peer is gone.
+// Every rank of the group issues the same collectives with the same tags in the same order. Each
+// rank issues them from its one training thread. Issuing an operation only starts it. Collectives
+// and receives return a ticket. The communicator owns their tensors until wait(ticket) returns. A
+// send returns no ticket, because no rank waits for the end of a send. Operations throw PeerLost
+// when a peer is gone.
 //
 // Tensors must be contiguous. The output of all_gather and the input of reduce_scatter consist of
 // size() equal parts along dimension 0, one for each rank, in the order of the ranks.
@@ -40,8 +41,8 @@ struct Transfer {
     int peer = -1;  // root of a broadcast, or the other rank of a send or a receive
 
     bool is_collective() const { return kind < Kind::Send; }
-    // Returns the output of a receive, and the input of any other operation. The size of this
-    // tensor must be the same on all ranks.
+    // Returns the output of a receive, and the input of any other operation. All ranks must pass a
+    // tensor of the same size.
     const at::Tensor& payload() const { return in.defined() ? in : out; }
 };
 
@@ -64,7 +65,8 @@ class Communicator {
     // the sum to `out` of rank r.
     Ticket reduce_scatter(const at::Tensor& out, const at::Tensor& in, Tag tag);
     Ticket broadcast(const at::Tensor& tensor, int root, Tag tag);
-    // Messages with the same Site between two ranks arrive in the order in which they were sent.
+    // Messages with the same Site (tag.hpp) between two ranks arrive in the order in which they
+    // were sent.
     void send(const at::Tensor& tensor, int to, Tag tag);
     Ticket receive(const at::Tensor& tensor, int from, Tag tag);
 };
@@ -76,8 +78,8 @@ class PeerLost : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// The functions below return when the operation is complete. In a group of one rank, they send
-// nothing.
+// The functions below return when the operation is complete. In a group of one rank, these
+// functions send nothing.
 
 // Sums `tensor` over the group in place.
 void sum_over(Communicator& group, const at::Tensor& tensor, Tag tag);

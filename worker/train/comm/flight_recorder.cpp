@@ -186,9 +186,9 @@ void FlightRecorder::run() {
     } while (!changed_.wait_for(lock, options_.period, [this] { return is_stopping_; }));
 }
 
-// Keeps rank 0's text, which is read while rank 0 still responds. Rank 0 serves the board, so its
-// text cannot be read once it has stopped. A read then takes long, so a failed read is not
-// repeated.
+// Reads rank 0's text while rank 0 still responds, and keeps this text. Rank 0 serves the board, so
+// nothing can be read from the board after rank 0 has stopped. A read then takes long, so a failed
+// read is not repeated.
 void FlightRecorder::keep_first() {
     if (!keeps_) return;
     if (auto text = board_.get(key_of(0)))

@@ -2,9 +2,9 @@
 // issued this transfer.
 //
 // A separate thread regularly publishes how many collectives the rank has issued in each group, how
-// many messages it has sent, and which transfers are not done. If the rank waits for a transfer
-// longer than RecorderOptions::patience, the thread reads the publications of the other ranks
-// twice. The second reading shows which ranks still publish. Then the thread explains why the
+// many messages the rank has sent, and which transfers are not done. If the rank waits for a
+// transfer longer than RecorderOptions::patience, the thread reads the publications of the other
+// ranks twice. The second reading shows which ranks still publish. Then the thread explains why the
 // transfer does not end.
 #pragma once
 
@@ -48,7 +48,7 @@ struct RecorderOptions {
     int ranks = 1;                       // number of the job's ranks
     std::chrono::milliseconds period{};  // interval at which the rank publishes
     std::chrono::milliseconds patience{};
-    // true: the rank keeps what rank 0 published last, for texts()
+    // true: this rank keeps rank 0's latest text, for texts()
     bool keeps_first = false;
     // Called on the recorder's thread with the explanation of a transfer. Called again with an
     // empty text when that transfer is done.
@@ -70,9 +70,8 @@ class FlightRecorder {
     void waits(Id id);  // records that the rank begins to wait for the transfer
     void done(Id id);
 
-    // Returns the explanation of the transfer for which the rank waits. Blocks until the
-    // explanation is known, but returns "" if the rank has waited for less than
-    // RecorderOptions::patience.
+    // Returns the explanation of the transfer for which the rank waits, and blocks until it is
+    // known. If the rank has waited for less than RecorderOptions::patience, returns "" instead.
     std::string explain();
 
     // Returns the latest transfers, one per line; the newest is last.
@@ -86,8 +85,9 @@ class FlightRecorder {
     // Returns true if a rank's text could not be read, for the explanation or for merged_table().
     // Must be called by RecorderOptions::on_stuck.
     bool lacks_texts() const { return lacks_texts_; }
-    // Returns the texts that this rank has without the board, by rank: its own and, with
-    // RecorderOptions::keeps_first, rank 0's. Must be called by RecorderOptions::on_stuck.
+    // Returns the texts that this rank knows without reading the board. The key is the rank. The
+    // texts are its own and, with RecorderOptions::keeps_first, rank 0's latest. Must be called by
+    // RecorderOptions::on_stuck.
     std::map<int, std::string> texts() const;
 
   private:
@@ -100,7 +100,7 @@ class FlightRecorder {
         std::int64_t next = 0;  // number of that rank's next transfer in the sequence
         std::int64_t beat = 0;
         std::string waits;     // the transfer for which that rank waits; empty if there is none
-        std::string issued{};  // that rank's transfer with the same number, if it is not done
+        std::string issued{};  // that rank's transfer with the same number; empty if it is done
     };
     struct Look {
         Id id;
@@ -133,7 +133,7 @@ class FlightRecorder {
     std::deque<Flight> flights_;                     // the last kKept transfers
     Id first_ = 0;                                   // id of flights_.front()
     std::optional<Id> waits_;                        // id of the transfer for which the rank waits
-    std::chrono::steady_clock::time_point since_{};  // time at which this wait began
+    std::chrono::steady_clock::time_point since_{};  // time at which the wait for waits_ began
     std::int64_t beat_ = 0;                          // number of publications so far
     std::optional<Look> look_;
     std::optional<std::pair<Id, std::string>> explained_;

@@ -37,12 +37,13 @@ auto reaching_peers(const std::string& what, const Call& call) {
 
 using Work = c10::intrusive_ptr<c10d::Work>;
 
-// Tags of the messages of an all-gather and of a reduce-scatter. They differ from the tags of all
-// sends, which are sites.
+// Tags of the messages of an all-gather and of a reduce-scatter. The tags of sends are sites, so
+// they differ from these two tags.
 constexpr int kGatherTag = 1000, kScatterTag = 1001;
 
 // Keeps the tensors of each send until the send is complete. c10d reports the completion of a send
-// only to a caller that waits for it, so one thread waits for the sends, one after the other.
+// only to a caller that waits for the send. Therefore, one thread waits for all sends, one after
+// the other.
 class Sends {
   public:
     Sends() : thread_([this] { release_all(); }) {}
@@ -132,8 +133,8 @@ class GlooCommunicator final : public Communicator {
     struct Running {
         Transfer transfer;
         std::vector<Work> works;
-        // For a reduce-scatter: the parts that this rank must sum up, in the order of the ranks,
-        // without its own part
+        // for a reduce-scatter: the other ranks' parts that this rank must add up, in the order of
+        // the ranks
         at::Tensor parts;
     };
 
@@ -161,7 +162,8 @@ class GlooCommunicator final : public Communicator {
     }
 
     // Each rank sends its part to all others. Do not use LibTorch's all-gather over Gloo, because
-    // its threads receive into a second copy of the whole output, and each keeps that memory.
+    // each of its threads receives into a second copy of the whole output, and keeps the memory of
+    // the copy.
     void start_gather(Running& running) {
         const at::Tensor all = running.transfer.out.view({size_, -1});
         std::vector<at::Tensor> own{running.transfer.in.view(-1)};
@@ -175,7 +177,7 @@ class GlooCommunicator final : public Communicator {
     }
 
     // Each rank sends each part of its input to the part's owner. Do not use LibTorch's
-    // reduce-scatter over Gloo, because it does a whole all-reduce.
+    // reduce-scatter over Gloo, because this function does a whole all-reduce.
     void start_scatter(Running& running) {
         const at::Tensor parts = running.transfer.in.view({size_, -1});
         const TensorUseScope exchange(TensorUse::Exchange);

@@ -2,8 +2,9 @@
 //
 // Rank 0 serves the store on a free port and writes the store's address atomically to the
 // rendezvous file: `host port nonce`. Every key in the store has a prefix that is unique to the
-// attempt, and a file with another nonce is ignored, so ranks of different attempts never connect.
-// Used from one thread. Throws PeerLost when a peer dies, leaves or does not connect in time.
+// attempt, and a file with another nonce is ignored. Therefore, ranks of different attempts never
+// connect. Used from one thread. Throws PeerLost when a peer dies, leaves or does not connect in
+// time.
 #pragma once
 
 #include <chrono>
@@ -36,8 +37,8 @@ struct GroupPlace {
     std::string name;
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
-    // Publishes `given` in the store under `name` and returns it. If `given` is empty, waits until
-    // another rank of the group publishes a value under `name`, and returns that value.
+    // Publishes `given` in the store under `name` and returns `given`. If `given` is empty, waits
+    // until another rank of the group publishes a value under `name`, and returns that value.
     std::function<std::vector<std::uint8_t>(const std::string& name,
                                             const std::vector<std::uint8_t>& given)>
         exchange;

@@ -19,8 +19,9 @@ std::size_t hash_of(const at::Tensor& tensor) {
         {static_cast<const char*>(on_cpu.const_data_ptr()), on_cpu.nbytes()});
 }
 
-// All bits are set in each element of an output: a NaN in every floating-point type, else -1. Plain
-// loops over bytes take a fraction of the time of tensor operations on such small tensors.
+// The value of each byte of an output until wait(). Each element is then a NaN if its type is a
+// floating-point type, and otherwise -1. Plain loops over bytes take a fraction of the time of
+// tensor operations on such small tensors.
 constexpr unsigned char kPoison = 0xFF;
 
 void poison(const at::Tensor& tensor) {

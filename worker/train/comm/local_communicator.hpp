@@ -4,8 +4,8 @@
 // Strict: misuse that might go unnoticed on a network fails here. An input is copied when its
 // transfer is issued. If a rank writes to the input before the result is delivered, GroupFault is
 // thrown. Outputs are NaN until wait(). At each sequence number, the transfers of all ranks must
-// have the same kind, type, size and tag. Otherwise, issuing the transfer throws GroupFault, which
-// names the group, the number and both transfers.
+// have the same kind, type, size and tag. Otherwise, issuing the transfer throws GroupFault. Its
+// message names the group, the number and both transfers.
 #pragma once
 
 #include <condition_variable>
@@ -77,7 +77,8 @@ class LocalGroup {
     std::vector<int> ranks_;      // each rank's number in the fabric; empty without a baton
     bool rendezvous_ = false;     // true: a send waits until its receive is issued
     std::vector<Plant> plants_;
-    std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;  // results by site and size
+    // key: site and size; value: the result of the last collective with this key
+    std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;
 };
 
 // The communicator of one rank. The destructor removes the rank from the group. If another rank

@@ -18,17 +18,18 @@ constexpr std::int64_t kRowsMost = 16;
 
 struct Sequence {
     std::map<int, std::int64_t> next;  // for each rank: number of its next transfer
-    // for each number: the descriptions of the transfers that ranks issued under it, and the ranks
-    // that have not finished their transfer
+    // for each number: the descriptions of the transfers that ranks issued under this number, and
+    // the ranks that have not finished their transfer
     std::map<std::int64_t, std::set<std::string>> words;
     std::map<std::int64_t, std::set<int>> open;
 };
 
-// A group is known by its name and its first rank, because groups of the same name are disjoint.
+// Groups of the same name are disjoint, so a group's name and its first rank identify the group.
 using GroupKey = std::pair<std::string, int>;
 
 struct Group {
-    // For each rank whose text is known: its number in the group, and its number in the job.
+    // key: a rank's number in the group; value: its number in the job. Only ranks whose text is
+    // known.
     std::map<int, int> ranks;
     std::map<std::string, Sequence> sequences;
 };

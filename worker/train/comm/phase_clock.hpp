@@ -2,7 +2,8 @@
 // runs, so the sum of the phases is the elapsed time.
 //
 // The times are measured on the host. A GPU executes work after the host has issued it. On a GPU,
-// the time of a phase is therefore the time for which the host issues its work or waits for it.
+// the time of a phase is therefore the time for which the host issues the work of the phase, or
+// waits for this work.
 #pragma once
 
 #include <algorithm>

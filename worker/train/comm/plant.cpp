@@ -13,8 +13,8 @@ namespace roll::train {
 namespace {
 
 // Returns the result that this rank would get if no other rank took part. For a collective, this is
-// the rank's own input; for an all-gather, it is this input with zeros for the other ranks' parts.
-// A received message is zeros.
+// the rank's own input. For an all-gather, the result has this input, and zeros for the other
+// ranks' parts. A received message is zeros.
 at::Tensor own(const Delivery& to) {
     if (!to.transfer.is_collective()) return at::zeros_like(to.right);
     const at::Tensor& input = to.inputs[static_cast<std::size_t>(to.rank)];

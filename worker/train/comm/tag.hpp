@@ -40,7 +40,8 @@ enum class Site : std::uint8_t {
 
 struct Tag {
     Site site;
-    int layer = -1;  // number of the layer in the model, counted from 0; Site lists other meanings
+    // number of the layer in the model, counted from 0; for other meanings, see Site
+    int layer = -1;
     int microbatch = -1;
     bool again = false;  // true: backward recomputes the layer's forward
     friend bool operator==(const Tag&, const Tag&) = default;

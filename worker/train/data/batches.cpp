@@ -29,7 +29,7 @@ Microbatch empty_batch(const spec::TrainSpec& spec, std::int64_t rows, const Bat
 struct RowRules {
     std::int64_t vocab = 0;
     bool documents_apart = false;
-    bool completions = false;  // true: a negative token is context only; it is stored as ~id
+    bool completions = false;  // true: a negative token is context only, and is stored as ~id
 };
 
 RowRules rules_of(const spec::TrainSpec& spec, std::int64_t vocab) {

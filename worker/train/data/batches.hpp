@@ -37,10 +37,10 @@ struct BatchRules {
     std::int64_t tokens_most = 0;  // a micro-batch with more tokens is split; 0: none is split
 };
 
-// Returns one rank's micro-batches of a step. If micro-batches are split, their number may be above
-// spec.microbatches(), but is the same on all ranks. If a sample is left out, all targets in its
-// rows are ignored; a pair that is left out has no rows. Throws RankFailure(invalid) if a token is
-// not below `vocab`; the message names the token.
+// Returns one rank's micro-batches of a step. All ranks have the same number of micro-batches. If
+// micro-batches are split, this number may be above spec.microbatches(). If a sample is left out,
+// all targets in its rows are ignored; a pair that is left out has no rows. Throws
+// RankFailure(invalid) if a token is not below `vocab`; the message names the token.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      const BatchRules& rules);
 

@@ -12,7 +12,7 @@
 namespace roll::train {
 namespace {
 
-// number of a replica's micro-batches that are computed in one call
+// number of micro-batches that a replica computes in one call
 constexpr std::size_t kMicrobatchesAtOnce = 16;
 
 using Row = std::vector<std::int64_t>;  // token ids; a token of the context is stored as ~id

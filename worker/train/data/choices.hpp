@@ -30,8 +30,8 @@ struct AnswerPass {
     std::function<at::Tensor(std::span<const Microbatch>)> log_probs = {};
     // Adds up a tensor over all replicas; empty if there is one replica
     std::function<void(const at::Tensor&)> sum = {};
-    // Called before each part of a task. If it returns true, the task is not scored. It must return
-    // the same value on all replicas.
+    // Called before each part of a task. If it returns true, the task is not scored. The function
+    // must return the same value on all replicas.
     std::function<bool()> ends = [] { return false; };
     // Called before each part of a task with the number of choices that are done and the number of
     // all choices; may be empty
@@ -49,8 +49,8 @@ struct TaskScore {
     std::vector<std::vector<double>> log_probs;
 };
 
-// Scores a task; returns nullopt if `pass.ends` ends it. Throws RankFailure(invalid) if a question
-// has no context, and the tokenizer has no BOS or EOS token to use instead.
+// Scores a task; returns nullopt if pass.ends() returns true. Throws RankFailure(invalid) if a
+// question has no context, and the tokenizer has no BOS or EOS token to use instead.
 std::optional<TaskScore> score_task(const Task& task, const tokenizer::TextTokenizer& tokenizer,
                                     const AnswerPass& pass);
 

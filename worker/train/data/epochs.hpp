@@ -15,9 +15,9 @@ struct Done {
 };
 
 // Sets spec.steps so that all steps, including those in `done`, train on spec.epochs times the
-// samples of the corpus. The batch of the last step is always full, so it may include some samples
-// beyond these epochs. Throws RankFailure(invalid) if the learning-rate schedule does not fit into
-// the steps. spec.epochs must be above 0.
+// samples of the corpus. The batch of the last step is always full, so this batch may include some
+// samples beyond these epochs. Throws RankFailure(invalid) if the learning-rate schedule does not
+// fit into the steps. spec.epochs must be above 0.
 void set_steps_of_epochs(spec::TrainSpec& spec, const data::Corpus& corpus, const Done& done);
 
 // Sets spec.steps for the plan of a job. A plan has no output directory, so the job's corpus is

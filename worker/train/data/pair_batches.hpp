@@ -19,8 +19,8 @@ struct PairRows {
     const PairReferences* references = nullptr;
     bool labels = false;      // true: the windows hold labelled answers
     bool mismatched = false;  // true: also make Microbatch::mismatched
-    // Padding token of a reward model; -1: none. Tokens `pad` at the end of an answer are left out:
-    // transformers takes the score at the token before them.
+    // Padding token of a reward model; -1: none. Padding tokens at the end of an answer are left
+    // out, because transformers takes the score at the token before them.
     std::int64_t pad = -1;
 };
 

@@ -42,8 +42,8 @@ struct PreviewFile {
 };
 
 // Reads the first MiB of each training file. `documents` is the number of documents that are shown
-// for each file. Documents are truncated as in training, unless seq_length is 0. Throws
-// RankFailure.
+// for each file. Documents are truncated as in training. If seq_length is 0, they are not
+// truncated. Throws RankFailure.
 std::vector<PreviewFile> preview(const spec::TrainSpec& spec, std::int64_t documents);
 
 struct PreviewStyle {

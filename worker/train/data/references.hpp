@@ -1,7 +1,7 @@
 // Log-probabilities of answers under a reference model. The log-probabilities are computed once and
 // kept in a file next to the token files. The file's name has a hash of everything on which the
-// values depend, so a continued job, and other jobs with the same data and reference, find the
-// file.
+// values depend. Therefore, a continued job finds the file, and so does any other job with the same
+// data and reference model.
 #pragma once
 
 #include <array>

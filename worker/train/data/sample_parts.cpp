@@ -94,7 +94,7 @@ std::vector<ReplicaPart> parts_of_batch(const PartRules& rules, std::span<const 
         part = split(part, rules, sizes);
         most = std::max(most, part.size());
     }
-    // If a split has increased the number of micro-batches, round it up to a multiple of
+    // If a split has increased the number of micro-batches, round this number up to a multiple of
     // rules.multiple. The original number is never rounded, because the job's checks have accepted
     // it.
     const auto multiple = static_cast<std::size_t>(rules.multiple);

@@ -9,7 +9,7 @@ namespace roll::train {
 
 // The size of a sample.
 struct SampleSize {
-    double cost = 0;          // relative time of its forward and backward
+    double cost = 0;          // relative duration of the sample's forward and backward
     std::int64_t tokens = 0;  // upper bound of the number of tokens that the model reads
 };
 
@@ -19,7 +19,7 @@ struct PartRules {
     std::int64_t micro_batch_size = 1;  // number of samples in a micro-batch
     bool balance = false;               // false: each replica gets consecutive samples, in order
     std::int64_t tokens_most = 0;       // a micro-batch with more tokens is split; 0: none is split
-    // When the number of micro-batches of a replica grows, it stays a multiple of this number.
+    // The number of micro-batches of a replica may grow, but only to a multiple of this number.
     std::int64_t multiple = 1;
 };
 
@@ -30,14 +30,14 @@ using ReplicaPart = std::vector<std::vector<std::int64_t>>;
 // Returns the part of each replica. All replicas have the same number of micro-batches. If
 // micro-batches are split, this number may be above rules.microbatches, and some micro-batches may
 // be empty. Every sample is in exactly one micro-batch. `sizes` has the sizes of all samples of the
-// batch. It may be empty if the samples are neither balanced nor split.
+// batch. `sizes` may be empty if the samples are neither balanced nor split.
 //
 // Balancing is greedy. Samples are assigned in descending order of cost. Each sample goes to the
 // micro-batch with the smallest cost so far that has fewer than rules.micro_batch_size samples.
 // Then, micro-batches are assigned to replicas in the same way.
 //
-// A micro-batch is split before each sample with which it would exceed rules.tokens_most. A sample
-// with more tokens than this limit gets a micro-batch of its own.
+// A micro-batch is split before each sample with which its tokens would exceed rules.tokens_most. A
+// sample with more tokens than this limit gets a micro-batch of its own.
 std::vector<ReplicaPart> parts_of_batch(const PartRules& rules, std::span<const SampleSize> sizes);
 
 }  // namespace roll::train

@@ -313,8 +313,9 @@ Result<std::string> example_of(const Sources& sources, const TaskRecords& datase
            question->choices[static_cast<std::size_t>(question->answer)] + after;
 }
 
-// Prepares the examples. As in lm-evaluation-harness, they come from fewshot_split, else from the
-// training split, else from the split of the questions.
+// Prepares the examples. As in lm-evaluation-harness, the examples come from fewshot_split. If
+// there is none, they come from the training split or, if there is none either, from the split of
+// the questions.
 Result<Shots> shots_of(const Json& task, std::size_t count, const Sources& sources,
                        const fs::path& file) {
     Shots shots;

@@ -1,5 +1,5 @@
-// The records of a task's data set, from the files that the task names or from a data set of the
-// HuggingFace Hub in HuggingFace's cache.
+// The records of a task's data set. They are in the files that the task names, or in a data set of
+// the HuggingFace Hub in HuggingFace's cache.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct TaskRecords {
         std::filesystem::path path;
         std::string text;
     };
-    // The number of a record's line, or its number in the list or table
+    // the number of a record: of its line, or in its list or table
     struct Place {
         const File* file = nullptr;
         std::size_t number = 0;

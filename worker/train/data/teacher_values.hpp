@@ -1,7 +1,7 @@
 // The predictions of a teacher for the windows of a job (objective distill). The values are
 // computed once and kept in files next to the token files. A record holds the values of one window
 // and is found by the hash of the window's tokens. Therefore, a job with another order, length or
-// layout finds the records of the windows that both jobs have.
+// layout finds the records of all windows that an earlier job has stored.
 //
 // Each attempt of a job appends to a file of its own. A record that an interrupted attempt has not
 // finished is ignored.
@@ -30,8 +30,8 @@ class TeacherValuesFiles {
   public:
     TeacherValuesFiles() = default;
 
-    // Opens the files of a directory, which may not exist. If `verify`, reads all records, and
-    // ignores those that are damaged.
+    // Opens the files of a directory, which may not exist. If `verify` is true, reads all records,
+    // and ignores damaged records.
     static Result<TeacherValuesFiles> open(const std::filesystem::path& directory,
                                            std::int64_t top_k, bool verify);
 
@@ -40,7 +40,8 @@ class TeacherValuesFiles {
 
     // Copies a record to `values`, starting with row `begin`. The values of the record's n-th
     // target are copied to the n-th row whose target in targets_T is not ignored. Throws
-    // RankFailure if there is no such record with this number of targets, or if all are damaged.
+    // RankFailure if there is no such record with this number of targets, or if all such records
+    // are damaged.
     void copy(std::uint64_t key, const at::Tensor& targets_T, std::int64_t begin,
               const TeacherValues& values) const;
 

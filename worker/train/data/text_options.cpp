@@ -35,8 +35,8 @@ chat::TrainOn train_on(spec::TrainOn on) {
     return chat::TrainOn::Last;
 }
 
-// Converts the job's setting. Error needs no value of its own: such a job is refused if a document
-// is too long, so no document is ever truncated.
+// Converts the job's setting. spec::Truncation::Error needs no value of its own: a job with this
+// setting is refused if a document is too long, so no document is ever truncated.
 data::Truncate truncate_of(spec::Truncation truncation) {
     switch (truncation) {
         case spec::Truncation::Start: return data::Truncate::Start;

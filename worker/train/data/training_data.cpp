@@ -57,7 +57,7 @@ class Watch {
 };
 
 // Opens a token file that Roll has made. If the file is damaged, the error says that the file can
-// be deleted, because Roll will make it again.
+// be deleted, and that Roll then makes a new file.
 data::TokenFile open_made(const fs::path& bin) {
     Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
     if (!file && file.error().code == ErrorCode::Corrupt)
@@ -107,8 +107,8 @@ std::optional<Opened> Opener::open_as_it_is(const fs::path& path, bool bytes) co
     return Opened{std::move(file), std::move(identity)};
 }
 
-// Verifies that a token file was made from its text. Throws RankFailure if it was not. Returns
-// false only if a request to stop came before the end.
+// Verifies that a token file was made from its text. Throws RankFailure if the text differs.
+// Returns false only if a request to stop came before the end.
 bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) const {
     if (prepared.source_is_gone) return true;
     if (prepared.record.text_hash.empty()) {

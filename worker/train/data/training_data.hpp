@@ -1,7 +1,7 @@
 // Prepares the data that a rank needs before the ranks connect: the job's spec, its model config
 // and tokenizer, and the corpus as tokens. Tokenizing text may take hours. Meanwhile, no rank waits
-// in a collective, because the ranks are not connected yet. If tokenizing is interrupted, the work
-// that is done is kept.
+// in a collective, because the ranks are not connected yet. If tokenizing is interrupted, the
+// finished part of the work is kept.
 #pragma once
 
 #include <filesystem>
@@ -22,8 +22,8 @@ struct TrainingData {
     ModelSetup model;
     data::Corpus corpus;
     std::vector<data::Corpus> valid;  // corpora of spec.data.valid_files
-    // Counts of documents by their contribution to the loss. Zeros on all ranks except rank 0, and
-    // if spec.data has neither documents_apart nor completions
+    // Counts of documents by their contribution to the loss. On ranks other than rank 0, all counts
+    // are 0. On rank 0, they are 0 if spec.data has neither documents_apart nor completions.
     data::LearnedDocuments learned = {};
     std::vector<std::string> identity = {};  // hashes for checkpoint::State::data; only on rank 0
     // Hashes of the tokens of each file: first the files of `corpus`, then the files in `valid`

@@ -21,8 +21,8 @@ std::string first_weight(const Parameters& parameters) {
     return "";
 }
 
-// Returns the name of the first parameter, in the order of backward (from the last parameter to the
-// first), whose gradient is not finite; "" if there is none.
+// Returns the name of the first parameter whose gradient is not finite, in the order of backward
+// (from the last parameter to the first); "" if there is none.
 std::string first_gradient(const Parameters& parameters) {
     for (std::size_t i = parameters.grad.size(); i-- > 0;)
         if (!finite(parameters.grad[i])) return parameters.specs[i].name;
@@ -38,9 +38,9 @@ struct Bad {
 };
 
 // Finds the first chunk of the model, in the order of forward, that has a non-finite value, or the
-// last such chunk if `from_the_back`. name_of(parameters) returns the name of a chunk's first bad
-// parameter, or "" if the chunk has none. If `over_replicas`, also includes the chunks of the other
-// replicas, because each replica stores only a part of the parameters.
+// last such chunk if `from_the_back` is true. name_of(parameters) returns the name of a chunk's
+// first bad parameter, or "" if the chunk has none. If `over_replicas` is true, also includes the
+// chunks of the other replicas, because each replica stores only a part of the parameters.
 Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
               const std::function<std::string(const Parameters&)>& name_of) {
     Communicator& pp = step.groups().pp;

@@ -30,8 +30,7 @@ std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microb
 
 struct BadStep {
     // The lowest rank that holds a bad value (NotFinite::what). 0 if no rank holds one. In that
-    // case, all values are finite, and only a sum of them over micro-batches or ranks is not
-    // finite.
+    // case, all values are finite, but a sum of values over micro-batches or ranks is not.
     int rank = 0;
     // sentence that names the step, the rank, the samples and the first bad parameter
     std::string sentence;
@@ -47,7 +46,7 @@ BadStep find_bad_step(TrainStep& step, std::span<const Microbatch> batch, const 
 // Returns ascending numbers as text, with runs as ranges: "50 to 51 and 64".
 std::string ranges_text(std::span<const std::int64_t> ascending);
 
-// Returns a number as text with this number of significant digits, such as "0.25" or "1e+30".
+// Returns a number as text with `digits` significant digits, such as "0.25" or "1e+30".
 std::string rounded_text(double value, int digits = 6);
 
 }  // namespace roll::train

@@ -20,9 +20,10 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kPositions = 64;
 
-// Largest difference of a logit, as a share of the largest logit. Two ways to the same weights
-// differ only in the order of sums. The factors of a rounded adapter are rounded before they are
-// multiplied with each other; the checkpoint's factors are not rounded.
+// Largest allowed difference of a logit, as a share of the largest logit. The export and the
+// checkpoint have the same weights, so only the order of sums can differ. A rounded adapter differs
+// more: its factors are rounded before they are multiplied with each other, but the checkpoint's
+// factors are not rounded.
 constexpr double kAllowed = 1e-3, kAllowedRoundedAdapter = 3e-2;
 
 // The source of the weights of a model.

@@ -8,8 +8,8 @@
 
 namespace roll::train {
 
-// File in an export that export.every made. It names the exported checkpoint, and says how far the
-// logits differ.
+// File in an export that export.every made. The file names the exported checkpoint, and says how
+// far the logits differ.
 inline constexpr const char* kExportFile = "roll_export.json";
 
 struct ExportCheck {

@@ -27,9 +27,10 @@ at::Tensor an_element(TrainStep& trainer) {
     return p.flat_weight.narrow(0, 0, 1);
 }
 
-// Makes an element of a gradient far too large, before the sum over the replicas or, in phase
-// `optimizer`, in this rank's copy of the sum. With staged gradients, only the gradients of the
-// bucket that is being reduced exist before the sum, so the element is in one of them.
+// Makes an element of a gradient far too large. In phase `optimizer`, changes this rank's copy of
+// the sum over the replicas. In any other phase, changes a gradient before this sum. With staged
+// gradients, only the gradients of one bucket exist before the sum: the bucket that is being
+// reduced. The element is then in this bucket.
 void glitch(TrainStep& trainer, spec::FaultPhase phase) {
     for (Chunk& chunk : trainer.chunks()) {
         const Parameters& p = chunk.parameters();
@@ -67,8 +68,8 @@ void make(const spec::FaultSpec& fault, TrainStep& trainer) {
     }
 }
 
-// Returns true if the fault changes weights or gradients. Then the faulty rank waits for the
-// weights that it gathers, so all replicas must wait at the same time.
+// Returns true if the fault changes weights or gradients. Before such a fault, the faulty rank
+// waits for gathered weights, so all replicas must wait at the same time.
 bool changes_numbers(const spec::FaultSpec& fault) {
     using enum spec::FaultKind;
     return fault.kind == Nan || fault.kind == Flip || fault.kind == Glitch;

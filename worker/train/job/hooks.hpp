@@ -3,8 +3,8 @@
 //
 // A hook is a child process in its own process group. The hook inherits the rank's environment and
 // log. roll-worker kills the hook together with the attempt, because the hook is a descendant of
-// the attempt. Each running hook has a thread that enforces the time limit, so a hook delays no
-// step unless its `wait` is set. If a hook is still running when it is due again, the new run is
+// the attempt. Each running hook has a thread that enforces the time limit, so a hook delays a step
+// only if its `wait` is set. If a hook is still running when it is due again, the new run is
 // skipped, and the log says so.
 #pragma once
 

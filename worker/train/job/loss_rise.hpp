@@ -1,6 +1,6 @@
 // Finds the step at which the loss began to rise before it became non-finite. The weights since
-// that step count as poisoned: although each of their values is finite, job runs must not continue
-// from these weights.
+// that step count as poisoned. Although each weight is finite, no run may continue from these
+// weights.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace roll::train {
 namespace {
 
 constexpr double kScaleGrowth = 2;
-// the scale stops growing here, so that it cannot overflow float32
+// the scale does not grow beyond this value, so that it cannot overflow float32
 constexpr double kLargestScale = 1e30;
 // maximum number of consecutive overflows at the lowest scale
 constexpr int kOverflowsMax = 10;

@@ -2,9 +2,10 @@
 // optimizer (train.optimizer.offload), and the activations that forward saves
 // (train.activation_offload).
 //
-// On a GPU, the place is the host's memory. On a CPU, it is files in $TMPDIR, or in the output
-// directory if $TMPDIR is not set or not on a disk. Rank 0 prints the place. The functions throw
-// RankFailure(refused) if neither directory is on a disk, or if the disk has no space.
+// On a GPU, the place is the host's memory. On a CPU, the data is in files in $TMPDIR. If $TMPDIR
+// is not set or not on a disk, the files are in the output directory. Rank 0 prints the place. The
+// functions throw RankFailure(refused) if neither directory is on a disk, or if the disk has no
+// space.
 #pragma once
 
 #include "common/protocol/rank.hpp"

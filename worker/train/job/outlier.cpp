@@ -12,7 +12,7 @@ constexpr double kShareLeast = 0.05;
 // ratio of the standard deviation of a normal distribution to its median absolute deviation
 constexpr double kNormal = 1.4826;
 
-// Returns the median, or the upper one of two.
+// Returns the median. For an even number of values, returns the upper of the two middle values.
 double median(std::vector<double>& values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
     std::nth_element(values.begin(), middle, values.end());

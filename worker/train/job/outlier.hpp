@@ -12,9 +12,9 @@ struct OutlierLimit {
 };
 
 // Returns the limit that follows from earlier values: their median plus `deviations` standard
-// deviations of normal noise, and at least 1/20 above the median. A standard deviation is estimated
-// as 1.4826 times the median absolute deviation, which a few outliers do not change. Returns
-// nullopt for fewer than 16 values: then no value is an outlier.
+// deviations of normal noise, and at least 1/20 above the median. The standard deviation is
+// estimated as 1.4826 times the median absolute deviation, because a few outliers hardly change
+// this median. Returns nullopt for fewer than 16 values. No value is then an outlier.
 std::optional<OutlierLimit> outlier_limit(std::span<const double> values, double deviations);
 
 }  // namespace roll::train

@@ -35,8 +35,8 @@ bool has_adapter(const spec::TrainSpec& spec) {
 }
 
 // Returns a text that identifies the weights that pass.load(model) loads. The text depends on the
-// files of the model, on the adapters that are merged into model.from, on the adapter from which
-// training starts, and on the packed format of the frozen weights.
+// files of the model, the adapters that are merged into model.from, the adapter from which training
+// starts, and the packed format of the frozen weights.
 std::string identity_of(const ReferencePass& pass, const std::string& model) {
     const spec::TrainSpec& spec = pass.spec;
     std::string identity = need(model_identity(model));
@@ -109,8 +109,8 @@ bool told_to_stop(const ReferencePass& pass, std::int64_t done, std::int64_t pai
 }
 
 // Copies the log-probabilities of this replica's answers to `values_P2`, which has one row for each
-// pair or labelled answer. For a pair, copies the log-probabilities of both answers to its row. For
-// a labelled answer, copies one log-probability to column `column` of its row.
+// pair or labelled answer. For a pair, copies the log-probabilities of both answers to the pair's
+// row. For a labelled answer, copies one log-probability to column `column` of the answer's row.
 void copy_values(const ReferencePass& pass, std::span<const Microbatch> batch,
                  const at::Tensor& log_probs_KS, std::int64_t column, const at::Tensor& values_P2) {
     const Communicator& dp = pass.step.groups().dp;

@@ -19,10 +19,10 @@ struct RepeatDiffers {
 };
 
 // Computes once more a step whose update was not applied, and compares the loss and the gradient
-// norm with `result`. On a CPU, they must be equal bit for bit. On a GPU, the order of sums is not
-// fixed, so they may differ by 1 %. Returns nullopt if the results agree. Overwrites the gradients.
-// Every rank must call this function with its own part of the batch, and all ranks get the same
-// result.
+// norm with `result`. On a CPU, the values must be equal bit for bit. On a GPU, the order of sums
+// is not fixed, so the values may differ by 1 %. Returns nullopt if the results agree. Overwrites
+// the gradients. Every rank must call this function with its own part of the batch, and all ranks
+// get the same result.
 std::optional<RepeatDiffers> repeat_differs(TrainStep& step, std::span<const Microbatch> batch,
                                             const StepResult& result, const StepPlace& place,
                                             Communicator& world);

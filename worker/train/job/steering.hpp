@@ -1,4 +1,5 @@
-// The settings of a run that requests change while it trains. They are the same on all ranks.
+// The settings of a run that requests can change during training. The settings are the same on all
+// ranks.
 #pragma once
 
 #include <chrono>

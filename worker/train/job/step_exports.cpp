@@ -87,7 +87,7 @@ Result<void> publish(const fs::path& staged, const fs::path& target) {
     const fs::path old = target.parent_path() / ("." + target.filename().string() + ".old");
     std::error_code error;
     fs::remove_all(old, error);
-    fs::rename(target, old, error);  // fails if there is no earlier export, which is usual
+    fs::rename(target, old, error);  // fails if there is no earlier export; this is usual
     fs::rename(staged, target, error);
     if (error)
         return fail(ErrorCode::Failed, "cannot rename " + staged.string() + ": " + error.message());
@@ -223,8 +223,8 @@ Result<void> StepExports::stage(const Due& due, const fs::path& staged) {
 // Makes the export, on the background thread. Returns its directory.
 Result<std::string> StepExports::make(const Due& due) {
     const fs::path target = folder_ / directory_name(due.step);
-    // The name has the token, because a fenced attempt may still export the same step on another
-    // node.
+    // The name contains the attempt's token, because a fenced attempt may still export the same
+    // step on another node.
     const fs::path staged =
         folder_ / ("." + directory_name(due.step) + "." + to_string(launch_.attempt.token));
     std::error_code error;
@@ -253,8 +253,8 @@ std::vector<std::string> StepExports::check_command(const Due& due, const fs::pa
 }
 
 // Runs a program with a low priority and one thread, and waits for its end. If the ranks use all
-// processors, the program gets about a tenth of one processor. With the lowest priority (19), it
-// would hardly run.
+// processors, the program gets about a tenth of one processor. With the lowest priority (19), the
+// program would hardly run.
 Result<void> StepExports::run(const std::vector<std::string>& command, const std::string& what) {
     if (programs_.stopped) return fail(ErrorCode::Unavailable, "the job stops");
     std::fflush(stdout);

@@ -3,8 +3,8 @@
 // Each export runs in separate programs with a low priority: roll-convert writes the export to a
 // hidden directory, and roll-rank compares its logits with those of the checkpoint. Then the
 // directory gets its final name, hf-step-STEP, and rolld learns of it. No step waits for an export.
-// One export runs at a time and one waits; if a further checkpoint is due, it replaces the one that
-// waits.
+// At most one export runs, and at most one checkpoint waits to be exported. A newer due checkpoint
+// replaces the waiting checkpoint.
 //
 // An export that fails leaves no files. An attempt that is killed leaves at most a hidden
 // directory. The next attempt reports the complete exports again, and exports the newest due
@@ -27,7 +27,7 @@
 
 namespace roll::train {
 
-// The programs of the running export. Stopping them makes the export fail.
+// The programs of the running export. If they are stopped, the export fails.
 struct ExportPrograms {
     std::atomic<pid_t> pid{0};
     std::atomic<bool> stopped{false};
@@ -43,7 +43,7 @@ class StepExports {
     StepExports(const StepExports&) = delete;
     StepExports& operator=(const StepExports&) = delete;
 
-    // Exports the checkpoint, which rolld has recorded, if its step is due.
+    // Exports a checkpoint that rolld has recorded, if the checkpoint's step is due.
     void recorded(std::int64_t step, const std::filesystem::path& checkpoint);
     // Reports the export that has ended, and starts the next one. Never blocks.
     void poll();

@@ -23,8 +23,9 @@ void append(std::vector<double>& values, double value, int window) {
     if (surplus > 0) values.erase(values.begin(), values.begin() + surplus);
 }
 
-// Returns the failure with which this rank ends. Rank `teller` reports the reason. The other ranks
-// exit with the status for a lost peer, so that this message becomes the attempt's reason.
+// Returns the failure with which this rank ends. Rank `teller` reports the reason, `sentence`. The
+// other ranks exit with the status for a lost peer, so that `sentence` becomes the attempt's
+// reason.
 RankFailure failure_of(int status, int teller, const std::string& sentence,
                        const std::string& of_others, const Communicator& world) {
     if (world.rank() == teller) return {status, sentence};
@@ -98,7 +99,8 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
     if (result.updated || result.tokens == 0) return std::nullopt;
     const bool is_spike = result.too_high != TooHigh::None;
     const bool overflowed = state_.loss_scale && std::isfinite(result.loss) && !is_spike;
-    if (overflowed && result.replicas_agree) return std::nullopt;  // a lower loss scale helps
+    // an overflow is no failure: the job can lower the loss scale
+    if (overflowed && result.replicas_agree) return std::nullopt;
     if (const auto fault = repeat_differs(step, batch, result, place, world))
         return failure_of(1, fault->rank, fault->sentence,
                           "that computing a step twice gave two results", world);
@@ -130,11 +132,11 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
 }
 
 // Prepares the return to an earlier checkpoint, and decides which samples training will leave out.
-// Returns the end of the error message, which lists these samples. If the loss was not rising, they
-// are the samples of `bad`. If the loss was rising up to this step, all checkpoints since the start
-// of the rise are poisoned. Training then leaves out all samples of the steps since the start of
-// the rise. It also leaves out the samples of the step before, whose update caused the first high
-// loss.
+// Returns the end of the error message, which lists these samples. If the loss was not rising,
+// these are the samples in `bad`. If the loss was rising up to this step, all checkpoints since the
+// start of the rise are poisoned. Training then leaves out all samples of the steps since the start
+// of the rise. It also leaves out the samples of the step before the rise, because the update of
+// that step caused the first high loss.
 std::string StepGuard::prepare_rewind(std::span<const std::int64_t> bad, Communicator& world) {
     const bool writes = world.rank() == 0;
     const at::Tensor begin = at::zeros({}, at::kDouble);

@@ -30,21 +30,22 @@ class StepGuard {
           launch_(launch),
           state_(state) {}
 
-    // Returns the limits of the next step, which has spec.global_batch_size samples. They are
+    // Returns the limits of the next step, which has spec.global_batch_size samples. The limits are
     // infinite if train.on_spike is `ignore`. Forgets earlier steps if this step is smaller than
     // the step before: the gradient norms of smaller batches have more noise.
     StepLimits limits();
 
     // Handles a step that ran with these limits. If the step was not applied, finds the cause, and
     // either skips the step or returns the failure with which this rank must end. If the job goes
-    // back to a checkpoint, first writes which samples and checkpoints it leaves out. Every rank
-    // must call this function with its own part of the batch, before state.step counts the step.
+    // back to a checkpoint, first records which samples and checkpoints the job leaves out. Every
+    // rank must call this function with its own part of the batch, before state.step counts the
+    // step.
     std::optional<RankFailure> check(TrainStep& step, std::span<const Microbatch> batch,
                                      const StepResult& result, const StepPlace& place,
                                      Communicator& world);
 
-    // Adds the loss of an applied step, from which the start of a rise is found. Needed only on
-    // rank 0.
+    // Adds the loss of an applied step. check() finds the start of a rise from these losses. Needed
+    // only on rank 0.
     void note_loss(std::int64_t step, double loss) { history_.add(step, loss); }
 
   private:

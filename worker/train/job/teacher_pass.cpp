@@ -82,7 +82,7 @@ class Teacher {
 
 // Records the teacher in the job's output directory. `computes`: some values must still be
 // computed. In that case, first throws RankFailure if the teacher's files have changed since the
-// start of this job or of the job that it continues.
+// start of this job or since the start of the job that this job continues.
 void check_unchanged(const TeacherPass& pass, const std::string& identity, bool computes) {
     if (!is_writer(pass)) return;
     const std::string& teacher = pass.spec.teacher.from;

@@ -44,8 +44,8 @@ struct TeacherPass {
 // Returns the teacher's values for all windows: the most probable tokens of each target. Computes
 // and stores the values that are not stored yet. All ranks must call this function. Returns nullopt
 // if a rank was told to stop; the values that were computed before the stop are stored. Throws
-// RankFailure(invalid) if the teacher does not fit the model or the layout. Also throws it if
-// values must be computed, but the teacher of a continued job has changed.
+// RankFailure(invalid) if the teacher does not fit the model or the layout. Also throws
+// RankFailure(invalid) if values must be computed, but the teacher of a continued job has changed.
 std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
                                                   const TeacherWindows& windows);
 

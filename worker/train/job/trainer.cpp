@@ -305,8 +305,8 @@ plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     return {sums[0].item<double>(), sums[1].item<double>()};
 }
 
-// Reports the step to roll-worker. Every rank reports, so that roll-worker can tell a slow or
-// hanging rank from the ranks that wait for it.
+// Reports the step to roll-worker. Every rank reports, so that roll-worker can distinguish a slow
+// or hanging rank from the ranks that wait for it.
 void Trainer::tell_step(double own_seconds) {
     pace_.own_seconds =
         pace_.own_seconds == 0 ? own_seconds : 0.9 * pace_.own_seconds + 0.1 * own_seconds;
@@ -428,8 +428,8 @@ Moment Trainer::moment() const {
 bool Trainer::sample() {
     if (spec_.sample.prompts.empty()) return false;
     const TextModel model = text_model(*step_);
-    // One replica generates the text. If replicas share weights, all of them generate the same
-    // text.
+    // Usually, only the first replica generates the text. If replicas share weights, all replicas
+    // generate the same text.
     if (dp_->rank() > 0 && !step_->shares_weights()) return true;
     for (const std::string& prompt : spec_.sample.prompts) {
         const std::string text = continue_text(model, *model_.tokenizer, prompt,

@@ -83,7 +83,7 @@ class Trainer {
     void note_scale(const StepResult& result);
     bool measurement_ends(bool last);
     std::optional<std::vector<ValidResult>> measure(
-        const Moment& moment);   // nullopt: not completed
+        const Moment& moment);   // nullopt: the measurement was ended early
     void swap_for_evaluation();  // swaps weights and average, if evaluations use the average
     std::vector<std::string> metrics() const;  // returns the metrics that the job measures
     bool judge();  // judges the measured values; returns true if they are the best so far
@@ -92,7 +92,7 @@ class Trainer {
     bool evaluate_tasks(bool last);  // returns true if all tasks were evaluated
     bool stops_early() const;
     bool sample();
-    enum class Save { Always, UnlessSaved };  // UnlessSaved: not if this step is already saved
+    enum class Save { Always, UnlessSaved };  // UnlessSaved: skips a step that is saved
     void save(Save when = Save::Always);
     void finish_part();
     void conclude_parts(bool failed);

@@ -16,9 +16,9 @@ namespace roll::train {
 namespace fs = std::filesystem;
 
 // Returns true if a measurement must end, because a rank was told to stop. A measurement after the
-// last step never ends early (`last`), because a later attempt does not repeat it. All ranks must
-// call this function. roll-worker ends a rank that reports no step for a long time; therefore, this
-// function reports the newest step again.
+// last step (`last`) never ends early, because no later attempt repeats the measurement. All ranks
+// must call this function. roll-worker ends a rank that reports no step for a long time; therefore,
+// this function reports the newest step again.
 bool Trainer::measurement_ends(bool last) {
     if (const auto now = Clock::now(); now - pace_.told > std::chrono::seconds(10)) {
         pace_.told = now;

@@ -102,7 +102,7 @@ void Trainer::carry_out(const std::vector<TrainingRequest>& requests) {
                                std::to_string(running->last) + " are being profiled");
                     break;
                 }
-                barrier(*world_);  // all ranks start to measure the profile's times here
+                barrier(*world_);  // start the profile's clock on all ranks at the same time
                 steering_.profile = Profile{request.number, state_.step + 1,
                                             state_.step + request.value, Clock::now()};
                 clock_.record();

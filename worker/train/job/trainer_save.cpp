@@ -24,8 +24,8 @@ std::uint64_t Trainer::checkpoint_bytes(const std::optional<formats::DcpMetadata
     sum_over(*world_, all, {Site::Agreement});
     std::int64_t bytes = all.item<std::int64_t>() + kOfFiles + std::ssize(record_);
     for (const auto& [name, content] : model_.companions) bytes += std::ssize(content);
-    // The metadata file also lists the extra states of the modules. Count twice the size without
-    // them, because there are fewer extra states than tensors.
+    // The metadata file also lists the extra states of the modules. There are fewer extra states
+    // than tensors, so twice the size without extra states is enough.
     if (dist) bytes += 2 * std::ssize(formats::dcp_metadata_pickle(*dist));
     return static_cast<std::uint64_t>(bytes);
 }
@@ -59,8 +59,8 @@ void Trainer::finish_part() {
     conclude_parts(failed.item<double>() > 0);
 }
 
-// Ends a save after every rank has written its part or has failed to write it. If a rank has
-// failed, sends the reason to rank 0.
+// Ends a save after every rank has written its part or has failed to do so. If a rank has failed,
+// sends the reason to rank 0.
 void Trainer::conclude_parts(bool failed) {
     const Result<void> own = part_->take();
     if (!failed) {
@@ -72,8 +72,8 @@ void Trainer::conclude_parts(bool failed) {
     if (saver_) saver_->give_up(first->rank, first->error);
 }
 
-// Waits a short time for rolld to record the last checkpoint. Retention deletes an older
-// checkpoint, the hook `save` runs, and an export of a checkpoint begins only after that.
+// Waits a short time for rolld to record the last checkpoint. Only after that, retention deletes an
+// older checkpoint, the hook `save` runs, and an export of the checkpoint begins.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;
     const auto unsaid = [&] {

@@ -276,7 +276,8 @@ void Trainer::load_model(const std::string& directory) {
 // Connects to the store that all ranks share, and starts to record transfers. If a transfer does
 // not end, each rank reports the reason after at most half of the transfer's timeout. By then,
 // every rank has published its transfers several times. Therefore, the explanation does not depend
-// on which rank ends first, and roll-worker has it if it stops the attempt as hung.
+// on which rank ends first, and roll-worker has the explanation before it stops the attempt as
+// hung.
 void Trainer::connect_recorder() {
     const std::chrono::milliseconds timeout = spec_.parallel.collective_timeout;
     fabric_.emplace(fabric_options(launch_, rank_, timeout));
@@ -434,7 +435,7 @@ void Trainer::restore_newest() {
 }
 
 // Adds the samples that only OUTPUT/left_out.json lists. An earlier attempt, or the job that this
-// job resumes, found these samples after its last checkpoint. Training leaves them out.
+// job resumes, found these samples after its last checkpoint. Training leaves these samples out.
 void Trainer::recall_left_out() {
     if (writes()) {
         join(state_.left_out, read_left_out(launch_.output, state_));

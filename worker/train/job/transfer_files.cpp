@@ -50,7 +50,7 @@ Result<void> merge_transfer_files(const fs::path& directory, int rank,
         ROLL_TRY_VOID(write_file_atomically(file_of(directory, of), text));
     std::this_thread::sleep_for(grace);
     const std::vector<int> ranks = ranks_in(directory);
-    // Do not count rank 0: it is stopped, and another rank may have written its text.
+    // Do not count rank 0. It is stopped, and the file with its text may be from another rank.
     const bool is_lowest =
         std::ranges::none_of(ranks, [&](int other) { return other > 0 && other < rank; });
     std::error_code error;

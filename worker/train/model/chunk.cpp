@@ -86,7 +86,7 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
     gathered_ = std::make_unique<GatheredWeights>(parameters_, std::move(units), *dp);
 }
 
-// Every use of weights, except those of the last norm, is in the scope of a held unit.
+// Every use of weights is in the scope of a HeldUnit. Only the weights of the last norm need none.
 HeldUnit Chunk::hold(int unit, int next, bool again) const {
     const auto i = static_cast<std::size_t>(unit);
     if (await_) await_(i < places_.first.size() ? places_.first[i] - 1 : head());
@@ -101,8 +101,8 @@ void Chunk::begin_step() {
 }
 
 // Returns the allocator for a layer's activations. The activations of the first micro-batch may be
-// in the memory of the gradients. Nothing is written to the gradients before the backward of the
-// first micro-batch, because gradients are added in the order of the micro-batches.
+// in the memory of the gradients. This is safe, because gradients are added in the order of the
+// micro-batches. Nothing is written to them before the backward of the first micro-batch.
 ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
     return microbatch == 0 ? room_.of_layer(layer) : ops::Place();
 }
@@ -161,9 +161,9 @@ void Chunk::restore(Saved& saved, std::int64_t index) {
     same.restore(saved.sequences.positions, of_layer);
 }
 
-// Brings the values that backward of layer `index` needs back from the store, and begins to read
-// the values that backward needs next. If `index` is the number of layers, the values are those of
-// the norm and the loss.
+// Brings the values for backward of layer `index` back from the store, and begins to read the
+// values that backward needs next. If `index` is the number of layers, the values are those of the
+// norm and the loss.
 void Chunk::bring_back(Saved& saved, std::int64_t index) {
     if (room_.store() == nullptr) return;
     std::int64_t first = index;
@@ -198,7 +198,8 @@ RowSplit Chunk::rows_of(const Microbatch& data) const {
     return {part_.sequence ? tp_ : nullptr, data.tokens_BT.numel()};
 }
 
-// Returns all rows of the output layer's input. With sequence parallelism, gathers them.
+// Returns all rows of the output layer's input. With sequence parallelism, gathers the rows of all
+// ranks.
 at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const {
     return rows.is_split() ? gather_rows(rows, h_MC, {Site::HeadRows}) : h_MC;
 }
@@ -453,7 +454,7 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         const int next = i > begin ? layer_unit(first_used(part_, saved.layers, i - 1)) : -1;
         const HeldUnit held = hold(layer_unit(i), next, true);
         restore(saved, i);
-        // Copy o_MA. The weight gradients that need it are computed later, when gradients may
+        // Copy o_MA. The weight gradients that need o_MA are computed later, when gradients may
         // already be in the memory of o_MA. If o_MA was recomputed, it has memory of its own and
         // needs no copy.
         if (when == WeightHalves::Later && microbatch == 0 && !part_.recompute_of(i).attention())
@@ -476,8 +477,8 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     for (Owed& half : saved.owed)
         grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
     if (!part_.pre) return;
-    // The embedding makes the last contribution of a micro-batch to this gradient. If the embedding
-    // is tied, the output layer has made contribution 0.
+    // The embedding makes the last contribution of a micro-batch to the gradient of parameter 0. If
+    // the embedding is tied, the output layer has made contribution 0.
     const int use = parameters_.specs[0].uses - 1;
     const auto add = [this, dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M](
                          const at::Tensor& dw_VC, ops::Sum sum) {

@@ -36,14 +36,14 @@ class Chunk {
     // Sets a function that is called before weights are used: await(i) returns when the weights of
     // the parameters up to `i` have the values of the latest update.
     void before_use(std::function<void(int parameter)> await) { await_ = std::move(await); }
-    void begin_step();  // starts a step, whose micro-batches are numbered from 0 again
+    void begin_step();  // starts a step; its micro-batches are numbered from 0
     // Sets DoRA's magnitudes to the weights' row lengths. All ranks of the chunk must call this.
     void start_magnitudes();
 
     // Computes a micro-batch's forward pass. `hidden_MC` comes from the previous stage; the first
     // stage (`pre`) ignores it. Returns hidden_MC for the next stage. The last stage (`post`)
-    // returns the summed loss times rule.scale, a 0-dim double. With a teacher, it returns two such
-    // numbers: the loss and the divergence from the teacher. With rule.preference, it returns the
+    // returns the summed loss times rule.scale, a 0-dim double. With a teacher, returns two such
+    // numbers: the loss and the divergence from the teacher. With rule.preference, returns the
     // log-probability or the score of each sequence, as doubles on the CPU.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        const LossRule& rule, const GradReady& ready);
@@ -57,11 +57,11 @@ class Chunk {
     // Computes the remaining weight gradients, and frees everything saved for the micro-batch.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Like forward(), but saves nothing for backward. Returns the sum of the targets' losses and,
-    // with a teacher, of their divergences at `temperature`. Does not multiply by rule.scale.
+    // Like forward(), but saves nothing for backward, and does not scale the losses. With a
+    // teacher, the divergences are those at `temperature`.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC,
                         double temperature = 1);
-    // Like evaluate(), but the last stage returns what forward() returns with rule.preference.
+    // Like evaluate(), but the last stage returns each sequence's log-probability or score.
     at::Tensor log_probs(const Microbatch& data, const at::Tensor& hidden_MC);
     // Like evaluate(), but the last stage returns the most probable tokens for each target that is
     // not ignored. The result is [2, N, K] doubles on the CPU: N rows of K ids, then N rows of
@@ -71,7 +71,7 @@ class Chunk {
 
     // Returns the weights that the ranks share; null if each rank has all weights.
     GatheredWeights* gathered() { return gathered_.get(); }
-    // Parts of forward for text generation (text_decoder.hpp); each gathers the weights it needs.
+    // Parts of forward for text generation (text_decoder.hpp); each function gathers its weights.
     at::Tensor embed(const at::Tensor& tokens_M, const RowSplit& rows = {}) const;
     using Attend = std::function<at::Tensor(const ops::Heads&, const ops::AttentionRule&)>;
     at::Tensor run_layer(std::int64_t index, const at::Tensor& x_MC, const ops::RopeTable& rope,

@@ -101,8 +101,8 @@ struct Microbatch {
 };
 
 // Selects the function that computes the gradients of weights. Now: backward_input computes them
-// layer by layer, which needs less memory but delays its result. Later: backward_weight computes
-// them.
+// layer by layer. This needs less memory, but backward_input returns later. Later: backward_weight
+// computes them.
 enum class WeightHalves { Now, Later };
 
 // Selects the values that are stored for a target: the `count` most probable tokens at a

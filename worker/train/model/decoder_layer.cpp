@@ -135,8 +135,8 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), kv_heads(),
                               config.norm_eps, s.qk_norm);
-    // If there are segments, attention saves its own copies of the heads, so `kept` need not
-    // allocate them.
+    // If there are segments, attention saves its own copies of the heads. This result is then not
+    // saved, so `kept` need not allocate it.
     return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), kv_heads(), table,
                      kept_unless(recompute.attention() || !segments.empty()));
 }
@@ -150,7 +150,7 @@ at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSa
 }
 
 // Returns past_MC plus the product of in_MX and `matrix`. If there is a post-norm, the product is
-// first normed. `place` allocates the output of the matrix product.
+// first normalized. `place` allocates the output of the matrix product.
 at::Tensor Layer::add_product(const at::Tensor& past_MC, const at::Tensor& in_MX,
                               const Linear& matrix, int post_norm, ops::RmsNormSaved& saved,
                               const ops::Place& place) const {

@@ -1,8 +1,8 @@
 // One decoder layer: x1 = x + attention(norm(x)), then y = x1 + mlp(norm(x1)), with the optional
 // norms and biases of the config. The layer itself keeps no state: the values that backward needs
-// are in LayerSaved. If gradients of weights are computed later, the functions for this
-// computation hold its inputs. Values that one pass over memory can recompute (a norm's output,
-// the activation) are not saved.
+// are in LayerSaved. If gradients of weights are computed later, the functions that compute them
+// hold the necessary inputs. Values that one pass over memory can recompute (a norm's output, the
+// activation) are not saved.
 //
 // Layer::recompute says which other values are not saved. forward() drops these values. restore()
 // recomputes them before backward, with the same kernels and the same input, so they have the same

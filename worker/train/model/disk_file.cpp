@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
     throw RankFailure(status_of(ErrorCode::Refused), std::string(offloaded.key) + ": " + sentence);
 }
 
-// Opens a file that has no name in any folder. If the file system does not support O_TMPFILE, the
-// file has a name until ::unlink() returns.
+// Opens a file without a name. If the file system does not support O_TMPFILE, the file has a name
+// until ::unlink() returns.
 int open_unnamed(const fs::path& folder) {
     const int opened = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (opened >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return opened;

@@ -15,7 +15,7 @@ struct Offloaded {
 // Throws RankFailure(refused) if the file system of `folder` keeps its files in memory.
 void check_is_on_disk(const std::filesystem::path& folder, const Offloaded& offloaded);
 
-// A file that no folder lists, so that it disappears with the process. Its disk space is reserved.
+// A file without a name. It disappears when the process ends. Its disk space is reserved.
 class DiskFile {
   public:
     // Makes an empty file on the file system of `folder`. Throws RankFailure(refused).
@@ -28,7 +28,7 @@ class DiskFile {
     void grow(std::int64_t bytes);
 
     // Throw RankFailure(refused), because the file cannot hold `bytes` more bytes, or because
-    // `bytes` of its bytes cannot be read. `error`: the value of errno.
+    // `bytes` bytes of the file cannot be read. `error`: the value of errno.
     [[noreturn]] void refuse(std::int64_t bytes, int error) const;
     [[noreturn]] void refuse_to_read(std::int64_t bytes, int error) const;
 

@@ -7,7 +7,7 @@ namespace roll::train {
 
 // Returns the length of each row of W + s B A, in the type of the main weights. `tp`: the group of
 // the ranks that each hold some columns of the layer; null: this rank holds all columns. With `tp`,
-// the squares are summed over the ranks, so all ranks of the group must call this function.
+// the squares are summed over the ranks. All ranks of the group must then call this function.
 at::Tensor row_lengths(const Parameters& parameters, const Adapter& adapter, const at::Tensor& w_OI,
                        Communicator* tp, Tag tag);
 

@@ -33,8 +33,8 @@ class Words {
     }
 
   private:
-    // Added to the site in philox()'s counter. Other uses of the same seed have other values there,
-    // so they get other random numbers.
+    // Added to the site in philox()'s counter. Other uses of the same seed add other values, so
+    // they get other random numbers.
     static constexpr std::uint32_t kDomain = 0xD0900000;
     PhiloxKey key_;
     std::uint32_t layer_, site_;

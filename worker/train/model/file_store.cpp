@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 // Places in the file begin at multiples of this number of bytes, the page size of most machines.
 constexpr std::int64_t kPage = 4096;
 
-// A store in a file. It reads and writes the file with system calls and does not map it. Therefore,
-// an error of the disk becomes an error message and does not kill the process. The pages of the
-// file do not count as memory of the process. The kernel writes the pages to the disk when memory
-// is short.
+// A store in a file. The store reads and writes the file with system calls, and does not map the
+// file into memory. Therefore, an error of the disk becomes an error message and does not kill the
+// process. The pages of the file do not count as memory of the process. The kernel writes the pages
+// to the disk when memory is short.
 class FileStore final : public SavedStore, public std::enable_shared_from_this<FileStore> {
   public:
     FileStore(const fs::path& folder, std::int64_t reserved, std::int64_t least)

@@ -1,8 +1,8 @@
 // Weights that data-parallel ranks share by rows (ZeRO-3). Each rank stores its own rows of every
 // shared weight. A unit is the embedding, a layer or the output layer of the chunk. Before a unit
 // is used, its rows are gathered from all ranks. After use, the gathered rows are freed. At most
-// two units are gathered at a time: the unit in use, and the next unit, whose transfer runs
-// meanwhile. While a unit is not gathered, Parameters::weight has only this rank's own rows.
+// two units are gathered at a time: the unit in use, and the next unit, which is being transferred.
+// While a unit is not gathered, Parameters::weight has only this rank's own rows.
 //
 // All blocks for gathered weights have the same size, so that a later unit reuses the blocks of an
 // earlier unit. Blocks of different sizes would leave holes in the allocator's heap.
@@ -56,7 +56,8 @@ class GatheredWeights {
         at::Tensor pieces(int ranks) const;
     };
 
-    // Returns a block for the received or the whole weights of any unit.
+    // Returns a block of memory that is large enough for the pieces or the whole weights of any
+    // unit.
     at::Tensor take_block();
     void start(int unit, bool again);
     void finish(Unit& unit);
@@ -66,7 +67,8 @@ class GatheredWeights {
     std::vector<Unit> units_;
     std::vector<at::Tensor> own_;  // for each parameter: this rank's own rows of its weight
     std::int64_t block_numel_ = 0;
-    std::vector<at::Tensor> free_blocks_;  // unused blocks; freed when no unit is gathered
+    // unused blocks of memory; freed when no unit is gathered
+    std::vector<at::Tensor> free_blocks_;
     int held_ = 0, most_held_ = 0;
 };
 

@@ -39,9 +39,9 @@ const spec::ModelConfig& config_of(const TextModel& model) {
 }
 
 // Returns the token that the last stage of the first replica chose. Replicas that share weights
-// must continue with the same token. On different processors, rounding could make them choose
-// different tokens. One replica could then end its text earlier, and the others would wait for its
-// weights.
+// must continue with the same token. On different processors, rounding could make the replicas
+// choose different tokens. One replica could then end its text earlier, and the others would wait
+// for its weights.
 std::int64_t agreed(const TextModel& model, std::int64_t token) {
     const at::Tensor sent = at::full({1}, token, at::kLong);
     if (model.pp != nullptr)

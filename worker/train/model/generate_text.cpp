@@ -21,7 +21,7 @@ std::string continue_text(const TextModel& model, const tokenizer::TextTokenizer
                           const std::string& prompt, const TextOptions& options) {
     const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
     const std::vector<std::int64_t> stops(tokenizer.stops.begin(), tokenizer.stops.end());
-    // Never choose rows of the embedding that are outside of the vocabulary.
+    // Choose only tokens of the vocabulary: the embedding may have more rows than these.
     const std::vector<std::int64_t> added =
         generate(model, start,
                  {options.max_tokens, options.temperature, options.top_p, options.seed, stops,

@@ -72,8 +72,9 @@ class InHost final : public KeptBytes {
     std::optional<c10::Event> done_;
 };
 
-// Rounds up to one of eight sizes between two powers of two. Values whose sizes change from step to
-// step, such as those of documents, then find memory of earlier values.
+// Rounds up to one of eight sizes between two powers of two. The sizes of saved values may change
+// from step to step, for example with the lengths of documents. If sizes are rounded, such values
+// can reuse the memory of earlier values.
 std::int64_t rounded(std::int64_t bytes) {
     const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(bytes)));
     const std::int64_t part = std::max<std::int64_t>(power / 8, 1);
@@ -103,7 +104,8 @@ std::unique_ptr<KeptBytes> HostStore::keep(const at::Tensor& bytes_N) {
         const c10::StreamGuard on_copies(*stream_);
         host_N.copy_(bytes_N, /*non_blocking=*/true);
     }
-    bytes_N.record_stream(*stream_);  // the allocator waits for the copy before it reuses them
+    // the allocator waits for the copy before it reuses this memory
+    bytes_N.record_stream(*stream_);
     return std::make_unique<InHost>(shared_from_this(), std::move(block_N), bytes);
 }
 
@@ -121,7 +123,9 @@ at::Tensor HostStore::copy_back(const at::Tensor& host_N, std::optional<c10::Eve
 
 void HostStore::wait_for(const at::Tensor& bytes_N, c10::Event& done) const {
     done.block(computation());
-    bytes_N.record_stream(computation());  // the memory belongs to the stream of the copies
+    // the allocator must also wait for the computation, because the memory belongs to the stream of
+    // the copies
+    bytes_N.record_stream(computation());
 }
 
 void HostStore::free(at::Tensor block_N, std::int64_t bytes) {

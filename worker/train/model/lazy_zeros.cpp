@@ -21,7 +21,7 @@ at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options, Pages
     void* begin = memory;
     std::size_t room = mapped;
     std::align(kHugePage, bytes, begin, room);
-    // Ignore an error, which means that the kernel has no huge pages
+    // ignore an error: the kernel then has no huge pages
     ::madvise(begin, bytes, pages == Pages::Huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     const auto unmap = [memory, mapped](void*) { ::munmap(memory, mapped); };
     return at::from_blob(begin, {size}, unmap, options);

@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns a tensor of the parameter's sizes on this rank. For the main weight, it has all rows that
-// the rank stores as a weight; for any other state, it has this rank's own rows. The other rows are
-// 0.
+// Returns a tensor of the parameter's sizes on this rank. For the main weight, the tensor has all
+// rows that the rank stores as a weight. For any other state, the tensor has this rank's own rows.
+// The other rows are 0.
 at::Tensor read_own(const convert::Source& source, const convert::TargetTensor& target,
                     const Parameters& parameters, std::size_t i, SourceReader& reader) {
     const ParameterSpec& spec = parameters.specs[i];
@@ -42,11 +42,12 @@ at::Tensor read_own(const convert::Source& source, const convert::TargetTensor& 
 std::vector<std::string> load_state(const fs::path& directory, const std::string& state,
                                     std::span<Parameters* const> chunks, const TakeState& take) {
     const families::Families families = need(families::Families::load());
-    // A checkpoint has no state of the parameters that its job has frozen.
+    // A checkpoint has no state of parameters that were frozen in the job that wrote the
+    // checkpoint.
     const convert::Source source = of_disk(convert::open_source(
         directory, families, {.strictness = convert::Strictness::IgnoreAll, .state = state}));
     // The index of a job's checkpoint lists each parameter that the job has trained. The index of a
-    // torch_dist checkpoint is empty; its job has frozen no parameter.
+    // torch_dist checkpoint is empty. The job of such a checkpoint has frozen no parameter.
     checkpoint::OptimizerIndex index;
     if (path_exists(directory / checkpoint::kOptimizerIndexFile))
         index = of_disk(checkpoint::read_optimizer_index(directory));

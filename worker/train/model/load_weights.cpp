@@ -58,9 +58,8 @@ layout::Rows kept_rows(const Parameters& parameters, std::size_t i) {
     return {0, parameters.specs[i].sizes[0]};
 }
 
-// Reads this rank's rows of a weight that is stored as two 16-bit halves, and that tensor
-// parallelism does not split. Reads each block of rows as float32, then splits the block into the
-// halves.
+// Reads this rank's rows of a weight into its two 16-bit halves. Tensor parallelism must not split
+// the weight. Reads each block of rows as float32, then splits the block into the halves.
 void read_halves(const convert::Source& source, const convert::TargetTensor& target,
                  const Parameters& parameters, std::size_t i, SourceReader& reader) {
     const layout::Rows rows = kept_rows(parameters, i);

@@ -23,8 +23,8 @@ namespace roll::train {
 // mean of the directory's rows plus normal noise with standard deviation 1 / sqrt(hidden). The
 // noise depends only on `seed` and the row number.
 //
-// `adapters`: directories of LoRA adapters of this model. They are merged into the weights in this
-// order, in float32.
+// `adapters`: directories of LoRA adapters of this model. The adapters are merged into the weights
+// in this order, in float32.
 //
 // `state`: name of the optimizer state of a Roll checkpoint to read instead of the weights; empty:
 // the weights.

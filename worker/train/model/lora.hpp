@@ -12,9 +12,9 @@
 // = m / |row of W + s B A|. Backward treats the length |row| as a constant.
 //
 // With tensor parallelism, each rank of a column-parallel layer has all of A and some rows of B.
-// Each rank of a row-parallel layer has some columns of A and all of B. Each rank has one of the
-// factors whole; the gradient of this factor is summed over the ranks. In a row-parallel layer, the
-// gradient of m is summed, too.
+// Each rank of a row-parallel layer has some columns of A and all of B. The gradient of the factor
+// that each rank has whole is summed over the ranks. In a row-parallel layer, the gradient of m is
+// summed, too.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct Adapter {
 };
 
 // The joined factors of a layer with `outputs` output rows, or their gradients. As a factor, b_OR
-// includes the modules' scales; as a gradient, it is the gradient of B without the scale.
+// includes the modules' scales; as a gradient, b_OR is the gradient of B without the scale.
 struct LoraFactors {
     at::Tensor a_RI, b_OR;
 };

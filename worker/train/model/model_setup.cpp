@@ -78,9 +78,9 @@ struct WeightsHome {
 };
 
 // Compares `tokenizer`, which the job calls `name`, with the tokenizer next to the weights. Returns
-// a warning if they differ. Returns an empty text if they are equal or there is none next to the
-// weights. Throws RankFailure(invalid) if `tokenizer` has another vocabulary, because the trained
-// embeddings would then be meaningless.
+// a warning if the two differ. Returns an empty text if they are equal, or if there is no tokenizer
+// next to the weights. Throws RankFailure(invalid) if `tokenizer` has another vocabulary, because
+// the trained embeddings would then be meaningless.
 std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
                             const WeightsHome& weights) {
     const std::string home = weights.directory.string();
@@ -128,8 +128,8 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-// Reads the model of a directory. `changes` has HuggingFace config keys with values, which override
-// the values in the directory's config.
+// Reads the model of a directory. `changes` has HuggingFace config keys with values. These values
+// override those in the directory's config.
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
                               const Json& changes = Json::object(),
                               const convert::OpenOptions& open = {}) {
@@ -175,7 +175,8 @@ void add_score(ModelSetup& setup) {
             "ForCausalLM or ForSequenceClassification, but `architectures` is " +
             names.dump());
     name.replace(name.size() - kOfText.size(), kOfText.size(), "ForSequenceClassification");
-    // A family that also reads images has a separate class for its text model
+    // A family that also reads images has a separate class for its text model, with "Text" in the
+    // name.
     const Json type = setup.hf_config.value("model_type", Json());
     const bool is_text = type.is_string() && type.get<std::string>().ends_with("_text");
     if (is_text && name.find("Text") == std::string::npos) name.insert(name.find("For"), "Text");

@@ -36,12 +36,12 @@ struct ModelSetup {
 // Returns the model of a job. If the model starts from a directory, reads it from the first of the
 // job's own checkpoints that can be opened, or else from that directory. If the tokenizer's
 // directory no longer exists, reads the tokenizer from a checkpoint. Therefore, a job can continue
-// after its start directory is gone, unless it is a LoRA job, whose checkpoints hold only the
+// after its start directory is gone. A LoRA job cannot, because its checkpoints hold only the
 // adapter.
 //
-// If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid)
-// if the job's sizes are wrong, or if the tokenizer's ids differ from the ids of the tokenizer
-// in the model's directory.
+// If `config_suffices`, a HuggingFace directory needs no weights. Throws RankFailure(invalid) if
+// the job's sizes are wrong, or if the tokenizer's ids differ from the ids of the tokenizer in the
+// model's directory.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints,
                        bool config_suffices = false);
@@ -64,7 +64,8 @@ std::vector<families::NativeTensor> native_tensors(const ModelSetup& model);
 // the model is not a reward model.
 std::int64_t padding_of(const ModelSetup& model);
 
-// Returns the model of a HuggingFace or MCA directory, with its tokenizer if it has one.
+// Returns the model of a HuggingFace or MCA directory, with the directory's tokenizer, if there is
+// one.
 ModelSetup setup_model(const std::filesystem::path& directory);
 
 // Returns the number of elements of the parameters that model.freeze or LoRA freezes. Throws
@@ -73,8 +74,8 @@ ModelSetup setup_model(const std::filesystem::path& directory);
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 
-// Returns what backward does not compute for the job's frozen parameters. Does not count vectors,
-// or an embedding that is used only for lookup.
+// Returns the work that backward does not do, because parameters of the job are frozen. Does not
+// count vectors, or an embedding that is used only for lookup.
 plan::Untrained untrained_of(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
 // returns the name that a job file uses: "fp32", "fp64", "bf16" or "fp16"

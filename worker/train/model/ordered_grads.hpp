@@ -24,14 +24,14 @@ class OrderedGrads {
     void begin();
 
     // Adds contribution number `use` of a micro-batch to the parameter's gradient. If the
-    // contribution is early, keeps `add`, and a later call of this function calls it. `add` must
-    // compute the same bits at either time. If the parameter is frozen, drops the contribution
-    // without calling `add`. Calls `ready` once for each contribution that is added or dropped in
-    // this call.
+    // contribution is early, keeps `add` for a later call of this function, which then calls `add`.
+    // The bits that `add` computes must not depend on the time. If the parameter is frozen, drops
+    // the contribution without calling `add`. Calls `ready` once for each contribution that is
+    // added or dropped in this call.
     void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);
 
     // Prepares the gradient of a trained parameter for its next contribution. Returns whether that
-    // contribution replaces the gradient or is added to it.
+    // contribution replaces the gradient's content or is added.
     ops::Sum open(int parameter);
 
     // Returns true if contribution number `use` of the micro-batch is the next to be added.

@@ -7,8 +7,8 @@
 
 namespace roll::train {
 
-// Returns the weight of parameter `i` in the type of the computation. For a packed weight, this is
-// a new tensor with the unpacked values; otherwise, it is `weight`.
+// Returns the weight of parameter `i` in the type of the computation. For a packed weight, the
+// result is a new tensor with the unpacked values. Otherwise, the result is `weight`.
 at::Tensor weight_of(const Parameters& parameters, std::size_t i);
 
 // Returns the number of elements that a row of the parameter takes in `weight`. A packed row counts

@@ -20,9 +20,10 @@ constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 
 double norm_start(const spec::ModelConfig& c) { return c.norm_adds_one ? 0 : 1; }
 
-// Appends the LoRA factors of the modules listed in `of`, which form the layer `linear`: all A,
-// then all B, then, with DoRA, all magnitudes. As in PEFT, A is drawn by Kaiming's rule with a =
-// sqrt(5), and B is 0. start_magnitudes() later computes the magnitudes from the weights.
+// Appends the LoRA factors of the modules listed in `of`, the parts of the layer `linear`. The
+// order is all A, then all B, then, with DoRA, all magnitudes. As in PEFT, A is drawn by Kaiming's
+// rule with a = sqrt(5), and B is 0. start_magnitudes() later computes the magnitudes from the
+// weights.
 void add_lora_factors(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c,
                       std::int64_t layer, const std::string& linear,
                       std::initializer_list<spec::LoraPlace> of) {
@@ -218,8 +219,8 @@ void allocate_packed(Parameters& p) {
 
 void allocate(Parameters& p, const InitOptions& options) {
     std::int64_t own = 0, trained = 0, stored = 0;
-    // `has_gaps`: frozen parameters have gradients, which are never used. `has_base`: LoRA's base
-    // has main weights, which are never used.
+    // `has_gaps`: frozen parameters have gradients. `has_base`: LoRA's base has main weights. These
+    // gradients and weights are never used.
     bool has_gaps = false, has_base = false;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const auto size = c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));

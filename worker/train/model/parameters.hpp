@@ -29,9 +29,9 @@
 
 namespace roll::train {
 
-// The role of a parameter in LoRA. Base: a frozen weight of the model. It has no main weight, so
-// its elements of flat_rest or flat_main are never written. Factor: A, B or a magnitude. None: a
-// weight that is trained directly, without factors.
+// The role of a parameter in LoRA. Base: a frozen weight of the model, without a main weight. Its
+// elements of flat_rest or flat_main are never written. Factor: A, B or a magnitude. None: a weight
+// that is trained directly, without factors.
 enum class LoraRole { None, Base, Factor };
 
 struct ParameterSpec {
@@ -40,8 +40,8 @@ struct ParameterSpec {
     int uses = 1;         // number of contributions to the parameter's gradient per micro-batch
     double start = -1;    // initial value of all elements; -1: drawn at random
     bool frozen = false;  // true: the parameter keeps its values, and its gradient stays 0
-    // Set if tensor parallelism splits the parameter: sizes of the whole tensor, and the elements
-    // of it that this rank has. Elements of `sizes` that are in no part are padding, which is 0.
+    // Set if tensor parallelism splits the parameter: sizes of the whole tensor, and this rank's
+    // elements of that tensor. Elements of `sizes` in no part are padding, which is 0.
     std::vector<std::int64_t> whole = {};
     std::vector<layout::Part> parts = {};
     bool partial = false;  // true: the gradient must be summed over the tensor-parallel ranks
@@ -60,7 +60,7 @@ struct Parameters {
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
     std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
-    // Gradients of the own rows: views of `grad` or, with a stage (GradStage), tensors of trained
+    // Gradients of the rows `own`: views of `grad` or, with a stage (GradStage), tensors of trained
     // parameters. With a stage, a tensor of `grad` exists only while the stage provides its memory.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined unless gradients are staged
@@ -68,20 +68,20 @@ struct Parameters {
     StateMemory state_memory = {};  // allocates optimizer state; empty: in the device's memory
 };
 
-// Returns true if ZeRO-3 splits the parameter. It splits all except vectors and LoRA's factors.
+// Returns true if ZeRO-3 splits the parameter: all except vectors and LoRA's factors are split.
 bool is_splittable(const ParameterSpec& spec);
 
 // Returns the type of main weights and gradients.
 at::ScalarType main_type(const Parameters& parameters);
 
-// Returns the own rows of `tensor`, which must have all rows of parameter `i` or only its own rows.
+// Returns this rank's own rows of `tensor`. It must have all rows of parameter `i`, or only these.
 at::Tensor own_rows(const Parameters& parameters, std::size_t i, const at::Tensor& tensor);
 
 // Returns an uninitialized tensor with the shape and type of the gradient of parameter `i`.
 at::Tensor grad_like(const Parameters& parameters, int i);
 
 // Copies elements of parameter i's main weight to `to`, a contiguous CPU tensor of main_type().
-// Starts at element `begin` of the own rows, and copies as many elements as `to` has.
+// Starts at element `begin` of this rank's own rows, and copies as many elements as `to` has.
 void copy_main(const Parameters& parameters, std::size_t i, const at::Tensor& to,
                std::int64_t begin = 0);
 
@@ -123,7 +123,7 @@ struct InitOptions {
     std::vector<std::string> freeze = {};  // globs of the names of frozen parameters
     int owners = 1, owner = 0;  // number of ranks that share optimizer state, and this rank's index
     bool stages_gradients = false;  // true: a GradStage, set by the caller, allocates the gradients
-    bool splits_weights = false;    // true: owners store only own rows; needs stages_gradients
+    bool splits_weights = false;    // true: a rank stores only its own rows; needs stages_gradients
     StateMemory state_memory = {};  // see Parameters::state_memory
 };
 
@@ -143,8 +143,8 @@ void mark_frozen(std::vector<ParameterSpec>& specs, const std::vector<std::strin
 // Returns true if a name matches at least one of the globs. As in fnmatch(3), * also matches dots.
 bool matches_any(const std::vector<std::string>& globs, const std::string& name);
 
-// Makes the parameters. Their weights are drawn only from the seed, the parameter's name and the
-// element's index, so they are the same for any layout and number of threads.
+// Makes the parameters. Their weights depend only on the seed, the parameter's name and the
+// element's index. Therefore, the weights are the same for any layout and number of threads.
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options);
 
 }  // namespace roll::train

@@ -1,5 +1,5 @@
 // Counter-based random numbers: the n-th number of a named sequence is a function of (seed, name,
-// n), so it does not depend on layout, order or number of threads.
+// n). It does not depend on the layout, the order or the number of threads.
 #pragma once
 
 #include <array>

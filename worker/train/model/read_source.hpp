@@ -40,7 +40,8 @@ class SourceReader {
     void read_rows(const convert::TargetTensor& target, const at::Tensor& to);
 
     // Reads the rows `rows` of a parameter of this rank into the same rows of `own`, which has the
-    // rank's sizes. `whole`: the whole parameter. Reads no other elements of it. Padding becomes 0.
+    // rank's sizes. `whole`: the whole parameter. Reads no other elements of `whole`. Padding
+    // becomes 0.
     void read_part(const convert::TargetTensor& whole, const ParameterSpec& spec,
                    const layout::Rows& rows, const at::Tensor& own);
 
@@ -48,7 +49,7 @@ class SourceReader {
     void note(const convert::TargetTensor& target);
 
     // Compares the tensors that have been read with their replicas in the checkpoint. Throws
-    // RankFailure if two of them differ.
+    // RankFailure if two replicas differ.
     void compare_replicas(const convert::Plan& plan) const;
 
   private:

@@ -32,7 +32,7 @@ struct PendingRows {
     Communicator& tp;
     Communicator::Ticket ticket;
     at::Tensor rows;   // the result of the exchange
-    at::Tensor other;  // the input, which the communicator owns until finish()
+    at::Tensor other;  // the input; the communicator owns it until finish()
 
     at::Tensor finish();
 };

@@ -3,7 +3,7 @@
 // The first micro-batch of a step saves its activations in the memory of the gradients
 // (plan::SpareRoom). This memory is not used on a GPU. If a parameter is frozen, this memory is not
 // used either, because the gradient of a frozen parameter must stay 0. If there is a store, all
-// saved values go there, and only the loss uses the memory of the gradients.
+// saved values go to the store, and only the loss uses the memory of the gradients.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class SavedRoom {
   public:
     // Uses the memory of the gradients of the layers. `first` has the index of each layer's first
     // parameter, then the index after the last layer. `parameters` must outlive this object and the
-    // tensors that it makes.
+    // tensors that this object makes.
     SavedRoom(const Parameters& parameters, const std::vector<int>& first);
 
     // Starts a new step. Requires that all saved activations have been used.

@@ -33,7 +33,7 @@ class SavedStore {
     SavedStore(const SavedStore&) = delete;
     SavedStore& operator=(const SavedStore&) = delete;
 
-    // Copies bytes_N. The caller may free them immediately.
+    // Copies bytes_N. The caller may free bytes_N immediately.
     virtual std::unique_ptr<KeptBytes> keep(const at::Tensor& bytes_N) = 0;
 
     // Returns true if the tensor's memory is large enough to be worth a copy.
@@ -49,13 +49,13 @@ class SavedStore {
     std::int64_t least_, now_ = 0, most_ = 0;
 };
 
-// Tensors with less memory stay where they are: there are few of them, and a request to the disk
-// takes longer than the copy.
+// Tensors with less memory stay where they are. There are few such tensors, and for each of them, a
+// request to the disk would take longer than the copy.
 inline constexpr std::int64_t kLeastSaved = 64 << 10;
 
 // Returns a store in a file on the file system of `folder`. `reserved`: bytes of disk space that
-// are reserved at the start; the file grows if it needs more. Throws RankFailure(refused) if the
-// disk has no space.
+// are reserved at the start; the file grows if it needs more space. Throws RankFailure(refused) if
+// the disk has no space.
 std::shared_ptr<SavedStore> file_store(const std::filesystem::path& folder, std::int64_t reserved,
                                        std::int64_t least = kLeastSaved);
 
@@ -68,7 +68,7 @@ std::shared_ptr<SavedStore> host_store(at::Device device, HostMemory host_memory
 // Values that are in a store, for example those of one layer.
 class ParkedValues {
   public:
-    // Moves the values into the store. Each entry points to a tensor, which may be undefined.
+    // Moves the values into the store. Each entry points to a tensor. The tensor may be undefined.
     // Afterwards, the moved tensors are undefined. Tensors that share memory share memory again
     // after restore().
     void park(SavedStore& store, std::span<at::Tensor* const> values);
@@ -81,7 +81,7 @@ class ParkedValues {
     void restore(std::span<at::Tensor* const> values);
 
   private:
-    // A tensor's view of its memory.
+    // How a tensor views a block of memory. Several tensors may share a block.
     struct View {
         std::size_t place = 0;   // index in the list of values
         std::size_t memory = 0;  // index in kept_

@@ -1,6 +1,6 @@
-// The score of a reward model, which takes the place of the output layer. It is a linear layer with
-// one output, applied to the last row of each sequence (transformers: ...ForSequenceClassification
-// with one label).
+// The score layer of a reward model takes the place of the output layer. The score layer is a
+// linear layer with one output, applied to the last row of each sequence (transformers:
+// ...ForSequenceClassification with one label).
 //
 // M rows, C channels, S sequences. With tensor parallelism, each rank has the whole layer and
 // computes the whole result.

@@ -41,8 +41,9 @@ std::vector<double> sequence_tokens(const Microbatch& data);
 std::vector<double> sequence_coefficients(const Microbatch& data, const LossRule& rule,
                                           std::span<const double> values);
 
-// Returns, for each row, the derivative of the loss of the pairs with respect to the row's loss, as
-// a tensor [M] of doubles on the CPU. `log_probs`: the log-probabilities of the sequences.
+// Returns, for each row, the derivative of the loss of the pairs with respect to the row's loss.
+// The result is a tensor [M] of doubles on the CPU. `log_probs`: the log-probabilities of the
+// sequences.
 at::Tensor row_scales(const Microbatch& data, const LossRule& rule,
                       std::span<const double> log_probs);
 

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Parts with fewer bytes than this are neither read ahead nor written immediately. A request to the
-// disk for each norm of a model would take longer than the update.
+// Parts with fewer bytes than this are not read ahead, and not written immediately. A request to
+// the disk for each norm of a model would take longer than the update.
 constexpr std::size_t kLeast = 64 << 10;
 
 constexpr Offloaded kOffloaded{"train.optimizer.offload", "optimizer state"};
@@ -59,7 +59,8 @@ struct PageRange {
     std::size_t begin = 0, size = 0;
 };
 
-// Returns the pages that hold the bytes [begin, begin + size) of the file, as far as they exist.
+// Returns the pages that hold the bytes [begin, begin + size) of the file. Bytes after the end of
+// the file are ignored.
 PageRange pages_of(const StateFile& file, std::size_t begin, std::size_t size) {
     static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const std::size_t first = std::min(begin, file.bytes) / page * page;

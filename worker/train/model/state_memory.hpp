@@ -1,10 +1,10 @@
 // Memory for the state of an optimizer outside the memory of the device (train.optimizer.offload).
 //
 // On a CPU, each tensor is in a file that is mapped into memory. The kernel writes changed pages to
-// the file when memory is short, and reads them when they are used again. An update holds only a
-// window of a tensor in the process's memory: callers release each part with let_go() after they
-// have used it. The functions do nothing for tensors that are not in a file. They may be called on
-// any thread.
+// the file when memory is short, and reads the pages when they are used again. An update holds only
+// a window of a tensor in the process's memory: callers release each part with let_go() after use.
+// The functions do nothing for tensors that are not in a file. The functions may be called on any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace roll::train {
 using StateMemory = std::function<at::Tensor(std::int64_t size, const at::TensorOptions& options)>;
 
 // Returns memory in files on the file system of `folder`. A file has no name in the folder, so it
-// disappears with the process. Its disk space is reserved when it is made. Throws
+// disappears with the process. The disk space of the file is reserved when the file is made. Throws
 // RankFailure(refused) if there is no space.
 StateMemory file_memory(const std::filesystem::path& folder);
 
 bool is_in_file(const at::Tensor& tensor);
 
-// Returns the number of elements of `state` that an update should use before it calls let_go(); the
-// number of all elements if the tensor is not in a file.
+// Returns the number of elements of `state` that an update should use before it calls let_go(). If
+// `state` is not in a file, returns the number of all elements.
 std::int64_t window_of(const at::Tensor& state);
 
 // Begins to read the `count` elements of each tensor that follow the elements [begin, begin +
@@ -35,7 +35,7 @@ std::int64_t window_of(const at::Tensor& state);
 void fetch_after(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
 
 // Takes the elements [begin, begin + count) of each tensor out of the process's memory, and begins
-// to write them to the file. They can still be used. Undefined tensors are skipped.
+// to write them to the file. The elements can still be used. Undefined tensors are skipped.
 void let_go(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count);
 void let_go(const at::Tensor& state);
 

@@ -26,8 +26,8 @@ struct TensorShard {
     bool partial = false;
 };
 
-// Returns the part of the parameter `name`, whose whole tensor has `sizes`, on rank chunk.tp_rank
-// of chunk.tp. Requires that spec::tensor_problems() is empty.
+// Returns the part of the parameter `name` on rank chunk.tp_rank of chunk.tp. `sizes`: the sizes of
+// the parameter's whole tensor. Requires that spec::tensor_problems() is empty.
 TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& name,
                          const std::vector<std::int64_t>& sizes, const ChunkSpec& chunk);
 

@@ -32,8 +32,8 @@ class TextDecoder {
     // `positions`: maximum number of tokens in the sequence
     TextDecoder(const TextModel& model, std::int64_t positions);
 
-    // Appends `tokens` to the sequence. On the last stage, returns the logits for the token that
-    // follows them, [V]; on the other stages, an undefined tensor.
+    // Appends `tokens` to the sequence. On the last stage, returns the logits of the next token,
+    // [V]. On the other stages, returns an undefined tensor.
     at::Tensor take(const std::vector<std::int64_t>& tokens);
 
     std::int64_t position() const { return position_; }  // number of tokens in the sequence
@@ -44,8 +44,8 @@ class TextDecoder {
     struct LayerCache {
         at::Tensor k_GSD, v_GSD;
     };
-    // This rank keeps one cache for each of its parts. The row lengths are those of weights with
-    // DoRA; the weights do not change while the object exists.
+    // The cache of one of this rank's parts. The row lengths are those of weights with DoRA; the
+    // weights do not change while the object exists.
     struct PartCache {
         ops::RopeTable table;
         std::vector<LayerCache> layers;

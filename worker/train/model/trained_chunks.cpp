@@ -17,7 +17,7 @@ std::int64_t lowest_trained(const spec::ModelConfig& config,
     if (!config.lora.is_set() && freeze.empty()) return -1;
     std::vector<ParameterSpec> specs = parameter_specs(config, whole_chunk(config));
     mark_frozen(specs, freeze);
-    // The parameters are in the order in which forward uses them.
+    // The parameters are in the order of forward, so the first trained parameter is the lowest.
     const auto lowest = std::ranges::find(specs, false, &ParameterSpec::frozen);
     if (lowest == specs.begin()) return -1;
     if (lowest == specs.end()) return config.layers + 1;

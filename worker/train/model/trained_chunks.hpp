@@ -19,7 +19,7 @@ std::int64_t layer_number(const std::string& parameter);
 std::int64_t lowest_trained(const spec::ModelConfig& config,
                             const std::vector<std::string>& freeze);
 
-// Returns stage_chunks(), with ChunkSpec::lowest.
+// Returns the chunks of stage_chunks(), with ChunkSpec::lowest set.
 std::vector<ChunkSpec> trained_chunks(const spec::ModelConfig& config, const StageSplit& split,
                                       const std::vector<std::string>& freeze);
 

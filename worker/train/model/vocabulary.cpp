@@ -50,7 +50,7 @@ ops::Head Vocabulary::head(const at::Tensor& w_VC, double soft_cap) const {
                                  }}};
 }
 
-// Each rank has the same number of logits. Those behind the last token of the vocabulary are
+// Each rank has the same number of logits. The logits after the last token of the vocabulary are
 // padding.
 at::Tensor Vocabulary::gather_logits(const at::Tensor& own_MV) const {
     if (tp_ == nullptr) return own_MV;

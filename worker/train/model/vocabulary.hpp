@@ -26,9 +26,9 @@ class Vocabulary {
     void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
                                    const at::Tensor& dw_VC, ops::Sum sum) const;
 
-    // Returns the output layer. Operators that use it exchange a few numbers per row, so all ranks
-    // must call these operators in the same order. On each rank, such an operator computes only a
-    // part of the gradient of its input; sum_input_grad() sums the parts.
+    // Returns the output layer. Operators that use the layer exchange a few numbers per row, so all
+    // ranks must call these operators in the same order. On each rank, such an operator computes
+    // only a part of the gradient of its input; sum_input_grad() sums the parts.
     ops::Head head(const at::Tensor& w_VC, double soft_cap) const;
 
     // Returns the logits of all tokens, [M, V], from each rank's own logits.

@@ -47,7 +47,7 @@ namespace roll::train {
 // For an unpaired objective, sequence k has the label labels[k]; a sequence without a label does
 // not count.
 struct PairBatch {
-    // For each sequence: its log-probability, summed over its tokens, or for `reward`, its score
+    // for each sequence: its log-probability, summed over its tokens; for `reward`: its score
     std::span<const double> log_probs;
     // log-probabilities of the sequences under the reference model; empty: all 0
     std::span<const double> references;
@@ -68,9 +68,9 @@ struct PairScale {
 
 // Sums over pairs, or over labelled answers. LogpChosen and LogpRejected are sums of the answers'
 // log-probabilities, as the loss compares them. For simpo, orpo and cpo with loss ipo, an answer's
-// log-probability is the mean over its tokens; otherwise, it is the sum over its tokens. The reward
-// of an answer is beta times (its log-probability minus its log-probability under the reference
-// model).
+// log-probability is the mean over its tokens. For all other losses, it is the sum over its tokens.
+// The reward of an answer is beta times (its log-probability minus its log-probability under the
+// reference model).
 struct PairSums {
     enum Index {
         Pairs,     // number of pairs; 0 if the answers are labelled

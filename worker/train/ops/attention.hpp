@@ -12,8 +12,8 @@ namespace roll::ops {
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
                      const Place& place = {});
 
-// Returns the gradients of q, k and v. For bfloat16 on a CPU, the gradients are float32, which
-// rope_backward() rounds.
+// Returns the gradients of q, k and v. For bfloat16 on a CPU, the gradients are float32, and
+// rope_backward() rounds them.
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
 }  // namespace roll::ops

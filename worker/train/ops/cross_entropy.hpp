@@ -1,8 +1,8 @@
 // Computes the output layer and the loss in one operator, one block of rows at a time. Therefore,
 // only one block of logits exists at a time. The gradient of a block overwrites the block's logits.
 //
-// M rows, C channels, V vocabulary. One call computes both forward and backward, because both need
-// the block's logits. The call also computes the gradient of the weight. Otherwise, the logits
+// M rows, C channels, V vocabulary. One call computes forward and backward, including the gradient
+// of the weight, because all of these need the block's logits. With separate calls, the logits
 // would have to be kept.
 #pragma once
 
@@ -28,8 +28,8 @@ struct LossTerms {
     bool is_plain() const { return label_smoothing == 0 && z_loss == 0; }
 };
 
-// The output layer, which maps x_MC to logits l = x_MC @ w_VC^T. With a soft cap, the logits are
-// cap * tanh(l / cap).
+// The output layer. It maps x_MC to logits l = x_MC @ w_VC^T. With a soft cap, the logits are cap *
+// tanh(l / cap).
 struct Head {
     at::Tensor w_VC;
     double soft_cap = 0;
@@ -45,9 +45,9 @@ at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns the log
 TopTokens linear_top_tokens(const at::Tensor& x_MC, const Head& head, std::int64_t k,
                             double temperature);
 
-// The tensor for the weight's gradient. The gradient overwrites dw_VC or is added to it. If dw_VC
-// is undefined, the gradient is not computed. `input`: whether the gradient of x_MC is computed; if
-// false, saved.dx_MC is undefined.
+// The tensor for the weight's gradient. The gradient overwrites dw_VC or is added to dw_VC. If
+// dw_VC is undefined, the gradient is not computed. `input`: whether the gradient of x_MC is
+// computed; if false, saved.dx_MC is undefined.
 struct HeadGrad {
     at::Tensor dw_VC = {};
     Sum sum = Sum::Add;

@@ -12,7 +12,7 @@ void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens
                                const at::Tensor& dw_VC, Sum sum) {
     if (sum == Sum::Replace) dw_VC.zero_();
     const at::Tensor part_MC = dy_MC.to(dw_VC.scalar_type());
-    // Do not use index_add_ on a GPU: its result is nondeterministic, and it rounds after each
+    // Do not use index_add_ on a GPU: its result is nondeterministic and is rounded after each
     // addition.
     if (!dw_VC.is_cpu()) {
         dw_VC.add_(at::embedding_dense_backward(part_MC, tokens_M, dw_VC.size(0), -1, false));

@@ -90,8 +90,8 @@ at::Tensor of_block(const Block& block, const at::Tensor& x_BHT, std::int64_t gr
         .unsqueeze(-1);
 }
 
-// Returns x_MC in the type of w_C. ATen's kernels require the same type for both, but the weight of
-// a norm with 1 + weight is float32 even if the input is bfloat16.
+// Returns x_MC in the type of w_C. ATen's kernels require the same type for both. The weight of a
+// norm with 1 + weight is float32, even if the input is bfloat16.
 at::Tensor as_weight(const at::Tensor& x_MC, const at::Tensor& w_C) {
     return x_MC.to(w_C.scalar_type());
 }

@@ -1,7 +1,7 @@
-// The operators on a GPU, made of ATen's kernels. They use flash attention, fused norms and fused
-// AdamW if these are available. This folder's operators call these functions for tensors that are
+// The operators on a GPU, made of ATen's kernels. These functions use flash attention, fused norms
+// and fused AdamW if these are available. This folder's operators call them for tensors that are
 // not on the CPU. A function that needs no GPU kernel also accepts CPU tensors and returns the same
-// results; the tests use this.
+// results. The tests call such functions with CPU tensors.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,8 @@ bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor
     return true;
 }
 
-// Size of a part of the product in bytes. A part is still in a cache when it is added to the sum.
+// Size of a part of the product in bytes. A part of this size is still in a cache when the part is
+// added to the sum.
 constexpr std::int64_t kPartBytes = 2 << 20;
 
 // Computes the weight gradient for types for which no library call multiplies and adds in one step.

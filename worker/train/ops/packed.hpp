@@ -17,7 +17,8 @@ namespace roll::ops {
 std::span<const float> nf4_values();
 
 // Returns the dynamic map of bitsandbytes (arXiv 1511.04561): signed numbers with a decimal
-// exponent and a fraction. The fraction has more bits for large numbers. Ascending.
+// exponent and a fraction. The fraction has more bits for large numbers. The numbers are in
+// ascending order.
 std::span<const float> scale_values();
 
 // 1 / 127, rounded as bitsandbytes does

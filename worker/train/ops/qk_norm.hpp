@@ -29,8 +29,8 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
                             const at::Tensor& dk_D);
 
 // These functions return the same results as the two functions above, but call rms_norm() once for
-// the queries and once for the keys. qk_norm() and qk_norm_backward() call them for tensors that
-// are not on the CPU.
+// the queries and once for the keys. qk_norm() and qk_norm_backward() call these functions for
+// tensors that are not on the CPU.
 at::Tensor qk_norm_by_parts(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                             std::int64_t kv_heads, double eps, QkNormSaved& saved);
 at::Tensor qk_norm_by_parts_backward(const at::Tensor& dy_MP, const at::Tensor& q_D,

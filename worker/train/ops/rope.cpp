@@ -37,8 +37,8 @@ void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit
 }
 
 // Returns YaRN's interpolation weight of each frequency. Weight 0 keeps the frequency, and weight 1
-// divides it by the scaling factor. The weights are 0 up to index `low`, and 1 from index `high`
-// on. Frequency i makes theta^(-i / E) / 2 pi rotations per position.
+// divides the frequency by the scaling factor. The weights are 0 up to index `low`, and 1 from
+// index `high` on. Frequency i makes theta^(-i / E) / 2 pi rotations per position.
 at::Tensor yarn_slow(std::int64_t frequencies, double theta, const spec::RopeScaling& scaling) {
     const auto count = static_cast<double>(frequencies);
     const auto number_of = [&](double turns) {

@@ -1,6 +1,6 @@
 // Rotary position embedding. The operator splits the fused projection into heads and copies them to
-// the head-major layout of attention. It rotates queries and keys during this copy, so the rotation
-// needs no extra pass over memory.
+// the head-major layout of attention. The operator rotates queries and keys during this copy, so
+// the rotation needs no extra pass over memory.
 //
 // B batch, T positions, H query heads, G key heads, D head dim, P = (H + 2 G) D. The projection has
 // Megatron's layout: for each key head, first its H / G query heads, then the key, then the value.
@@ -22,7 +22,7 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table,
            const Place& place = {});
 
-// Returns dqkv_BTP, the gradient of the projection, in `dtype`, which must be the type of the
+// Returns dqkv_BTP, the gradient of the projection, in `dtype`. `dtype` must be the type of the
 // forward pass.
 at::Tensor rope_backward(const Heads& d, const RopeTable& table, at::ScalarType dtype);
 

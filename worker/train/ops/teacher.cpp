@@ -77,7 +77,7 @@ Divergence divergence(const at::Tensor& l_RV, const TeacherRows& teacher,
     const at::Tensor id_RK = teacher.ids_MK - shard.begin;
     const at::Tensor absent_RK = id_RK.lt(0).logical_or_(id_RK.ge(count));
     // Writes K values per row to the columns of the K tokens. The values of tokens that other
-    // shards have go to an additional column, which is not returned.
+    // shards have go to an additional column. This column is not returned.
     const auto spread = [&](at::ScalarType type, const at::Tensor& value_RK) {
         const at::Tensor spread_RV = at::zeros({rows, count + 1}, l_RV.options().dtype(type));
         spread_RV.scatter_(1, id_RK.masked_fill(absent_RK, count), value_RK.to(type));

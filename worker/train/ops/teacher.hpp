@@ -25,7 +25,7 @@ struct TeacherRows {
     at::Tensor log_probs_MK;  // doubles: log-probabilities at the temperature
     double weight = 0;
     double temperature = 1;
-    at::Tensor divergence_M;  // doubles; operators write each row's divergence to it
+    at::Tensor divergence_M;  // doubles; operators write each row's divergence to this tensor
 };
 
 struct Divergence {

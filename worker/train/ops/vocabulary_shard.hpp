@@ -9,13 +9,13 @@
 namespace roll::ops {
 
 // The part of the vocabulary that this rank's output layer has: the tokens [begin, begin + count).
-// The weight may have more rows, which are padding; the softmax ignores them.
+// Further rows of the weight are padding, and the softmax ignores these rows.
 struct VocabularyShard {
     std::int64_t begin = 0;
     std::int64_t count = 0;
     std::int64_t vocab = 0;  // number of tokens in all shards
     // Sends own_RN to the other shards. Returns the tensors of all shards, [shards, R, N], in the
-    // order of the shards. An operator calls it once or twice for each block of rows.
+    // order of the shards. An operator calls this function once or twice for each block of rows.
     std::function<at::Tensor(const at::Tensor& own_RN)> gather;
 };
 

@@ -29,7 +29,7 @@ at::Tensor modules_of_rows(const spec::ModelConfig& c, const ParameterSpec& spec
 }
 
 // The update of one parameter, and its sums over the whole parameter. The tensors of the sums are
-// views of buffers, which are summed over the ranks.
+// views of buffers. The buffers are summed over the ranks.
 struct Item {
     const Update& update;
     std::int64_t rows, columns, modules;  // sizes of the whole parameter; a vector has 1 column

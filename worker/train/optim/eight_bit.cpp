@@ -55,7 +55,8 @@ struct Run {
     std::int64_t local, block, count;
 };
 
-// Calls body(Run) for all elements of the parts, in parallel. A block may be in several rows.
+// Calls body(Run) for all elements of the parts, in parallel. A block may include elements of
+// several rows.
 template <class Body>
 void for_runs(const Update& update, const std::vector<layout::Part>& parts, const Body& body) {
     const ParameterSpec& spec = update.parameters.specs[update.index];

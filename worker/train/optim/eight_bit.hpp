@@ -15,9 +15,9 @@
 namespace roll::train {
 
 // Make the updates of a chunk's parameters; on a GPU, the first function calls the second, with at
-// least one update. State: the codes state1 and state2 of the own elements, and absmax1 and absmax2
-// of all blocks of the whole parameter. All ranks of the dp and tp groups that `sums` uses must
-// call these functions with the same parameters.
+// least one update. State: the codes state1 and state2 of this rank's own rows, and absmax1 and
+// absmax2 of all blocks of the whole parameter. All ranks of the dp and tp groups that `sums` uses
+// must call these functions with the same parameters.
 void adamw_8bit(std::span<const Update> updates, const WholeSums& sums);
 void adamw_8bit_on_gpu(std::span<const Update> updates, const WholeSums& sums);
 

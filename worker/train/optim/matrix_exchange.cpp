@@ -45,9 +45,9 @@ std::size_t MatrixExchange::first_of_rank(int dp_rank) const {
     return static_cast<std::size_t>(dp_rank) * static_cast<std::size_t>(shards_);
 }
 
-// Returns this tensor-parallel rank's shards of those matrices of the batch that this data-parallel
-// replica computes. If the replicas share optimizer state, collects the rows of these shards from
-// all replicas.
+// Returns this rank's shards of the batch's matrices that this replica computes. A shard is a
+// tensor-parallel rank's part of a matrix. If the replicas share optimizer state, collects the rows
+// of these shards from all replicas.
 std::vector<at::Tensor> MatrixExchange::to_owner(const std::vector<std::size_t>& batch,
                                                  const std::vector<at::Tensor>& own,
                                                  Tag tag) const {

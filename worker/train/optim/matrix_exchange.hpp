@@ -1,7 +1,7 @@
-// Collects whole matrices from the ranks that share them, for computations that need a whole
-// matrix. Returns the results to these ranks.
+// Collects whole matrices from the ranks that share a matrix, for computations that need whole
+// matrices. Returns the results to these ranks.
 //
-// The matrices are divided into batches, which have at most one matrix per rank of the
+// The matrices are divided into batches. A batch has at most one matrix per rank of the
 // data-parallel and tensor-parallel groups. In a batch, each of these ranks gets at most one whole
 // matrix, so each matrix is computed once. Matrices of about the same size are in the same batch. A
 // rank holds the buffers of one batch at a time.
@@ -27,8 +27,8 @@ class MatrixExchange {
     // Returns the batches. Each batch lists indices of parameters.
     const std::vector<std::vector<std::size_t>>& batches() const { return batches_; }
 
-    // Calls compute(index, whole) for the batch's matrices; each matrix is computed on one rank,
-    // and `compute` changes `whole` in place. `own` holds, in the order of the batch, a tensor with
+    // Calls compute(index, whole) for the batch's matrices. Each matrix is computed on one rank;
+    // `compute` changes `whole` in place. `own` holds, in the order of the batch, a tensor with
     // this rank's own rows of each matrix. Replaces these tensors by the same rows of the results.
     // Every rank of the groups must call this function for the same batch.
     using Compute = std::function<void(std::size_t index, const at::Tensor& whole)>;

@@ -8,8 +8,8 @@
 namespace roll::train {
 namespace {
 
-// Coefficients of the Newton-Schulz iteration, and the least norm by which it divides; the values
-// are those of torch.optim.Muon
+// Coefficients of the Newton-Schulz iteration, and the smallest norm that is used as a divisor. The
+// values are those of torch.optim.Muon.
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315, kNormMin = 1e-7;
 
 // Returns views of `matrix`, one for each HuggingFace module that is fused in it.

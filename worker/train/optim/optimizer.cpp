@@ -24,7 +24,8 @@ std::optional<StateForm> form_of(const ParameterSpec& parameter, const spec::Opt
     return std::nullopt;
 }
 
-// Makes a zeroed state for the parameters that have a state whose name has this ending.
+// Makes the state whose name has this ending, filled with zeros, for all parameters that have this
+// state.
 StateTensors make_state(const Parameters& p, const spec::OptimizerSpec& options,
                         std::string_view ending) {
     StateTensors state{ending, {}, std::vector<at::Tensor>(p.specs.size())};

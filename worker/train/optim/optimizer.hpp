@@ -21,8 +21,8 @@ namespace roll::train {
 struct StateTensors {
     std::string_view ending;  // ending of the state's tensor names in checkpoints
     at::Tensor flat;          // the state of all parameters, concatenated in their order
-    // For each parameter: the state of its own rows. If the state is not divided among ranks
-    // (StateForm::whole), the whole state. Undefined if the parameter has no such state
+    // For each parameter, the state of this rank's own rows. If the state is not divided among
+    // ranks (StateForm::whole), the whole state. Undefined if the parameter has no such state.
     std::vector<at::Tensor> of;
 };
 
@@ -45,9 +45,9 @@ class Optimizer {
                        const spec::ModelConfig& config = {}, Communicator* dp = nullptr,
                        Communicator* tp = nullptr);
 
-    // Makes one update. The gradient is first multiplied by `grad_scale`, which includes the factor
-    // of clipping. If this kind of optimizer uses the groups, all ranks of the groups must call
-    // step().
+    // Makes one update. The gradient is first multiplied by `grad_scale`. `grad_scale` includes the
+    // factor of clipping. If this kind of optimizer uses the groups, all ranks of the groups must
+    // call step().
     void step(double lr, double grad_scale);
 
     // Starts the average of the weights with the current weights. Call this function after weights

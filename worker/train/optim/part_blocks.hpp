@@ -17,8 +17,7 @@ namespace roll::train {
 std::vector<layout::Part> part_blocks(const std::vector<layout::Part>& parts,
                                       const ParameterSpec& spec);
 
-// Returns the view of the block in `own`, which has all rows of the parameter that this
-// rank owns.
+// Returns the view of the block in `own`. `own` has all rows of the parameter that this rank owns.
 at::Tensor view_of(const layout::Part& block, const at::Tensor& own);
 
 // Returns the index in the whole parameter of each element of the block: int64, with the sizes of

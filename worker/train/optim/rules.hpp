@@ -69,7 +69,7 @@ constexpr std::int64_t element_bytes(StateType type, std::int64_t main) {
 std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options);
 
 // Number of elements that share a scale in 8-bit states. The blocks are consecutive elements of the
-// whole parameter, so they do not depend on the layout.
+// whole parameter, so the blocks do not depend on the layout.
 inline constexpr std::int64_t kCodeBlock = 256;
 
 // Returns the number of HuggingFace modules that are fused in a parameter: 3 for q, k and v; 2 for

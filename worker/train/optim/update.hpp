@@ -39,18 +39,17 @@ void adamw(const Update& update);
 // Makes AdamW updates on a GPU. All updates must have the same lr and weight_decay.
 void adamw_on_gpu(std::span<const Update> updates);
 
-// Updates like adamw(), with the states in bfloat16. The update computes with the moments
-// before they are rounded. Rounding is stochastic, because most changes of the second moment are
-// smaller than half a step of bfloat16. The random bits are a hash of the number of the update and
-// of the element's index in the whole parameter, so they do not depend on the layout.
+// Updates like adamw(), with the states in bfloat16. The update computes with the moments before
+// they are rounded. Rounding is stochastic, because most changes of the second moment are smaller
+// than half a step of bfloat16. The random bits are a hash of the update's number and the element's
+// index in the whole parameter. Therefore, these bits do not depend on the layout.
 void adamw_bf16(const Update& update);
 
-// Updates like torch.optim.Adam, which adds the decay to the gradient. State: exp_avg and
-// exp_avg_sq.
+// Updates like torch.optim.Adam: the decay is added to the gradient. State: exp_avg and exp_avg_sq.
 void adam(const Update& update);
 
-// Updates like torch.optim.SGD, which adds the decay to the gradient. State: momentum_buffer, only
-// if momentum > 0.
+// Updates like torch.optim.SGD: the decay is added to the gradient. State: momentum_buffer, only if
+// momentum > 0.
 void sgd(const Update& update);
 
 // Updates by Lion (arXiv 2302.06675, algorithm 2). State: exp_avg.
@@ -67,8 +66,8 @@ struct Slice {
 
 // Calls body(S{}), where S is the type of the numbers that a rule changes. updated() returns these
 // numbers for this rank's own rows of parameter `i`. If the main weights are stored as halves, the
-// numbers are the first halves, in bfloat16. Otherwise, they are the main weights in their type.
-// The parameters must be on the CPU.
+// numbers are the first halves, in bfloat16. Otherwise, the numbers are the main weights, in their
+// type. The parameters must be on the CPU.
 template <class Body>
 void for_updated_type(const Parameters& p, const Body& body) {
     if (p.flat_rest.defined()) return body(c10::BFloat16{});

@@ -1,5 +1,5 @@
 // Divides the work of an update into windows of the parameter's state, if the state is in a file
-// (state_memory.hpp). If it is not, there is one window.
+// (state_memory.hpp). If the state is not in a file, there is one window.
 #pragma once
 
 #include <algorithm>

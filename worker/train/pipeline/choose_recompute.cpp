@@ -12,9 +12,9 @@ namespace {
 
 using spec::Recompute;
 
-// A possible recomputation of a stage; it is the same in each chunk of the stage. The first `count`
-// layers of a chunk recompute `kind`, in units of `unit` layers. The other layers recompute
-// `other`.
+// A possible recomputation of a stage. All chunks of the stage have the same recomputation. The
+// first `count` layers of a chunk recompute `kind`, in units of `unit` layers. The other layers
+// recompute `other`.
 struct Choice {
     Recompute kind = Recompute::None;
     std::int64_t count = 0;
@@ -60,8 +60,8 @@ struct Stage {
                                  choice.count, choice.unit, choice.other);
     }
 
-    // Returns the number of bytes that a rank of the stage needs if the model's layers recompute
-    // what `all` lists.
+    // Returns the number of bytes that a rank of the stage needs if `all` lists the recomputation
+    // of the model's layers.
     std::int64_t bytes(const plan::Recomputed& all) {
         held.recompute.clear();
         std::vector<plan::Costs> costs = job.costs;

@@ -12,10 +12,10 @@ std::vector<plan::ChunkLayers> chunk_layers(const std::vector<ChunkSpec>& chunks
 
 // Returns, for each layer of the model, what backward recomputes. For each stage, takes the choice
 // with the fewest FLOPs that fits the limit. If several choices are equally cheap, takes the choice
-// with the least memory. In each chunk, either the first layers have one kind of recomputation and
-// the other layers a cheaper one, or all layers are recomputed in units. `held`: the memory that
-// each stage holds without recomputation. If no choice fits, throws RankFailure(invalid) with the
-// smallest possible memory.
+// with the least memory. In a chunk, the first layers have one kind of recomputation, and the other
+// layers have a cheaper kind. Alternatively, all layers of a chunk are recomputed in units. `held`:
+// the memory that each stage holds without recomputation. If no choice fits, throws
+// RankFailure(invalid) with the smallest possible memory.
 plan::Recomputed chosen_recompute(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                                   const JobPipeline& job, std::vector<plan::Held> held);
 

@@ -20,8 +20,8 @@ struct RankChunk {
 };
 
 // The result of the last stage for a micro-batch. Loss: one number. Sequences: a number for each
-// sequence, as Chunk::log_probs(). Teacher: the loss and the divergence from a teacher. TopTokens:
-// the numbers of Chunk::top_tokens().
+// sequence, as Chunk::log_probs() returns. Teacher: the loss and the divergence from a teacher.
+// TopTokens: the numbers of Chunk::top_tokens().
 enum class Returned { Loss, Sequences, Teacher, TopTokens };
 
 struct RuledBatch {
@@ -48,10 +48,10 @@ struct TraceEvent {
 using StepTrace = std::vector<TraceEvent>;
 
 // Executes this rank's row of the schedule. Returns the loss of each micro-batch, [K], or the
-// numbers that the last stage returns for it, [K, batch.numbers], with zeros after the last number.
-// The result is in doubles on the CPU, and is 0 on ranks without the last stage. Gradients and
-// losses are bitwise the same for every schedule with the same number of layers per chunk. If
-// `before` is set, calls it before each op.
+// numbers that the last stage returns for each micro-batch, [K, batch.numbers]. Zeros follow the
+// last number of a row. The result is in doubles on the CPU, and is 0 on ranks without the last
+// stage. Gradients and losses are bitwise the same for every schedule with the same number of
+// layers per chunk. If `before` is set, calls it before each op.
 at::Tensor execute(const plan::PipelineSchedule& schedule, std::span<RankChunk> chunks,
                    const RuledBatch& batch, Communicator& pp, StepTrace& trace,
                    const std::function<void(const plan::Op&)>& before = {});

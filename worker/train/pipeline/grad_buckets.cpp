@@ -91,9 +91,9 @@ ops::Sum GradBuckets::open(int parameter) {
     return is_fresh ? ops::Sum::Replace : ops::Sum::Add;
 }
 
-// Returns true if the bucket now has all contributions of at least one micro-batch that is not yet
-// summed over the ranks. Then counts this micro-batch as summed. If the bucket already has some
-// contributions of later micro-batches, they are part of the same sum.
+// Returns true if the bucket has all contributions of at least one micro-batch that is not yet
+// summed over the ranks. Also counts this micro-batch as summed. The sum includes contributions of
+// later micro-batches, if the bucket already has any.
 bool GradBuckets::is_complete(int number) {
     const plan::Bucket& bucket = buckets_[number];
     int whole = std::numeric_limits<int>::max();
@@ -103,8 +103,8 @@ bool GradBuckets::is_complete(int number) {
 }
 
 // Prepares the staged gradients of the bucket for its next sum over the ranks. Sets a gradient to 0
-// if it got no contribution since the previous sum. In that case, the previous sum included its
-// contributions of the current micro-batch.
+// if it got no contribution since the previous sum. In that case, the previous sum included this
+// gradient's contributions of the current micro-batch.
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;

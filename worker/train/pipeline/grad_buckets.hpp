@@ -29,20 +29,21 @@ namespace roll::train {
 class GradBuckets final : public GradStage {
   public:
     // If `bucket_numel` is 0, plan::default_bucket_numel is used. `tp` is the tensor-parallel
-    // group, or null. When a bucket is complete, its partial gradients are summed over `tp`. Then
-    // issued(bucket) is called, and the reduction over `dp` starts. If `dp` has one rank, there is
-    // no reduction, but issued(bucket) is called.
+    // group, or null. When a bucket is complete, its partial gradients (ParameterSpec::partial) are
+    // summed over `tp`. Then issued(bucket) is called, and the reduction over `dp` starts. If `dp`
+    // has one rank, there is no reduction, but issued(bucket) is called.
     GradBuckets(Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 Communicator* tp, std::function<void(int bucket)> issued);
 
     void begin(int microbatches);  // starts a step with this number of micro-batches
-    void ready(int parameter);     // call it after each contribution to this gradient
-    void finish();                 // waits for all reductions; aborts if a contribution is missing
+    // must be called after each contribution to the gradient of `parameter`
+    void ready(int parameter);
+    void finish();  // waits for all reductions; aborts if a contribution is missing
 
     ops::Sum open(int parameter) override;
 
     // If the ranks share optimizer state, start_gathers() starts to copy the updated weights from
-    // the ranks that own them, and await_weights(i) waits for the parameters up to `i`.
+    // the ranks that own these weights. await_weights(i) waits for the parameters up to `i`.
     void start_gathers();
     void await_weights(int parameter);
 

@@ -22,8 +22,8 @@ void count_replicas(const spec::TrainSpec& spec, std::int64_t own, std::int64_t 
         sent.gradients = std::llround((dp - 1) / dp * 2 * static_cast<double>(own));
         return;
     }
-    // With ZeRO, a rank sends the gradients of other ranks' rows to these ranks. It sends the
-    // weights of its own rows to all other ranks.
+    // With ZeRO, a rank sends the gradients of other ranks' rows to these ranks. The rank also
+    // sends the weights of its own rows to all other ranks.
     const std::int64_t main = plan::main_bytes(spec.precision);
     const std::int64_t element = plan::element_bytes(spec.precision);
     sent.gradients = (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1);

@@ -18,7 +18,7 @@ namespace {
 
 // Returns the number of elements of Muon's buffers for its largest matrix. For each data-parallel
 // rank, there is one buffer of the matrix's size to send and one to receive. The Newton-Schulz
-// iteration needs four more.
+// iteration needs four more buffers of this size.
 std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs) {
     const std::int64_t copies = 2 * std::int64_t{spec.parallel.dp} + 4;
     std::int64_t most = 0;
@@ -28,10 +28,10 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
     return most;
 }
 
-// Returns the bytes of Adafactor's temporary tensors for the largest parameter. These are float64
-// copies of the rank's own rows of the weight and of the gradient (unless they are float64), and
-// the product of the gradient with a factor. If the weight is stored as halves, the update also
-// needs a float32 tensor to join the halves.
+// Returns the bytes of Adafactor's temporary tensors for the largest parameter. These are the
+// product of the gradient with a factor, and float64 copies of the rank's own rows of the weight
+// and the gradient. Rows that are already float64 are not copied. If the weight is stored as
+// halves, the update also needs a float32 tensor to join the halves.
 std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs,
                              bool on_gpu) {
     if (spec.optimizer.kind != spec::OptimizerKind::Adafactor) return 0;
@@ -81,7 +81,7 @@ std::int64_t place_in(const ParameterSpec& spec, const ChunkSpec& chunk, std::si
     return chunk.pre && index == 0 ? -1 : chunk.layer_end - chunk.layer_begin;
 }
 
-// Returns the buckets of one chunk. While a bucket is summed, it needs a buffer for the trained
+// Returns the buckets of one chunk. While a bucket is summed, there is a buffer for the trained
 // gradients of all rows, and a buffer for the sums of this rank's rows. On CPUs, the other ranks'
 // gradients of this rank's rows also have a buffer (GlooCommunicator).
 std::vector<plan::ExchangeBucket> exchange_buckets(const spec::TrainSpec& job,

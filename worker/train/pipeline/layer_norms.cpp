@@ -67,8 +67,8 @@ LayerMeasure::LayerMeasure(std::vector<CountedParameter> counted,
 }
 
 // Returns the index of a parameter's layer in layers_. The last stage's copy of a tied embedding
-// belongs to the layer "embedding", because the list of the whole model's parameters has the tied
-// embedding only once.
+// belongs to the layer "embedding". The list of the whole model's parameters has the tied embedding
+// only once.
 std::size_t LayerMeasure::row_of(const std::string& parameter) const {
     auto found = std::ranges::find(layers_, layer_of(parameter));
     if (found == layers_.end()) found = std::ranges::find(layers_, "embedding");

@@ -1,5 +1,5 @@
-// Norms of the gradient, the weights and the update of each layer of the whole model. All of them
-// are sums over the trained parameters, so they do not depend on the layout.
+// Norms of the gradient, the weights and the update of each layer of the whole model. All norms are
+// over the trained parameters, so they do not depend on the layout.
 #pragma once
 
 #include <deque>
@@ -22,8 +22,8 @@ struct CountedParameter {
 
 // Returns the parameters that this rank includes in sums over the whole model. Exactly one rank of
 // a replica includes each element. If every tensor-parallel rank holds the whole parameter, the
-// first of these ranks includes it. The last stage includes a tied embedding. If replicas share
-// optimizer state, each replica includes its own rows.
+// first of these ranks includes the parameter. The last stage includes a tied embedding. If
+// replicas share optimizer state, each replica includes its own rows.
 std::vector<CountedParameter> counted_parameters(std::deque<Chunk>& chunks, bool tied);
 
 // Returns the gradient of this rank's own rows of parameter `i`, without padding.
@@ -32,7 +32,8 @@ at::Tensor own_gradient(const Parameters& p, std::size_t i);
 // Returns a readable name of a parameter's layer: "layer_3", "embedding", "final_layernorm", ...
 std::string layer_of(const std::string& parameter);
 
-// Measures one update of the weights. Holds a copy of this rank's own main weights meanwhile.
+// Measures one update of the weights. During the update, holds a copy of this rank's own main
+// weights.
 class LayerMeasure {
   public:
     // Must be called right before the update. `whole`: the parameters of the whole model.

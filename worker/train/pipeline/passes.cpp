@@ -103,8 +103,8 @@ double TrainStep::replay(const Microbatch& data) {
         plan::gpipe(schedule_.pp, schedule_.vp, 1, schedule_.placing);
     for (Chunk& chunk : chunks_) {
         chunk.begin_step();
-        // The replay needs whole gradients, so replay() allocates these gradients, which exist
-        // until the next step.
+        // The replay needs whole gradients, so replay() allocates these gradients. They exist until
+        // the next step.
         Parameters& p = chunk.parameters();
         p.stage = nullptr;
         if (!p.flat_grad.defined())

@@ -2,9 +2,9 @@
 // rank updates its own rows of every parameter. Therefore, a rank needs the summed gradients of its
 // own rows, and the updated weights of all other rows.
 //
-// The rows of a bucket are sent together. The buffer has one piece for each rank, to which the
-// rank's rows are copied. All pieces have the length of the longest one; the others are padded. At
-// most two buckets are exchanged at once, so the buffers stay small.
+// The rows of a bucket are sent together. The buffer has one piece for each rank, with a copy of
+// the rank's rows. Shorter pieces are padded to the length of the longest piece. At most two
+// buckets are exchanged at once, so the buffers stay small.
 //
 // Updated weights are gathered while the next forward runs, in the order in which forward uses
 // them. Before forward uses a weight, await_weights() waits for the gather of its bucket, and
@@ -34,8 +34,8 @@ class RowExchange {
     void finish_sums();
 
     // Starts to copy the weights of all rows from the ranks that own them. Copies only trained
-    // parameters whose weight every rank stores completely. The own rows must not change until
-    // await_weights() has returned for the last parameter.
+    // parameters whose weight every rank stores completely. This rank's own rows must not change
+    // until await_weights() has returned for the last parameter.
     void start_gathers();
     // Returns when all rows of the parameters up to `parameter` have their new weights. All ranks
     // must make these calls in the same order, also relative to other transfers of `dp`.

@@ -45,7 +45,8 @@ std::vector<std::int64_t> divided_by_cost(std::span<const double> layers, double
         for (std::size_t end = last ? count : part; end <= count; ++end)
             for (std::size_t begin = 0; begin + (last ? 0 : 1) <= end; ++begin) {
                 const Division& rest = best[part - 1][begin];
-                if (std::isinf(rest.most)) continue;  // there is no such division
+                // the first layers cannot be divided in this way
+                if (std::isinf(rest.most)) continue;
                 const double cost = before[end] - before[begin] + (last ? output : 0);
                 const Division one{std::max(rest.most, cost), rest.squares + cost * cost, begin};
                 if (one.is_better_than(best[part][end])) best[part][end] = one;

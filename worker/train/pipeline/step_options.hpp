@@ -39,8 +39,8 @@ struct TrainOptions {
     StageSplit split = {};
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     // 0: each data-parallel rank has all optimizer state and gradients. 1: the ranks share
-    // optimizer state (ZeRO-1). 2: they share optimizer state and gradients (ZeRO-2). 3: they share
-    // weights, too (ZeRO-3).
+    // optimizer state (ZeRO-1). 2: the ranks share optimizer state and gradients (ZeRO-2). 3: the
+    // ranks also share weights (ZeRO-3).
     int zero = 0;
     plan::Recomputed recompute = {};  // what each layer recomputes in backward; empty: nothing
     std::int64_t bucket_numel = 0;    // elements per gradient bucket; 0: plan::default_bucket_numel

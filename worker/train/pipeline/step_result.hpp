@@ -47,8 +47,8 @@ struct StepResult {
     bool replicas_agree = true;
     // sums over all replicas; set only if the job trains with a preference objective (such as DPO)
     std::optional<PairSums> pairs = std::nullopt;
-    // mean divergence from the teacher (ops/teacher.hpp), weighted like the loss; set only if the
-    // job trains with a teacher
+    // mean divergence from the teacher (ops/teacher.hpp), with the weights of the loss; set only if
+    // the job trains with a teacher
     std::optional<double> divergence = std::nullopt;
     // `reduced`: number of gradient elements whose sum over the replicas this rank has started.
     // `reduced_early`: number of these elements whose sum started before backward was complete.

@@ -10,7 +10,7 @@
 namespace roll::train {
 namespace {
 
-// Indices of a rank's numbers in the transfer. The sums over pairs follow the last one.
+// Indices of a rank's numbers in the transfer. The sums over pairs begin at FirstPair.
 enum Index : std::int64_t { Loss, Divergence, Squares, Zeros, FirstPair };
 
 at::Tensor encoded(const StepParts& parts) {

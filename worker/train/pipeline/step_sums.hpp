@@ -12,7 +12,8 @@ namespace roll::train {
 
 // One rank's part of the sums.
 struct StepParts {
-    // The last stage computes these from its replica's micro-batches. They are 0 on other stages.
+    // The last stage computes these sums from its replica's micro-batches. They are 0 on other
+    // stages.
     double loss = 0, divergence = 0;
     PairSums pairs = {};
     // For the gradient elements that this rank counts (counted_parameters()): the sum of their
@@ -23,13 +24,14 @@ struct StepParts {
 struct StepSums {
     StepParts whole;      // the sums over all ranks that have different parts
     double own_loss = 0;  // the loss of this rank's replica
-    // The sum of squares that each replica has computed for the whole gradient. One number if the
-    // replicas share optimizer state, because this number is then a sum over all replicas.
+    // The sums of squares that the replicas have computed for the whole gradient, one for each
+    // replica. If the replicas share optimizer state, there is only one number, the sum over all
+    // replicas.
     std::vector<double> squares_D;
 };
 
 // `shared`: the replicas share optimizer state, so each counts only some elements of the gradient.
-// All ranks of the job must call this.
+// All ranks of the job must call this function.
 StepSums step_sums(const Groups& groups, const StepParts& own, bool shared);
 
 }  // namespace roll::train

@@ -334,7 +334,7 @@ void TrainStep::conclude(StepResult& result, const StepParts& own) {
                                          /*atol=*/0, /*equal_nan=*/true);
 }
 
-// Clips the gradient, which is multiplied by the loss scale, and updates the weights.
+// Clips the gradient, and updates the weights. The gradient is still multiplied by the loss scale.
 void TrainStep::update(StepResult& result, double lr, double loss_scale, bool measures) {
     if (const double clip = options_.clip_grad; clip > 0)  // clips like Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
@@ -344,8 +344,8 @@ void TrainStep::update(StepResult& result, double lr, double loss_scale, bool me
         optimizers_[i].step(lr, result.clip_factor / loss_scale);
         buckets_[i].start_gathers();
     }
-    // With ZeRO-3, these gathers are small, because they have only vectors. Forward gathers the
-    // other weights.
+    // With ZeRO-3, only vectors are gathered here, so this is fast. Forward gathers the other
+    // weights.
     if (shares_weights()) await_weights();
     if (measure) {
         const at::Tensor sums_L3 = measure->finish();

@@ -41,15 +41,16 @@ class TrainStep {
                    bool measures = false, const StepLimits& limits = {});
 
     // Computes the loss and the gradient of the latest run() again, from the same arguments, and
-    // does not update the weights. Requires that run() did not update them either. On a CPU, the
-    // result and the gradients are bitwise those of run(). Does not call at_phase().
+    // does not update the weights. Requires that run() has not updated the weights either. On a
+    // CPU, the result and the gradients are bitwise those of run(). Does not call at_phase().
     StepResult repeat(std::span<const Microbatch> batch, double loss_scale = 1);
 
     // Returns the hashes of GradBuckets::sent() of all chunks, for the latest run() or repeat().
     std::vector<std::int64_t> sent_gradients() const;
 
     // Waits until this rank has all weights that other ranks have updated in the latest run(). With
-    // ZeRO-1 and ZeRO-2, they arrive while the next forward runs. All replicas must call this.
+    // ZeRO-1 and ZeRO-2, these weights arrive while the next forward runs. All replicas must call
+    // this function.
     void await_weights();
 
     // Exchanges the weights with their average, on all ranks. A second call restores both.
@@ -114,8 +115,9 @@ class TrainStep {
     void sum_over_model(const at::Tensor& sums, Site site);
     void enter(Phase phase) const;
     void announce(spec::FaultPhase phase);
-    // `flat`: passes the whole flat gradient of a chunk to sum_of() at once, which is faster.
-    // zero_count() must set it to false, because the flat gradient has zeros for frozen parameters.
+    // `flat`: passes the whole flat gradient of a chunk to sum_of() at once, which is faster. For
+    // zero_count(), `flat` must be false, because the flat gradient has zeros for frozen
+    // parameters.
     double over_gradient(const std::function<at::Tensor(const at::Tensor&)>& sum_of, bool flat);
 
     const plan::PipelineSchedule& schedule_;
@@ -134,7 +136,7 @@ class TrainStep {
 bool is_first(const Groups& groups);
 
 // Returns the parts of the model for text generation. `step` must outlive the result. All replicas
-// must call this after run(), also if only one of them generates text.
+// must call this function after run(), also if only one of them generates text.
 TextModel text_model(TrainStep& step);
 
 }  // namespace roll::train

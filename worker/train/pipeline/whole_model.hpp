@@ -41,8 +41,8 @@ std::vector<ParameterSpec> specs_of(const std::vector<WholeParameter>& whole);
 using CopyTensors = std::function<void(std::span<const at::Tensor> to)>;
 
 // Copies whole tensors of `parameter` to the first rank of a replica: the first rank of the
-// tensor-parallel group `tp` (null: no group) on the first stage. On that rank, writes them to
-// `to`. On the other ranks, uses only the size of `to`. Calls `copy` on the ranks that hold the
+// tensor-parallel group `tp` (null: no group) on the first stage. On that rank, writes the tensors
+// to `to`. On the other ranks, uses only the size of `to`. Calls `copy` on the ranks that hold the
 // parameter. All ranks of the replica must call this function. A rank holds buffers of type `type`
 // for one parameter at a time.
 void copy_to_first(const WholeParameter& parameter, Communicator& pp, Communicator* tp,

@@ -13,7 +13,7 @@ namespace roll::train {
 // variable of the environment.
 std::vector<std::string> with_environment(std::vector<std::string> own);
 
-// The state of descriptor 3 of a child. roll-convert writes its reports there.
+// The state of descriptor 3 of a child. roll-convert writes its reports to this descriptor.
 enum class Reports { Closed, Discarded };
 
 // Starts the command in its own process group, with the default signal handlers. The log is its

@@ -7,7 +7,7 @@
 namespace roll::train {
 
 // Makes this process deterministic. Must be called before the first use of a device. Returns a line
-// for the log, which lists the optimizations that are turned off and what this costs.
+// for the log. The line lists the optimizations that are turned off, and says what this costs.
 std::string make_deterministic(bool on_gpus);
 
 }  // namespace roll::train

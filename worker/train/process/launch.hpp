@@ -17,8 +17,8 @@ namespace roll::train {
 // the sizes.
 void check_spec(const spec::TrainSpec& spec);
 
-// Checks the parallel axes against the sizes of the model, which check_spec() does not know. Throws
-// like check_spec(), with all problems in one message.
+// Checks the parallel axes against the sizes of the model, because check_spec() does not know these
+// sizes. Throws as check_spec() does, with all problems in one message.
 void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
 spec::TrainSpec checked_spec(const protocol::Launch& launch);

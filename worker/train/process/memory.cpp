@@ -60,10 +60,10 @@ struct Header {
     TensorUse use = TensorUse::Value;
 };
 
-// Allocates tensors with malloc, but does not ask malloc for alignment. Instead, aligns the block
-// itself and stores a header before the block. With aligned requests, the process would use
-// 1.5 times the memory: glibc would look for a larger free block instead of reusing a block of the
-// same size.
+// Allocates tensors with malloc, but does not ask malloc for alignment. Instead, the allocator
+// aligns each block and stores a header before the block. With aligned requests, the process would
+// use 1.5 times the memory: glibc would look for a larger free block instead of reusing a block of
+// the same size.
 struct Allocator final : c10::Allocator {
     static constexpr std::size_t kAlignment = 64;
 

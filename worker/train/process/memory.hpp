@@ -28,7 +28,7 @@ class OutOfMemory : public std::bad_alloc {
 
 // From now on, keeps freed memory in the process for later tensors. Otherwise, each step would
 // allocate the memory that the previous step freed, and page faults would take a tenth of the step.
-// Call this function at program start; it applies to the tensors of all threads.
+// Call this function at program start. Its effect is on the tensors of all threads.
 void keep_freed_memory();
 
 // The use of a tensor's memory. Gathered: weights of other ranks. Exchange: buffers in which ranks
@@ -49,7 +49,7 @@ class TensorUseScope {
 };
 
 // Bytes of the tensors on the CPU, by their use. Memory that was mapped by lazy_zeros() does not
-// count. All numbers are 0 unless keep_freed_memory() was called.
+// count. If keep_freed_memory() was not called, all numbers are 0.
 struct TensorBytes {
     std::array<std::int64_t, kTensorUses> of{};
     std::int64_t total() const { return std::accumulate(of.begin(), of.end(), std::int64_t{0}); }

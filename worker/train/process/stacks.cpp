@@ -25,8 +25,8 @@ constexpr int kAsk = SIGUSR1;      // the signal that roll-worker sends to the p
 constexpr int kCollect = SIGUSR2;  // the signal that this module sends to each thread in turn
 constexpr int kFramesMax = 64;
 
-// The stack of one thread. That thread's signal handler fills it in, without locks or allocation.
-// Only one thread at a time is recorded.
+// The stack of one thread. That thread's signal handler writes the stack here, without locks or
+// allocation. Only one thread at a time is recorded.
 struct Collected {
     std::array<void*, kFramesMax> frames{};
     int count = 0;
@@ -62,8 +62,8 @@ std::string word_in(const std::filesystem::path& file) {
     return line;
 }
 
-// Returns a thread's stack as text. A thread that hangs in the kernel does not answer; then returns
-// the name of the kernel function in which the thread waits (from /proc).
+// Returns a thread's stack as text. If the thread does not answer because it hangs in the kernel,
+// returns the name of the kernel function in which the thread waits (from /proc).
 std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     std::string text = "thread " + std::to_string(thread) + " (" + word_in(task / "comm") + ")\n";
     wanted = true;

@@ -3,9 +3,9 @@
 // writes the lines to stderr.
 //
 // Construct the link before any file is opened; otherwise, that file could get descriptor 3. Also
-// construct the link before any thread starts, because it blocks SIGTERM and SIGINT, and threads
-// inherit the signal mask. The two signals stay pending until poll() is called. Used from one
-// thread. report() writes immediately; poll() never blocks.
+// construct the link before any thread starts, because the link blocks SIGTERM and SIGINT, and
+// threads inherit the signal mask. The two signals stay pending until poll() is called. Used from
+// one thread. report() writes immediately; poll() never blocks.
 #pragma once
 
 #include <chrono>

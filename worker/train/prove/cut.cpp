@@ -13,15 +13,16 @@ namespace roll::train {
 namespace {
 
 // Minimum sizes of the small model, at which the search for valid sizes starts. Most numbers of
-// ranks are powers of two. The minimum sizes are not, so that few numbers of ranks divide them by
-// chance.
+// ranks are powers of two. The minimum sizes are not powers of two, so that few numbers of ranks
+// divide a size by chance.
 constexpr std::int64_t kHidden = 18, kHeadDim = 6, kIntermediatePerRank = 5, kVocabulary = 53,
                        kPositions = 11, kWindow = 3;
 // Soft caps that are small enough to affect the scores and logits of the small model.
 constexpr double kScoreCap = 2, kLogitCap = 5;
 
-// Returns the smallest number in [least, size) that is a multiple of `to` if and only if `size` is
-// a multiple of `from`. Returns `size` if there is no such number.
+// If `size` is a multiple of `from`, returns the smallest multiple of `to` in [least, size).
+// Otherwise, returns the smallest number in [least, size) that is not a multiple of `to`. If there
+// is no such number, returns `size`.
 std::int64_t least_like(std::int64_t size, std::int64_t least, int from, int to) {
     for (std::int64_t number = least; number < size; ++number)
         if ((number % to == 0) == (size % from == 0)) return number;
@@ -142,7 +143,7 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
 // Reduces the number of sequences and micro-batches. The small job keeps one property of the
 // original job: whether tp divides the number of rows of a micro-batch.
 void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec& from) {
-    // A schedule file names every micro-batch, so their number must not change.
+    // A schedule file names every micro-batch, so the number of micro-batches must not change.
     const bool is_fixed = !spec.parallel.schedule_file.empty();
     const std::int64_t microbatches =
         is_fixed ? from.microbatches()

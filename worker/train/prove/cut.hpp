@@ -25,12 +25,13 @@ struct SmallJob {
     std::vector<Cut> cuts;
 };
 
-// Reduces the widths of the model, its layers, the sequences and the micro-batches. If an axis
-// divides a size exactly, the axis also divides the reduced size exactly; otherwise, it does not. A
-// stage that has more layers than another stage still has more. The small model keeps a layer of
-// each kind that the job's model has (sliding window, frozen or decayed parameters), if the small
-// model has enough layers. If the job has more than kRanksMax ranks, dp becomes 2. If that does not
-// suffice, tp becomes 2, and then pp is reduced. `schedule` is the job's schedule; the small job
+// Reduces the widths of the model, its layers, the sequences and the micro-batches. If a parallel
+// axis divides a size exactly, the axis also divides the reduced size exactly. If an axis does not
+// divide the size exactly, it does not divide the reduced size exactly either. A stage that has
+// more layers than another stage still has more. The small model keeps a layer of each kind that
+// the job's model has (sliding window, frozen or decayed parameters), if the small model has enough
+// layers. If the job has more than kRanksMax ranks, dp becomes 2. If the job then still has too
+// many ranks, tp becomes 2, and then pp is reduced. `schedule` is the job's schedule; the small job
 // requests the same schedule by name.
 SmallJob cut_job(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                  const plan::PipelineSchedule& schedule);

@@ -74,7 +74,8 @@ std::vector<Kind> kinds_of(const spec::TrainSpec& spec, const spec::ModelConfig&
 }
 
 // Like cut_stages(), for a layout string. A part that has more layers than another part also has
-// more in the small model. If the small job has fewer stages, it has the first parts and the last.
+// more in the small model. If the small job has fewer stages, it has the first parts and the last
+// part.
 std::int64_t cut_layout(spec::ParallelSpec& p, std::int64_t needed) {
     std::vector<std::int64_t> parts;
     for (const std::string& part :
@@ -143,7 +144,7 @@ std::int64_t cut_stages(spec::ParallelSpec& p, const spec::ParallelSpec& from, s
 
 // Returns, for each layer of the small model, the layer of the model that it represents. First
 // spreads the represented layers evenly, including the first and the last. Then replaces some of
-// them so that each kind of layer occurs.
+// these layers so that each kind of layer occurs.
 std::vector<std::int64_t> chosen_layers(const std::vector<Kind>& kinds, std::int64_t count) {
     std::vector<std::int64_t> chosen;
     const auto all = std::ssize(kinds);

@@ -12,8 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 const checkpoint::Name kName{1, {1, 1}};
-// Size of the ring buffer in bytes. It is smaller than a rank's part of most jobs, so that the
-// writer also waits for its thread.
+// Size of the ring buffer in bytes. The buffer is smaller than a rank's part in most jobs, so that
+// the writer also waits for its thread.
 constexpr std::int64_t kRing = 1 << 14;
 
 }  // namespace

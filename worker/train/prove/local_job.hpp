@@ -28,8 +28,9 @@ struct LocalJob {
 
     // Checkpoints (local_checkpoint.hpp). If `saves_after` is above 0, the ranks write a checkpoint
     // below the directory `saves_to` before step `saves_after`, or after the last step. If
-    // `starts_from` is not empty, the ranks take their state from this checkpoint, else they start
-    // with the initial weights. The files of a checkpoint record `model` and `parallel`.
+    // `starts_from` is not empty, the ranks take their state from this checkpoint. Otherwise, the
+    // ranks start with the initial weights. The files of a checkpoint record `model` and
+    // `parallel`.
     int saves_after = 0;
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;

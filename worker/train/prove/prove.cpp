@@ -21,8 +21,8 @@ namespace {
 
 constexpr int kSteps = 3;
 constexpr int kSavesAfter = 1;  // number of steps before the checkpoint
-// Standard deviation of the weights. It is large, so that norms, caps and activation functions work
-// in their nonlinear range.
+// Standard deviation of the weights. The deviation is large, so that norms, caps and activation
+// functions work in their nonlinear range.
 constexpr double kStd = 0.2;
 constexpr double kLearningRate = 1e-3;
 
@@ -95,7 +95,7 @@ LocalJob in_layout(const SmallJob& small, const ModelSetup& model, const fs::pat
     return job;
 }
 
-// Returns the same job on one rank, which executes the micro-batches of all replicas.
+// Returns the same job on one rank. This rank executes the micro-batches of all replicas.
 LocalJob on_one_rank(LocalJob job) {
     job.schedule = plan::gpipe(1, 1, job.dp * job.schedule.microbatches);
     job.dp = job.tp = 1;
@@ -123,8 +123,8 @@ Named steps_from(const Named& all, int step) {
     return later;
 }
 
-// Trains the job on one rank. Lowers the clipping limit until the gradient norm exceeds it in every
-// step. Sets `clip` to this limit.
+// Trains the job on one rank. Lowers the clipping limit until the gradient norm exceeds this limit
+// in every step. Sets `clip` to the limit.
 Record reference_of(LocalJob job, double& clip) {
     constexpr int kTries = 6;
     for (int i = 0; i < kTries; ++i) {
@@ -151,7 +151,7 @@ std::vector<std::string> parameter_names(const spec::ModelConfig& config) {
     return names;
 }
 
-// Adds the comparison of a run to the proof, unless an earlier run differs.
+// Adds the comparison of a run to the proof. Does nothing if an earlier run differs.
 void compare(Proof& proof, const char* run, const Record& seen, const Named& reference) {
     if (proof.differing > 0) return;
     const auto is_tensor = [&](const std::string& name) { return reference.at(name).dim() > 0; };

@@ -1,9 +1,9 @@
 // Proves that a train job in its layout computes the same numbers as on one rank. Reduces the job
-// to the smallest sizes that keep its layout (cut.hpp). Trains it in float64 on as many ranks as
-// the layout has; these ranks are threads of this process. Then compares all gradients, weights and
-// optimizer states with a run on one rank with the same micro-batches. Both runs also write a
-// checkpoint, and each run continues from the checkpoint of the other run. The remaining steps are
-// compared, too.
+// to the smallest sizes that keep its layout (cut.hpp). Trains the reduced job in float64 on as
+// many ranks as the layout has; these ranks are threads of this process. Then compares all
+// gradients, weights and optimizer states with a run on one rank with the same micro-batches. Both
+// runs also write a checkpoint, and each run continues from the checkpoint of the other run. The
+// remaining steps are compared, too.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,9 @@ struct Proof {
 inline constexpr double kProofLimit = 1e-10;
 
 // Proves that the job's layout computes the same numbers as one rank. `model`: the job's model. If
-// it has no native config, checkpoints are left out. `plants`: bugs to add to the communication of
-// the layout's ranks, for tests. Throws RankFailure(invalid) if the job could not run, with the
-// same message as plan_json().
+// the model has no native config, checkpoints are left out. `plants`: bugs to add to the
+// communication of the layout's ranks, for tests. Throws RankFailure(invalid) if the job could not
+// run, with the same message as plan_json().
 Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
             const std::vector<Plant>& plants = {});
 

@@ -49,7 +49,8 @@ std::int64_t offset(const at::Tensor& tensor, const layout::Shape& index) {
 }
 
 // Like the function above, for a part of a whole tensor. Do not use tensor operations here: for
-// thousands of small tensors, they took longer than the training steps that a test compares.
+// thousands of small tensors, such operations took longer than the training steps that a test
+// compares.
 bool fill_in(const at::Tensor& whole, const at::Tensor& own, const layout::Part& part) {
     bool equal = true;
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, whole.scalar_type(), "fill_in", [&] {

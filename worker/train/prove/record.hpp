@@ -44,7 +44,7 @@ void note_number(Record& record, const std::string& name, double number);
 
 // Copies a rank's part of a parameter's tensor to its place in the whole tensor. If another rank
 // has already copied an element, compares the two values. If an element of `tensor` is NaN, this
-// rank does not have it. If an element of the whole tensor is NaN, no rank has copied it.
+// rank does not have this element. If an element of the whole tensor is NaN, no rank has copied it.
 void note_part(Record& record, const std::string& name, const ParameterSpec& spec,
                const at::Tensor& tensor);
 
@@ -60,8 +60,9 @@ void note_result(Record& record, const std::string& prefix, const StepResult& re
 void note_pairs(Record& record, const std::string& prefix, const PairSums& sums);
 
 // Returns the quantities of `seen` that differ from `reference` by more than `limit`, and the
-// unequal copies in `seen`, in the order in which a step computes them. `parameters` lists the
-// names of the model's parameters in the order of forward; gradients are in the opposite order.
+// unequal copies in `seen`. The result is in the order in which a step computes the quantities.
+// `parameters` lists the names of the model's parameters in the order of forward; gradients are in
+// the opposite order.
 std::vector<Difference> differences(const Record& seen, const Named& reference, double limit,
                                     std::span<const std::string> parameters = {});
 

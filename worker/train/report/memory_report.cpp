@@ -47,8 +47,8 @@ void add_chunk(RankMemory& memory, const Parameters& p) {
     memory.gradients += trained_bytes(p, p.flat_own_grad.defined() ? p.own_grad : p.grad);
 }
 
-// Returns the plan's numbers of a stage under the names of the measured categories, without the
-// copy of a checkpoint, which does not exist yet.
+// Returns the plan's numbers of a stage under the names of the measured categories. Leaves out the
+// copy of a checkpoint, because this copy does not exist yet.
 RankMemory of_plan(const plan::MemoryBytes& planned) {
     return {.peak = planned.total() - planned.snapshot,
             .weights = planned.weights,

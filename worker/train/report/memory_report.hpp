@@ -16,9 +16,9 @@
 namespace roll::train {
 
 // Bytes on one rank at the peak. `other` is the part of the peak that no other category explains:
-// the program and its libraries, the data, and gaps of the allocator. The categories add up to
-// `peak`, unless the kernel has not yet given memory to the process for all of them; then `other`
-// is negative.
+// the program and its libraries, the data, and gaps of the allocator. All categories add up to
+// `peak`. `other` is negative if the kernel has not yet given the process the memory of all other
+// categories.
 struct RankMemory {
     std::int64_t peak = 0;
     std::int64_t weights = 0;

@@ -11,8 +11,8 @@ std::string line_of(const OrderedJson& row) {
     return row.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + '\n';
 }
 
-// Returns the first line, which describes the run, and the rows up to step `step`. Skips truncated
-// lines and lines in another format.
+// Returns the first line (the description of the run) and the rows up to step `step`. Skips
+// truncated lines and lines in another format.
 std::vector<OrderedJson> cut(const std::string& text, std::int64_t step) {
     std::vector<OrderedJson> kept;
     std::size_t begin = 0;

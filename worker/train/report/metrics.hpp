@@ -1,7 +1,7 @@
 // metrics.jsonl: one JSON object per line. The first line describes the run and has the key
 // "schema". Each later line has the key "step" and describes a training step, a validation or a
-// sample text. docs/training.md lists the keys. If the job asks for it, the rows are also written
-// as metrics.csv and as TensorBoard event files.
+// sample text. docs/training.md lists the keys. If the job requests these formats, the rows are
+// also written as metrics.csv and as TensorBoard event files.
 //
 // A resumed run truncates the files to the step of its checkpoint and appends to them. Errors throw
 // RankFailure.

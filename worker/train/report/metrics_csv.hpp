@@ -1,6 +1,6 @@
 // metrics.csv: the numbers in the rows of metrics.jsonl, with one column per key. Readers must find
-// columns by name. The column `schema` has a version number, which changes when the meaning of a
-// column changes.
+// columns by name. The column `schema` has a version number. This number changes when the meaning
+// of a column changes.
 #pragma once
 
 #include <span>

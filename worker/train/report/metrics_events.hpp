@@ -2,8 +2,8 @@
 // messages in TFRecord frames.
 //
 // The numbers of a row become scalars with the same names; a sample text becomes text. A resumed
-// run starts a new file. This file tells TensorBoard to discard the events of the other files from
-// the run's first step on.
+// run starts a new file. The new file tells TensorBoard to discard the events of the other files
+// from the run's first step on.
 #pragma once
 
 #include <cstdint>

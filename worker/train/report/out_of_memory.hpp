@@ -10,9 +10,9 @@
 
 namespace roll::train {
 
-// Returns one sentence with the following: what the rank was doing, the size that it requested, the
-// largest parts of the memory that the plan predicts for the rank, and the three settings that save
-// the most memory, with the predicted savings.
+// Returns one sentence with what the rank was doing, the size that it requested, and the largest
+// parts of the memory that the plan predicts for the rank. The sentence also has the three settings
+// that save the most memory, with the predicted savings.
 std::string out_of_memory_text(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                                int rank, bool on_gpu, const OutOfMemory& failure);
 

@@ -18,7 +18,8 @@ double fastest_product(const std::vector<std::int64_t>& sizes,
     double best = 0, together = 0;
     for (std::size_t i = 0; i < kFewest || together < kEnough; ++i) {
         const std::int64_t size = sizes[i % sizes.size()];
-        const double seconds = std::max(seconds_of(size), 1e-9);  // the resolution of the clock
+        // at least the resolution of the clock
+        const double seconds = std::max(seconds_of(size), 1e-9);
         best = std::max(best, 2.0 * std::pow(static_cast<double>(size), 3) / seconds);
         together += seconds;
     }
@@ -28,8 +29,8 @@ double fastest_product(const std::vector<std::int64_t>& sizes,
 double measure_peak_flops(const at::TensorOptions& kind) {
     using Clock = std::chrono::steady_clock;
     // Try several sizes, because the fastest size depends on caches and threads. Larger sizes would
-    // raise the process's peak memory. The small sizes keep the measurement on a slow (emulated)
-    // processor from taking minutes.
+    // raise the process's peak memory. The small sizes are for slow (emulated) processors, on which
+    // larger products would take minutes.
     const std::vector<std::int64_t> sizes = kind.device().is_cpu()
                                                 ? std::vector<std::int64_t>{96, 192, 384, 512, 768}
                                                 : std::vector<std::int64_t>{8192};

@@ -17,7 +17,7 @@ struct StepSpan {
 
 // Returns the trace in the Trace Event format that chrome://tracing and Perfetto read. Thread 0 has
 // the steps as this rank saw them, and thread 1 + R has the phases of rank R. Each rank's times
-// count from its `start`, which the ranks must take right after a collective operation. All ranks
+// count from its `start`. The ranks must take `start` right after a collective operation. All ranks
 // must call this function.
 std::string phase_trace(Communicator& world, PhaseClock::Clock::time_point start,
                         const std::vector<PhaseClock::Span>& spans,

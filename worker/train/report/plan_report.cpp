@@ -27,9 +27,9 @@ namespace {
 
 constexpr double kMfuAssumed = 0.5;
 
-// `teacher`: bytes of the teacher's weights, which are in memory only before the first step. At
-// that time there are no gradients, moments, activations or copies for a checkpoint yet. The
-// category `teacher` is the part of these bytes that exceeds the memory of a step.
+// `teacher`: bytes of the teacher's weights. They are in memory only before the first step. At that
+// time there are no gradients, moments, activations or copies for a checkpoint yet. The category
+// `teacher` is the part of these bytes that exceeds the memory of a step.
 OrderedJson memory_json(const plan::MemoryBytes& bytes, std::int64_t teacher) {
     OrderedJson json = {{"weights", bytes.weights},
                         {"main_weights", bytes.main_weights},
@@ -210,7 +210,7 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// Returns the line about what the rank with the most memory offloads; empty if that is nothing.
+// Returns the line about the offloaded data of the rank with the most memory; empty: no data.
 std::string offloaded_text(const OrderedJson& memory, const OrderedJson& kinds) {
     if (!memory.contains("offloaded")) return {};
     const std::string what = kinds["activations"] == false ? "the optimizer's state"
@@ -330,8 +330,8 @@ std::string limit_text(const OrderedJson& recompute) {
            recompute["largest_micro_batch_size"].dump() + "\n";
 }
 
-// Returns the line about recomputation. The line also has the size of a micro-batch's activations
-// on the stage where they need the most memory.
+// Returns the line about recomputation. The line also has the largest size of a micro-batch's
+// activations on any stage.
 std::string recompute_text(const OrderedJson& plan) {
     const OrderedJson& recompute = plan["recompute"];
     std::int64_t forward = 0, backward = 0;

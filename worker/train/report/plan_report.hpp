@@ -10,9 +10,10 @@
 
 namespace roll::train {
 
-// Returns the report as JSON (roll.plan/1). It has the model, the mesh, the stages, the table of
-// the pipeline, the memory, the FLOPs and the checkpoints, and warnings if there are any. `nodes`:
-// number of nodes among which the ranks are divided. Throws RankFailure if the job could not run.
+// Returns the report as JSON (roll.plan/1). The report has the model, the mesh, the stages, the
+// table of the pipeline, the memory, the FLOPs and the checkpoints, and warnings if there are any.
+// `nodes`: number of nodes among which the ranks are divided. Throws RankFailure if the job could
+// not run.
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false, int nodes = 1);
 
 // Adds the time limit of an attempt to the report, and a warning if the estimated time is longer.

@@ -15,8 +15,8 @@ namespace roll::train {
 
 std::string epochs_text(double epochs);  // returns e.g. "2.5 epochs"
 
-// Returns the first line of the metrics. `learned` has the numbers of documents; if it is empty,
-// the line has none of these numbers. `schedule`: the name of the pipeline's schedule.
+// Returns the first line of the metrics. `learned` has the numbers of documents. If `learned` is
+// empty, the line has no such numbers. `schedule`: the name of the pipeline's schedule.
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                          const data::Corpus& corpus, const data::LearnedDocuments& learned,
                          const std::string& schedule);

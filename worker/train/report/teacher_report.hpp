@@ -10,7 +10,7 @@
 namespace roll::train {
 
 // Returns the size of the teacher and of its stored values. `model`: the trained model. Throws
-// RankFailure like setup_teacher().
+// RankFailure as setup_teacher() does.
 OrderedJson teacher_json(const spec::TrainSpec& spec, const ModelSetup& model, bool on_gpu);
 
 // Returns the line of the plan about a teacher.

@@ -1,5 +1,6 @@
 // The files with the weights in a checkpoint of a LoRA job. Such a checkpoint is a PEFT adapter
-// directory. The model's own weights are not in it, but in the directory model.from.
+// directory. The model's own weights are not in this directory. They are in the directory
+// model.from.
 #pragma once
 
 #include <filesystem>

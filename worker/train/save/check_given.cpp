@@ -36,8 +36,8 @@ Result<void> check_own(const fs::path& directory, bool optimizer, const convert:
 
 void check_given(const fs::path& directory, bool optimizer, Communicator& world) {
     const Result<void> own = check_own(directory, optimizer, {world.rank(), world.size()});
-    // Another attempt would read the same bytes, so do not retry: end with the status of invalid
-    // input.
+    // End with the status of invalid input, so that the job is not retried. Another attempt would
+    // read the same bytes.
     if (const auto bad = first_error(world, own)) throw RankFailure(2, sentence_of(bad->error));
 }
 

@@ -91,8 +91,8 @@ checkpoint::State continued(checkpoint::State restored, const checkpoint::State&
         restored.left_out.clear();
         restored.recent.reset();  // other data may have other losses
     }
-    // If a file is unchanged, and only the checkpoint's state has the hash of the whole file, keep
-    // this hash.
+    // If a file is unchanged, but `asked` lacks the hash of the whole file, keep the hash that the
+    // checkpoint's state has.
     const std::vector<std::string> before = std::exchange(restored.data, asked.data);
     for (std::size_t i = 0; before.size() == asked.data.size() && i < before.size(); ++i)
         if (!FileIdentity(before[i]).differs(FileIdentity(asked.data[i])) &&

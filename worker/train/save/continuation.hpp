@@ -1,5 +1,5 @@
-// Functions for a job that continues from a checkpoint. They compare the restored state with the
-// state that the job requests, and list the job's own checkpoints.
+// Functions for a job that continues from a checkpoint. The functions compare the restored state
+// with the state that the job requests, and list the job's own checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ checkpoint::State first_state(const spec::TrainSpec& spec, std::int64_t train_to
 // Returns true if each sample number means the same sample in both states.
 bool same_data(const checkpoint::State& a, const checkpoint::State& b);
 
-// Returns the restored state with the settings of `asked`, which is the state that the continuing
-// job requests.
+// Returns the restored state with the settings of `asked`, the state that the continuing job
+// requests.
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked);
 
 // Checks that the job may continue from the restored state. Throws RankFailure(invalid) if the
@@ -34,10 +34,9 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
 std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice);
 
-// Returns `best_step` if the checkpoint of that step is in `recorded`. Otherwise, that checkpoint
-// was delayed because the disk was full. In that case, returns the step of the newest recorded
-// checkpoint that was the best one when it was written. Returns nullopt if there is no such
-// checkpoint.
+// Returns `best_step` if the checkpoint of that step is in `recorded`. Otherwise, the full disk has
+// delayed that checkpoint. In that case, returns the step of the newest recorded checkpoint that
+// was the best one when it was written. Returns nullopt if there is no such checkpoint.
 std::optional<std::int64_t> recorded_best(const std::filesystem::path& checkpoints,
                                           const std::vector<checkpoint::Kept>& recorded,
                                           std::int64_t best_step);

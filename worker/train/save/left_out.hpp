@@ -4,7 +4,7 @@
 //
 // A checkpoint's state lists these samples. If samples were found after the last checkpoint of an
 // attempt, only OUTPUT/left_out.json lists them. That file also has the seed, the corpus and its
-// order, for which the sample numbers are valid.
+// order, because the sample numbers are valid only for these.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace roll::train {
 void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& more);
 
 // Returns the samples that OUTPUT/left_out.json lists. Returns no samples if the file does not
-// exist, or if its seed, corpus, order or seq_length differs from `like`: then the numbers mean
-// other samples. Throws RankFailure if the file does not have Roll's format.
+// exist, or if its seed, corpus, order or seq_length differs from `like`. In that case, the numbers
+// mean other samples. Throws RankFailure if the file does not have Roll's format.
 std::vector<std::int64_t> read_left_out(const std::filesystem::path& output,
                                         const checkpoint::State& like);
 

@@ -171,8 +171,8 @@ const StoredParameter* stored_of(Moments& moments, const std::string& name, cons
     return &found->second;
 }
 
-// Throws RankFailure unless the job's optimizer has the same kinds of state as the checkpoint's
-// optimizer. Adam and AdamW have the same state, so either can continue from the other.
+// Throws RankFailure if the job's optimizer and the checkpoint's optimizer have different kinds of
+// state. Adam and AdamW have the same state, so either can continue from the other.
 void check_kind(const OptimizerIndex& index, spec::OptimizerKind kind, const fs::path& checkpoint) {
     const auto of_adam = [](std::string_view name) { return name == "adam" || name == "adamw"; };
     const std::string_view own = spec::name_of(kind);
@@ -204,7 +204,8 @@ void read_moments(const fs::path& checkpoint, TrainStep& step) {
         });
     };
     // Require that the checkpoint has the state of at least one parameter of the job. A checkpoint
-    // of SGD without momentum has no state at all; the job's momentum, if any, then begins at 0.
+    // of SGD without momentum is an exception, because it has no state. The job's momentum then
+    // begins at 0.
     if (has_states(step) && !moments.index.parameters.empty() &&
         std::ranges::none_of(step.whole(), is_stored))
         throw RankFailure(2,

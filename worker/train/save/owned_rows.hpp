@@ -21,11 +21,11 @@ struct Owned {
     std::int64_t row_bytes = 0;  // number of bytes of one row that the rank writes
 };
 
-// Returns the rows of each parameter that this rank writes; leaves out parameters of which it
-// writes no rows. If ranks share optimizer state, each rank writes its own rows. Otherwise, the
-// replicas divide the state so that all ranks write about the same number of bytes. `fixed` has one
-// number per replica: the number of other bytes that this rank's counterpart in that replica (the
-// rank with the same tp and pp rank) writes. `with_weights`: true if the ranks also write the main
+// Returns the rows of each parameter that this rank writes. Leaves out parameters without such
+// rows. If ranks share optimizer state, each rank writes its own rows. Otherwise, the replicas
+// divide the state so that all ranks write about the same number of bytes. This rank's counterpart
+// in a replica is the rank with the same tp and pp rank. `fixed`: for each replica, the number of
+// other bytes that the counterpart writes. `with_weights`: true if the ranks also write the main
 // weights of these rows.
 std::vector<Owned> owned_rows(TrainStep& step, const std::vector<std::int64_t>& fixed,
                               bool with_weights = false);

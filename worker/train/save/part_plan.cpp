@@ -93,7 +93,7 @@ bool has_equal_replicas(TrainStep& step) {
 }
 
 // Divides the bytes of the files among the replicas. `others`: for each replica, the number of
-// bytes that it writes to other files.
+// bytes that the replica writes to other files.
 void share_out(std::vector<WeightFile>& files, const std::vector<std::int64_t>& others) {
     std::int64_t all = 0;
     for (const WeightFile& file : files) all += bytes_of(file);

@@ -41,10 +41,10 @@ struct WeightFile {
     std::string path;
     std::vector<std::string> keys = {};               // for each chunk, its key in the file
     std::vector<std::vector<Content>> contents = {};  // for each key: the tensors stored under it
-    // True: this rank hashes the file. It also writes the file's end, and reports the file.
+    // True: this rank hashes the file, writes the file's end, and reports the file.
     bool own = false;
-    // For each replica, the number of bytes of tensors in its part of the file. The parts are in
-    // the order of the replicas. Empty if the owner writes the whole file.
+    // For each replica, the number of bytes of tensors in the replica's part of the file. The parts
+    // are in the order of the replicas. Empty if the owner writes the whole file.
     std::vector<std::int64_t> shares = {};
 };
 

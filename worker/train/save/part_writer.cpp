@@ -50,7 +50,7 @@ Result<std::string> write_files(const fs::path& staged, int rank, const checkpoi
         written.push_back(std::move(one->file));
     }
     // Wait for the disk only here, after all bytes are read from the pipe. An earlier wait would
-    // delay training, which waits until all its bytes are in the pipe.
+    // delay training, because training waits until all bytes are in the pipe.
     for (tensor::OutputFile& file : written) ROLL_TRY_VOID(file.finish());
     ROLL_TRY_VOID(checkpoint::write_part(staged, rank, part));
     return std::string();
@@ -204,8 +204,8 @@ void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* fil
             const Parameters& p = step_.chunks()[content.chunk].parameters();
             const std::size_t i = content.index;
             const std::int64_t elements = c10::multiply_integers(p.specs[i].sizes);
-            // the whole weight as one tensor; undefined if the weight is stored as halves, which
-            // copy_main() joins
+            // the whole weight as one tensor; undefined if the weight is stored as halves
+            // (copy_main() joins the halves)
             at::Tensor rows;
             if (is_spread(step_, p))
                 rows = joined_main(p, i, step_.groups().dp).flatten();

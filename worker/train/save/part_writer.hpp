@@ -1,7 +1,7 @@
-// Writes a rank's part of each checkpoint in the background. Between two steps, the rank copies its
-// bytes to a ring buffer in host memory. A thread hashes these bytes and writes them to files while
-// training continues. If the bytes do not fit in the ring buffer, training waits until the thread
-// has written enough of them.
+// Writes a rank's part of each checkpoint in the background. Between two steps, the rank copies the
+// bytes of its part to a ring buffer in host memory. While training continues, a thread hashes
+// these bytes and writes them to files. If the bytes do not fit in the ring buffer, training waits
+// until the thread has written enough bytes.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class PartWriter {
     std::int64_t bytes() const { return bytes_; }
 
     // Starts to allocate the pages of the ring buffer in the background, so that the first save
-    // need not wait for them. Does nothing while a part is being written.
+    // need not wait for the pages. Does nothing while a part is being written.
     void allocate_buffer();
 
     // Starts to write the part to the staged directory. Returns when training may change the model.
@@ -48,7 +48,7 @@ class PartWriter {
     // Returns true if the running part is on disk or has failed.
     bool is_done();
     void wait();  // blocks until is_done() is true
-    // Requires is_done().
+    // Returns true if writing the part has failed. Requires is_done().
     bool has_failed() const { return !*outcome_; }
     // Returns the result and clears the running part. Requires is_done().
     Result<void> take();

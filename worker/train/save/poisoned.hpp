@@ -1,7 +1,6 @@
-// Poisoned checkpoints, from which a job must not continue. They were written after the loss began
-// to rise, and before the non-finite step or spike at the end of the rise (train.on_not_finite and
-// train.on_spike: rewind).
-// OUTPUT/poisoned.json lists them.
+// A job must not continue from a poisoned checkpoint. Poisoned checkpoints were written after the
+// loss began to rise, and before the non-finite step or spike at the end of the rise
+// (train.on_not_finite and train.on_spike: rewind). OUTPUT/poisoned.json lists these checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ bool is_poisoned(const std::filesystem::path& checkpoint);
 
 // Chooses a checkpoint like choose_newest() with `verify`, but only among checkpoints that are not
 // poisoned. Adds the poisoned checkpoints to `skipped` and `damaged` of the result, so that
-// retention does not count them as kept.
+// retention does not count these checkpoints as kept.
 checkpoint::Choice choose_sound(const std::vector<std::filesystem::path>& newest_first,
                                 const checkpoint::Verify& verify);
 

@@ -21,8 +21,8 @@ std::string mib(std::uint64_t bytes) {
     return text;
 }
 
-// Returns the free disk space in bytes. Returns nullopt if the file system does not report it; then
-// a save does not check for space.
+// Returns the free disk space in bytes. Returns nullopt if the file system does not report the free
+// space. A save then does not check for space.
 std::optional<std::uint64_t> free_bytes(const fs::path& directory) {
     std::error_code error;
     const fs::space_info space = fs::space(directory, error);

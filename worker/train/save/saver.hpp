@@ -1,8 +1,8 @@
-// Completes a run's checkpoints in the background, one at a time, and reports each when it is
-// staged (complete under a hidden name). All ranks write their parts first (part_writer.hpp). When
-// newer checkpoints are recorded, deletes old ones, also in the background. If the disk is full, a
-// checkpoint is delayed, and training continues. Exists only on rank 0; used from the training
-// thread.
+// Completes a run's checkpoints in the background, one at a time, and reports each checkpoint when
+// it is staged (complete under a hidden name). All ranks write their parts first (part_writer.hpp).
+// When newer checkpoints are recorded, deletes old ones, also in the background. If the disk is
+// full, a checkpoint is delayed, and training continues. Exists only on rank 0; used from the
+// training thread.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +46,8 @@ class Saver {
     // possibly after the running deletion. Otherwise, delays the checkpoint, logs that, and returns
     // false.
     bool has_room(std::int64_t step);
-    // Begins the checkpoint of `step`, which answers the newest request for a checkpoint. Returns
-    // the staged directory, to which the ranks write their parts. If the disk is full, delays the
+    // Begins the checkpoint of `step`. The checkpoint answers the newest request for a checkpoint.
+    // Returns the staged directory for the parts of the ranks. If the disk is full, delays the
     // checkpoint and returns nullopt. Requires that no save is running.
     std::optional<std::filesystem::path> begin(std::int64_t step);
     // Completes the checkpoint in the background. Must be called when all parts are written. `job`:
@@ -59,9 +59,9 @@ class Saver {
     // Records a request for a checkpoint. The numbers of requests grow within an attempt. A request
     // is pending until a checkpoint that answers it is staged.
     void ask(std::uint64_t request) { asked_ = std::max(asked_, request); }
-    // Returns true if a checkpoint should be written now to answer a request. This requires that
-    // the running save does not answer the newest request. If a checkpoint is delayed, it also
-    // requires that it is time to try again.
+    // Returns true if a checkpoint should be written now to answer a request. There must be a
+    // request that the running save does not answer. If a checkpoint is delayed, it must also be
+    // time to try again.
     bool is_asked() const { return asked_ > answers_ && (put_off_.empty() || is_due_again()); }
     // Reports staged checkpoints. Throws RankFailure if a save failed, except on a full disk.
     void poll();
@@ -83,7 +83,7 @@ class Saver {
     // step of the last checkpoint that was begun, or -1
     std::int64_t last_step() const { return last_step_; }
     // Returns true if the last checkpoint is not recorded yet, and old checkpoints can be deleted
-    // only after it is recorded.
+    // only after that checkpoint is recorded.
     bool pruning_is_due() const;
 
   private:

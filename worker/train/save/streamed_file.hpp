@@ -17,8 +17,8 @@
 
 namespace roll::train {
 
-// A file of tensors that can be written from beginning to end. All bytes that are not part of a
-// tensor are known before the contents of the tensors, except for the tensors' checksums.
+// A file of tensors that can be written from beginning to end. All bytes outside the tensors,
+// except the tensors' checksums, are known before the contents of the tensors.
 struct StreamedFile {
     std::string path;  // path of the file, relative to the checkpoint's directory
     std::vector<std::int64_t> sizes = {};  // bytes of each tensor, in the order of the file
@@ -57,17 +57,18 @@ bool is_streamed(const StreamedFile& file, const FileShare& share, std::size_t i
 // Returns the number of bytes that the rank writes.
 std::int64_t written_bytes(const StreamedFile& file, const FileShare& share);
 
-// Returns a file in torch.save's format that has the tensors of `sections`, in order. Fails like
-// formats::torch_image().
+// Returns a file in torch.save's format that has the tensors of `sections`, in order. Fails as
+// formats::torch_image() does.
 Result<StreamedFile> torch_stream(const std::string& path,
                                   const std::vector<formats::TorchSection>& sections);
 
-// Returns a .distcp file that has the tensors `infos`, in order. Fails like formats::distcp_item().
+// Returns a .distcp file that has the tensors `infos`, in order. Fails as formats::distcp_item()
+// does.
 Result<StreamedFile> distcp_stream(const std::string& path,
                                    const std::vector<tensor::TensorInfo>& infos);
 
-// Returns a safetensors file. Sorts `infos` in the order in which the file stores them. Fails like
-// tensor::layout_safetensors().
+// Returns a safetensors file. Sorts `infos` in the order in which the file stores them. Fails as
+// tensor::layout_safetensors() does.
 Result<StreamedFile> safetensors_stream(const std::string& path,
                                         std::vector<tensor::TensorInfo>& infos);
 
@@ -76,7 +77,7 @@ Result<StreamedFile> safetensors_stream(const std::string& path,
 // and the tensor is too large for the pipe.
 bool sends_crc(const StreamedFile& file, std::int64_t size, const checkpoint::BytePipe& pipe);
 
-// A written file. The caller must still call file.finish(), which waits for the disk.
+// A written file. The caller must still call file.finish() to wait for the disk.
 struct WrittenFile {
     std::optional<checkpoint::FileEntry> entry;  // nullopt: another rank reports the file
     tensor::OutputFile file;

@@ -159,7 +159,8 @@ class Lister {
             add(spec::Schedule::OneForwardOneBackward);
             add(spec::Schedule::ZeroBubbleH1);
         } else if (spec_.microbatch_limit > 0) {
-            // Splitting changes the number of micro-batches, and a group may then not fit.
+            // Splitting changes the number of micro-batches. The size of a group may then not be
+            // valid.
             add(spec::Schedule::Auto);
         } else {
             add_interleaved(layout, all);

@@ -43,7 +43,8 @@ double idle_share(const spec::ParallelSpec& p) {
         // The gradients of the weights fill two thirds of the bubble.
         case spec::Schedule::ZeroBubbleH1: return 1.0 / 3;
         // A rank is idle only until its first micro-batch arrives. Each earlier stage first runs
-        // one forward of one chunk, which is one of the six passes of its two chunks.
+        // one forward of one chunk. This forward is one of the six passes of the stage's two
+        // chunks.
         case spec::Schedule::ZeroBubbleV:
         case spec::Schedule::DualPipeV: return 1.0 / 6;
         default: return 1.0 / p.vpp;

@@ -39,8 +39,8 @@ struct JobBytes {
 };
 JobBytes job_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu);
 
-// Returns a score in a few microseconds, without a simulation of the pipeline.
-// `spec` has the layout. `bytes`: the result of job_bytes(), which does not depend on the layout.
+// Returns a score in a few microseconds, without a simulation of the pipeline. `spec` has the
+// layout. `bytes`: the result of job_bytes(); it does not depend on the layout.
 LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      const JobBytes& bytes);
 

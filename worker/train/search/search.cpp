@@ -42,7 +42,7 @@ bool is_better(const ScoredLayout& a, const ScoredLayout& b) {
     return a.score.memory < b.score.memory;
 }
 
-// Adds a layout unless the list has a better one with the same mesh.
+// Adds a layout. If the list has a layout with the same mesh, keeps only the better of the two.
 void add(std::vector<ScoredLayout>& list, const ScoredLayout& one) {
     const auto same = std::ranges::find_if(
         list, [&](const ScoredLayout& other) { return same_mesh(one.layout, other.layout); });
@@ -84,8 +84,8 @@ SearchResult search_layouts(const spec::TrainSpec& spec, const spec::ModelConfig
     result.rules = std::move(legal.refused);
     spec::TrainSpec tried = spec;
     // Simulate without the memory limit, and apply the limit to each layout and schedule below.
-    // Otherwise, a layout above the limit would fail, and its memory would be unknown.
-    // Recompute::Auto needs the limit to choose what layers recompute.
+    // Otherwise, a layout above the limit would fail, and its memory would be unknown. With
+    // Recompute::Auto, the limit stays, because it decides what layers recompute.
     if (spec.parallel.recompute != spec::Recompute::Auto) tried.parallel.memory_limit = 0;
     std::vector<ScoredLayout> all;
     const JobBytes bytes = job_bytes(spec, model, space.on_gpu);

@@ -13,8 +13,8 @@ namespace roll::data {
 class AppendFile {
   public:
     AppendFile() = default;
-    // Opens the file, creating it if necessary, and truncates it to `size` bytes. Fails with
-    // Corrupt if the file is shorter than `size`.
+    // Opens the file, or creates the file if it does not exist. Truncates the file to `size` bytes.
+    // Fails with Corrupt if the file is shorter than `size`.
     static Result<AppendFile> open(const std::filesystem::path& path, std::uint64_t size);
 
     AppendFile(AppendFile&& other) noexcept;

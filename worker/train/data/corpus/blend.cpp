@@ -12,8 +12,8 @@ namespace {
 constexpr std::uint64_t kKeptEvery = 4096;  // number of samples between two states that are kept
 
 // Returns the sum of the values, added in the same order as in numpy.sum. Up to 128 values are
-// added with eight partial sums. More values are split into two halves, which are summed
-// recursively.
+// added with eight partial sums. If there are more values, each half of them is summed separately,
+// in the same way.
 double numpy_sum(std::span<const double> values) {
     const std::size_t n = values.size();
     if (n < 8) {

@@ -2,9 +2,9 @@
 //
 // Sample i comes from the set whose share is farthest behind: the set with the largest difference
 // between weight x max(i, 1) and the number of samples already drawn from the set. If several sets
-// have the largest difference, the first of them is used. A set of weight 0 is never used. If the
-// weights change at a sample, the counting starts again there, but each set continues with its next
-// sample. The draws do not depend on the number of samples that a job needs.
+// have the largest difference, the first of these sets is used. A set of weight 0 is never used. If
+// the weights change at a sample, the counting starts again there, but each set continues with its
+// next sample. The draws do not depend on the number of samples that a job needs.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class Blend {
     };
 
     // Returns the draw of a sample. The first call for a late sample makes all draws before that
-    // sample, which takes about a nanosecond for each sample and set. Later calls are fast. Not
+    // sample. This takes about a nanosecond for each sample and set. Later calls are fast. Not
     // thread-safe.
     Draw at(std::uint64_t index) const;
 

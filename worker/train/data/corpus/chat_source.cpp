@@ -26,7 +26,7 @@ class TokenFinder {
 
     const Ids& ids() const { return ids_; }
 
-    // Returns for each span the range of the tokens that overlap it.
+    // Returns, for each span, the range of the tokens that overlap the span.
     std::vector<std::pair<std::size_t, std::size_t>> ranges(
         const std::vector<chat::Span>& spans) const {
         if (auto found = by_ends(spans)) return *std::move(found);
@@ -84,7 +84,7 @@ class TokenFinder {
     }
 
     // Returns the number of tokens before position `byte` of the text. If a token contains text on
-    // both sides of this position, it counts only if `inside` is true.
+    // both sides of this position, the token counts only if `inside` is true.
     std::size_t position(std::size_t byte, bool inside) const {
         const Ids before = encoded(text_.substr(0, byte));
         const auto same = std::ranges::mismatch(before, ids_);

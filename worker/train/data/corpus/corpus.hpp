@@ -33,10 +33,11 @@ struct NamedTokens {
 
 class Corpus {
   public:
-    // Makes a corpus. Holds out a tail of round(valid_fraction * size) tokens of each file. Unless
-    // `cut` is Anywhere, the tail begins at the next document or pair. Fails with InvalidArgument
-    // if a file has no tokens, or if no file has enough tokens left to train on: seq_length + 1
-    // tokens if `cut` is Anywhere; otherwise, one document. The error message is one sentence.
+    // Makes a corpus. Holds out a tail of round(valid_fraction * size) tokens of each file. If
+    // `cut` is not Anywhere, the tail begins at the next document or pair. Fails with
+    // InvalidArgument if a file has no tokens, or if no file has enough tokens to train on. Outside
+    // its tail, a file needs one document or, if `cut` is Anywhere, seq_length + 1 tokens. The
+    // error message is one sentence.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 

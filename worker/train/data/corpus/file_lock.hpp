@@ -9,7 +9,7 @@
 
 namespace roll::data {
 
-// A file lock. It is held until this object is destroyed or the process ends.
+// A file lock. The lock is held until this object is destroyed or the process ends.
 class FileLock {
   public:
     // Waits for the lock. Each time that the lock is still held by another process, calls `goes_on`

@@ -11,8 +11,8 @@
 namespace roll::data {
 
 // Progress of reading or writing a file of `size` bytes. `done` is the number of bytes that this
-// process has read or written. If another process does the work and this process waits for it,
-// `done` is the number of bytes that the other process has written.
+// process has read or written. If this process waits for another process that does the work, `done`
+// is the number of bytes that the other process has written.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;
@@ -23,7 +23,7 @@ using GoOn = std::function<bool(const PrepareProgress&)>;
 
 // Returns the XXH3-64, in hex, of the size and of 64 evenly spaced blocks of 256 KiB. The blocks
 // include the first and the last byte. Up to 16 MiB, the blocks cover all bytes. In a larger file,
-// a change between the blocks is not detected.
+// a change between two blocks does not change the hash.
 std::string sample_hash(std::span<const std::byte> bytes);
 
 // Returns the XXH3-64 of all bytes, in hex; nullopt if `go_on` returned false.

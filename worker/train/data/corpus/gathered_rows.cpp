@@ -9,13 +9,14 @@
 namespace roll::data {
 namespace {
 
-// Returns the row of each document, and the number of rows.
+// Returns the index of each document's row, and the number of rows. `most`: maximum size of a row.
 std::pair<std::vector<std::size_t>, std::size_t> best_fit(const std::vector<std::size_t>& sizes,
                                                           std::size_t most) {
     std::vector<std::size_t> order(sizes.size()), row(sizes.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return sizes[i]; });
-    std::map<std::size_t, std::vector<std::size_t>> by_room;  // rows that are not full
+    // rows that are not full; the key is the free room
+    std::map<std::size_t, std::vector<std::size_t>> by_room;
     std::size_t rows = 0;
     for (const std::size_t document : order) {
         const auto found = by_room.lower_bound(sizes[document]);

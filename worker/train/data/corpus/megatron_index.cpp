@@ -87,7 +87,8 @@ Result<MegatronIndex> MegatronIndex::make(const TokenFile& file, std::size_t beg
     const bool apart = epochs > 1 && *sampling.samples - first <
                                          static_cast<std::uint64_t>(kSeparateBelow *
                                                                     static_cast<double>(an_epoch));
-    const std::uint64_t together = apart ? epochs - 1 : epochs;  // epochs that are shuffled as one
+    // number of epochs that are shuffled together
+    const std::uint64_t together = apart ? epochs - 1 : epochs;
     index.list_documents(begin, end, epochs);
     index.shuffle_ = zeros_on_huge_pages<std::uint32_t>(samples);
     std::iota(index.shuffle_.begin(), index.shuffle_.end(), 0U);

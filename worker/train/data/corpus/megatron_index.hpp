@@ -45,7 +45,7 @@ class MegatronIndex {
     const std::vector<std::int32_t>& documents() const { return documents_; }
     const std::vector<std::uint32_t>& shuffle() const { return shuffle_; }
 
-    // A row of Megatron's sample_index, which says at which token a sample begins. `position`:
+    // A row of Megatron's sample_index. The row says at which token a sample begins. `position`:
     // index in documents() of the sequence with this token. `offset`: index of the token in the
     // sequence. The rows are in the order of the samples before the second shuffle.
     struct Place {

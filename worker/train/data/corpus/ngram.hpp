@@ -1,6 +1,6 @@
 // A baseline for trained models: a byte trigram model, which predicts each byte from the two bytes
-// before it. It uses interpolated Kneser-Ney smoothing with one absolute discount per order, n1 /
-// (n1 + 2 n2), estimated on the training text. Lower orders count the contexts in which a byte
+// before it. The model uses interpolated Kneser-Ney smoothing with one absolute discount per order,
+// n1 / (n1 + 2 n2), estimated on the training text. Lower orders count the contexts in which a byte
 // occurred. Below the lowest order, all 256 bytes are equally likely. Nothing is tuned on the
 // held-out text.
 #pragma once

@@ -16,13 +16,13 @@ namespace {
 constexpr std::size_t kDraws = 4096;     // number of elements whose partners are drawn at once
 constexpr std::size_t kSwapsAhead = 64;  // elements are prefetched this many swaps ahead
 
-// A shuffle swaps each element, from the last one down to element 1, with its partner: the element
-// of a random number in [0, i]. Like numpy's random_interval(), draws words until the low bits of a
-// word are at most i. Draws the partners of element i and of elements before it, without a branch
-// for rejected words. Returns how many partners it has drawn.
+// A shuffle swaps each element i, from the last one down to element 1, with its partner: the
+// element at a random index in [0, i]. This function draws the partners of element i and of
+// elements before it, and returns how many it has drawn. Like numpy's random_interval(), it draws
+// words until the low bits of a word are at most i. It needs no branch for rejected words.
 std::size_t draw_partners(MersenneTwister& random, std::size_t i,
                           std::span<std::uint32_t> partners) {
-    // has the same value for all i above mask / 2
+    // has the same value for all i in (mask / 2, mask]
     const std::size_t mask = std::bit_ceil(i + 1) - 1;
     const std::size_t count = std::min(partners.size(), i - mask / 2);
     const auto bits = static_cast<std::uint32_t>(mask);

@@ -65,9 +65,9 @@ struct PairRules {
 Result<bool> has_chat_answers(std::string_view line, const AnswerFields& fields, bool labels);
 
 // Encodes the pair in a line. As in TRL, both answers begin at the same token index. This is the
-// first index at which the tokens of the prompt alone differ from the tokens of the prompt with the
-// chosen or with the rejected answer. Fails with the reason if the line is not a pair, if an answer
-// is missing or empty, or if both answers are equal.
+// first index at which one of the two sequences (the prompt with an answer) differs from the tokens
+// of the prompt alone. Fails with the reason if the line is not a pair, if an answer is missing or
+// empty, or if both answers are equal.
 Result<AnswerPair> read_pair(std::string_view line, const PairRules& rules);
 
 // Encodes the labelled answers in a line: either one answer, or the two answers of a pair, first

@@ -69,7 +69,7 @@ std::optional<int> await(pid_t pid, const std::function<bool()>& goes_on) {
     }
 }
 
-// Makes the .jsonl. Returns false if `goes_on` returned false.
+// Makes the .jsonl `target` from the .parquet `source`. Returns false if `goes_on` returned false.
 Result<bool> make_lines(const fs::path& source, const fs::path& target, const struct stat& info,
                         const std::function<bool()>& goes_on) {
     std::error_code error;

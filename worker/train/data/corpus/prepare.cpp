@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// While take_turn() waits for the lock, it tries to take the lock again and again. After this
-// number of tries, it reads how far the process that holds the lock has come.
+// take_turn() tries to take the lock again and again. After this number of tries, it reads the
+// progress of the process that holds the lock.
 constexpr int kLookEvery = 5;
-// Number of bytes of text that are encoded at a time. If a single slice is larger, it is encoded
-// alone.
+// Number of bytes of text that are encoded at a time. If a single slice is larger, this slice is
+// encoded alone.
 constexpr std::size_t kTogetherMax = 16 << 20;
-// Version of the rules that divide text into slices and documents. It is part of the token files'
-// names, because new files must be made when the rules change.
+// Version of the rules that divide text into slices and documents. The version is part of the token
+// files' names, so that new files are made when the rules change.
 constexpr int kRules = 1;
 constexpr int kChatRules = 1;  // version of the rules that turn conversations into tokens
 // Version of the rules that turn prompt-completion pairs into tokens. Earlier versions encoded
@@ -87,8 +87,8 @@ Json rules_of(const PrepareOptions& options) {
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
     Json key = rules_of(options);
     key["source"] = source.string();
-    // Earlier versions read a .json file as one text. Change the name, so that their token file is
-    // not used.
+    // Earlier versions read a .json file as one text. This key changes the name, so that the token
+    // files of those versions are not used.
     if (source.extension() == ".json") key["records"] = true;
     key["size"] = stamp.size;
     key["modified_ns"] = stamp.modified_ns;
@@ -116,8 +116,8 @@ class SliceEncoder {
 
     bool is_done() const { return ahead_.empty(); }
 
-    // Returns the next slice. The threads encode the slices after it while the caller uses it.
-    // Requires !is_done().
+    // Returns the next slice. While the caller uses this slice, the threads encode the slices after
+    // it. Requires !is_done().
     Encoded take() {
         Encoded encoded = ahead_.front().encoded.get();
         ahead_.pop_front();
@@ -319,8 +319,8 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         Prepared{with_suffix(base, ".bin"), lines_in(with_suffix(base, ".bad")), record, true});
 }
 
-// Returns the form of the conversations in a text; nullopt if it has no conversations. Fails if it
-// has conversations but the tokenizer has no chat template.
+// Returns the form of the conversations in a text; nullopt if the text has no conversations. Fails
+// if the text has conversations, but the tokenizer has no chat template.
 Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFile& file,
                                           const EncodeRules& rules) {
     if (!rules.completions || rules.pairs) return std::optional<chat::Form>();

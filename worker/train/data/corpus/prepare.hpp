@@ -52,14 +52,14 @@ struct Prepared {
 //
 // If the text no longer exists, looks in `directory` and `elsewhere` for a token file that was made
 // from it. Returns the token file whose hash is in `hashes`, or the only token file. Fails with
-// NotFound if there is no such token file, and with InvalidArgument if there are several and none
-// of their hashes is in `hashes`.
+// NotFound if there is no such token file. Fails with InvalidArgument if there are several such
+// files, and none of their hashes is in `hashes`.
 Result<std::optional<Prepared>> prepare(const std::filesystem::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const GoOn& go_on);
 
-// Reads the whole text and compares it with the record. Returns false if the tokens were made from
-// another text. Returns nullopt if `go_on` returned false, or if the record has no text hash.
+// Reads the whole text and compares the text with the record. Returns false if the tokens were made
+// from another text. Returns nullopt if `go_on` returned false, or if the record has no text hash.
 Result<std::optional<bool>> verify_text(const std::filesystem::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const TokenRecord& record,

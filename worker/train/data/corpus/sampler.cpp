@@ -183,7 +183,7 @@ std::vector<std::size_t> Window::document_starts() const {
 
 namespace {
 
-// A blend makes this share more samples of each set than the set's weight requires. The value is
+// The index of each set has this share more samples than the set's weight requires. The value is
 // Megatron's default of mid_level_dataset_surplus.
 constexpr double kSurplus = 0.005;
 

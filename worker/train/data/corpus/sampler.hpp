@@ -2,21 +2,20 @@
 // index. Therefore, the order of the data does not depend on the layout, and a resumed run finds
 // its position in O(1).
 //
-// A window has seq_length inputs and as many targets, shifted by one. A file of n training
-// tokens has floor((n - 1) / seq_length) windows. A data epoch visits every window of every file
-// once, in an order that is drawn for that epoch. In each epoch, all windows of a file are
-// shifted by the same offset. The offset is drawn between 0 and the number of tokens that no
-// window covers.
+// A window has seq_length inputs and as many targets, shifted by one. A file of n training tokens
+// has floor((n - 1) / seq_length) windows. A data epoch visits every window of every file once, in
+// an order that is drawn for that epoch. In each epoch, all windows of a file are shifted by the
+// same offset. The offset is drawn between 0 and the number of tokens that no window covers.
 //
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
 // fit into seq_length inputs. RowRules decides what happens to longer documents. With best fit, a
 // window gathers documents from the whole file (gathered_rows.hpp). These windows are computed
-// once. Each epoch visits them in an order that is drawn for that epoch.
+// once. Each epoch visits these windows in an order that is drawn for that epoch.
 //
-// If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is
-// left out if one of its documents has no token to learn after truncation, or if the rule of long
-// documents drops it.
-// A labelled answer is also stored as a pair: its second document has the two tokens of a Label.
+// If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is left
+// out if one of its documents has no token to learn after truncation, or if the rule of long
+// documents drops it. A labelled answer is also stored as a pair: its second document has the two
+// tokens of a Label.
 //
 // If the files have weights, a Blend draws the file of each sample, and each file has its own
 // epochs of windows. In Megatron's order, the samples of a file are those of a MegatronIndex.
@@ -49,8 +48,8 @@ class Permutation {
     int half_bits_;
 };
 
-// A range of tokens of a corpus file. The inputs are all its tokens except the last; the targets
-// are all its tokens except the first.
+// A range of tokens of a corpus file. The inputs are all tokens of the range except the last. The
+// targets are all tokens except the first.
 struct Window {
     const CorpusFile* file = nullptr;  // file of the tokens; its corpus must outlive this window
     std::size_t begin = 0;             // index of the window's first token in the whole file
@@ -72,7 +71,7 @@ struct Window {
 void for_pairs(const CorpusFile& file, std::size_t begin, std::size_t end,
                const std::function<void(const Window&, std::size_t)>& visit);
 
-// The label of a labelled answer, which is stored as the answer's second document.
+// The label of an answer. A labelled answer stores its label as its second document.
 struct Label {
     // Number of labelled answers made from the same line: 2 if the line is a pair, else 1
     std::int64_t in_line = 1;
@@ -142,9 +141,9 @@ class Sampler {
 };
 
 // Returns the files' held-out tails as windows, in order. If windows may be cut anywhere, each
-// window has seq_length + 1 tokens (the last window of a tail may be shorter) and begins at the
-// last token of the window before. Each token of a tail except the first is then predicted once.
-// Otherwise, windows hold whole documents or pairs, as in a Sampler.
+// window has seq_length + 1 tokens, except the last window of a tail, which may be shorter. Each
+// window begins at the last token of the window before it. Each token of a tail except the first is
+// then predicted once. Otherwise, windows hold whole documents or pairs, as in a Sampler.
 std::vector<Window> valid_windows(const Corpus& corpus, const RowRules& rules);
 
 }  // namespace roll::data

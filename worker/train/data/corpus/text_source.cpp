@@ -100,8 +100,9 @@ bool TextSource::is_token_boundary(std::size_t at) const {
     return all.size() > ids.size() && std::equal(ids.begin(), ids.end(), all.begin());
 }
 
-// Returns the position at which a slice ends, which is at most `limit`. The best position is the
-// end of a line. The next best is before a space between words, and then between two characters.
+// Returns the position at which a slice ends; at most `limit`. If possible, this is the end of a
+// line. Otherwise, it is a position before a space between words or, if there is none, between two
+// characters.
 std::size_t TextSource::cut_before(std::size_t limit, std::size_t begin) const {
     const std::size_t low = begin + (limit - begin) / 2;
     const auto word_at = [&](std::size_t i) { return i < text_.size() && !is_space(text_[i]); };
@@ -249,10 +250,10 @@ std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
     return hash64(text_.substr(begin, end - begin));
 }
 
-// Encodes a slice. If the slice begins inside a .txt, encodes some text before the slice together
-// with it, and drops the tokens of that text. Otherwise, the slice's first word would be encoded as
-// the start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at the
-// start and the end of the file.
+// Encodes a slice. If the slice begins inside a .txt, encodes the slice together with some text
+// before it, and drops the tokens of that text. Otherwise, the slice's first word would be encoded
+// as the start of a text. In a .txt, the tokenizer's special tokens (BOS, EOS) are added only at
+// the start and the end of the file.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;

@@ -1,5 +1,5 @@
-// A text file that is read in slices, which are encoded separately. A .txt is one document of any
-// length; a .jsonl has one document per line, and a .json has a list of documents. The end of a
+// A text file that is read in slices. Each slice is encoded separately. A .txt is one document of
+// any length; a .jsonl has one document per line, and a .json has a list of documents. The end of a
 // slice depends only on its beginning, the text and the tokenizer.
 #pragma once
 
@@ -28,9 +28,9 @@ struct EncodeRules {
     // unset
     bool pairs = false;
     std::string margin_field = {};  // key of a pair's margin; empty: pairs have no margin
-    // true: a line has one answer with a label, or a pair, whose chosen answer gets the label true
-    // and whose rejected answer gets the label false. Each answer gives two documents: the prompt
-    // with the answer, and the label (sampler.hpp)
+    // true: a line has one answer with a label, or a pair. In a pair, the chosen answer gets the
+    // label true, and the rejected answer gets the label false. Each answer gives two documents:
+    // the prompt with the answer, and the label (sampler.hpp).
     bool labels = false;
 
     bool has_answers() const { return pairs || labels; }
@@ -49,7 +49,7 @@ struct EncodeRules {
 
 struct BadLine {
     // In a .jsonl: the number of the line. In a .json: the number of the record in the list.
-    // Numbers start at 1. In an Encoded, they count from the beginning of the slice.
+    // Numbers start at 1. In an Encoded, the numbers count from the beginning of the slice.
     std::uint64_t line = 0;
     std::string reason;
     std::string_view text = {};  // text of the line, cut to 1 MiB; empty if not available

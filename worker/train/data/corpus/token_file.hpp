@@ -16,8 +16,8 @@ namespace roll::data {
 
 class TokenFile {
   public:
-    // Opens a file as one document of byte tokens. Fails like MappedFile; error messages name the
-    // path.
+    // Opens a file as one document of byte tokens. Fails as MappedFile does. Error messages name
+    // the path.
     static Result<TokenFile> open_bytes(const std::filesystem::path& path);
 
     // Opens `bin` and the .idx file of the same name, and reads the .idx once. Fails with Corrupt

@@ -1,6 +1,6 @@
 // The record of a token file's origin, in BASE.made next to BASE.bin, in JSON (roll.tokens/1). Roll
-// uses it to find a token file whose text no longer exists, and to detect changes of the text or
-// the tokens.
+// uses the record to find a token file whose text no longer exists, and to detect changes of the
+// text or the tokens.
 #pragma once
 
 #include <filesystem>
@@ -29,9 +29,9 @@ struct TokenRecord {
 Result<std::optional<TokenRecord>> read_record(const std::filesystem::path& base);
 Result<void> write_record(const std::filesystem::path& base, const TokenRecord& record);
 
-// Returns the finished token files in `directory` that were made from the text at path `source`
-// with these rules, even if the text had another size or time. Each result has the token file's
-// path without ".bin". The results are ordered by file name.
+// Returns the finished token files in `directory` that were made with these rules from the text at
+// path `source`. The text may have had another size or time. Each result has the token file's path
+// without ".bin". The results are ordered by file name.
 std::vector<std::pair<std::filesystem::path, TokenRecord>> find_records(
     const std::filesystem::path& directory, const std::string& source, const Json& rules);
 

@@ -17,7 +17,7 @@ namespace roll::data {
 // Returns `path` with `suffix` appended to its file name.
 std::filesystem::path with_suffix(std::filesystem::path path, const char* suffix);
 
-// The progress of writing a file. Another writer can continue from it.
+// The progress of writing a file. Another writer can continue from this point.
 struct WriteProgress {
     std::uint64_t offset = 0;  // offset in the source; all tokens before it are written
     std::uint64_t lines = 0;   // number of lines before `offset`
@@ -31,8 +31,8 @@ struct WriteProgress {
     std::uint64_t text_hash = 0;
 };
 
-// Returns the hash of a text, computed from the hashes of its slices in order. `before` is the hash
-// of the slices before `slice`; 0 for the first slice.
+// Returns the hash of all slices up to this one. `slice` is the hash of this slice. `before` is the
+// result for the slices before it, or 0 for the first slice.
 std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice);
 
 class TokenWriter {

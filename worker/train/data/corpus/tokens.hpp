@@ -30,10 +30,10 @@ constexpr std::size_t size_of(TokenType type) {
 // a dataset of prompts and completions. This number is negative. The function is its own inverse.
 constexpr std::int64_t only_read(std::int64_t id) { return ~id; }
 
-// margin_tokens() stores the margin of a pair as two tokens, which follow the rejected answer.
-// margin_of() reads the margin from these tokens. The first token is -2 for a negative margin, else
-// -1. The second token is the bitwise complement of the absolute value's float bits. Both tokens
-// are negative, so they do not count in the loss.
+// margin_tokens() stores the margin of a pair as two tokens after the rejected answer. margin_of()
+// reads the margin from these tokens. The first token is -2 for a negative margin, else -1. The
+// second token is the bitwise complement of the absolute value's float bits. Both tokens are
+// negative, so they do not count in the loss.
 inline constexpr std::size_t kMarginTokens = 2;
 inline std::array<std::int32_t, kMarginTokens> margin_tokens(float margin) {
     return {std::signbit(margin) ? -2 : -1, ~std::bit_cast<std::int32_t>(std::abs(margin))};

@@ -153,7 +153,7 @@ ncclResult_t NcclCommunicator::start(const Transfer& transfer, const Running& ru
     return ncclInvalidArgument;
 }
 
-// Starts the transfer, which runs after the work that is now on the current stream.
+// Starts the transfer. It runs after the work that is now on the current stream.
 Communicator::Ticket NcclCommunicator::issue(const Transfer& transfer) {
     while (!sent_.empty() && cudaEventQuery(sent_.front().done) == cudaSuccess) {
         C10_CUDA_CHECK(cudaEventDestroy(sent_.front().done));

@@ -2,10 +2,10 @@
 //
 // Tensors must be on the thread's current CUDA device, or small and on the CPU. CPU tensors are
 // copied through the device. Collectives run on a stream of their own. A collective starts after
-// the work that was on the current stream when the collective was issued. While the host waits, it
-// polls the work, NCCL's asynchronous error and the clock. So the host notices a lost peer and
-// never blocks in a kernel. Before PeerLost is thrown, all NCCL communicators of this object are
-// aborted.
+// the work that was on the current stream when the collective was issued. While the host waits for
+// an operation, it polls the operation, NCCL's asynchronous error and the clock. Therefore, the
+// host notices a lost peer and never blocks in a kernel. Before PeerLost is thrown, all NCCL
+// communicators of this object are aborted.
 //
 // Each send or receive uses a link: an NCCL communicator of two ranks, with a stream of its own.
 // There is one link per direction and site (activations or gradients), so a send waits only for its
@@ -30,7 +30,7 @@ namespace roll::train {
 
 class NcclCommunicator final : public Communicator {
   public:
-    // Connects the ranks of the group. Returns when all of them are connected.
+    // Connects the ranks of the group. Returns when all ranks are connected.
     explicit NcclCommunicator(GroupPlace place);
     ~NcclCommunicator() override;
     NcclCommunicator(const NcclCommunicator&) = delete;

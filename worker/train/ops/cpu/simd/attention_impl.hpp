@@ -66,7 +66,7 @@ void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std:
 }
 
 // Computes attention. If the processor multiplies bfloat16, each factor is a pair of bfloat16
-// numbers. Pairs need an even head dimension, which every model with RoPE has.
+// numbers. Pairs need an even head dimension. Every model with RoPE has one.
 template <class S>
 void attention(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                Wide<S>* scratch) {

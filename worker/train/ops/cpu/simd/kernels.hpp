@@ -1,6 +1,6 @@
-// Loops over rows for the operators. They are compiled once per vector width and selected at run
-// time, so that one program runs on every x86-64 processor. The kernels take only pointers and
-// sizes: no tensors, no threads.
+// Loops over rows for the operators. The loops (kernels) are compiled once per vector width and
+// selected at run time, so that one program runs on every x86-64 processor. The kernels take only
+// pointers and sizes: no tensors, no threads.
 //
 // Rows are contiguous and consecutive. A row's result does not depend on the other rows.
 #pragma once
@@ -14,7 +14,7 @@
 namespace roll::simd {
 
 // The type in which numbers that are stored as S are computed. bfloat16 and float16 are widened to
-// float when they are loaded and rounded when they are stored.
+// float on load, and rounded on store.
 template <class S>
 using Wide = std::conditional_t<std::is_floating_point_v<S>, S, float>;
 
@@ -89,7 +89,7 @@ struct Kernels {
     // Makes one AdamW update of `size` elements, with the same rounding as
     // torch.optim.AdamW(fused=True). If S is bfloat16, `weight` and `rest` hold the two halves
     // (halves.hpp) of float32 weights, and the float32 weights are updated. float and double ignore
-    // `rest`. Null for float16, whose float32 weights are updated by the kernel of float.
+    // `rest`. Null for float16: the kernel of float updates its float32 weights.
     void (*adamw)(S* weight, std::int16_t* rest, W* average, W* square, const W* grad,
                   const AdamWFactors& factors, std::int64_t size);
 

@@ -1,8 +1,8 @@
 // The kernels, compiled for the vector width of the file that includes this header. Only
-// simd/kernels_*.cpp include this header, each with its own compiler flags. Included code must be
-// in a namespace of its own for each width (as at::vec is), or always be inlined. Otherwise, the
-// linker could use one width's copy of a function for all widths, and the processor may lack the
-// instructions of that copy.
+// simd/kernels_*.cpp include this header, each with its own compiler flags. The code that this
+// header includes must be in a namespace of its own for each width (as at::vec is), or always be
+// inlined. Otherwise, the linker could use one width's copy of a function for all widths, and the
+// processor may lack the instructions of that copy.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
 }
 
 // Rounds a product to its type immediately. Otherwise, the compiler might fuse the product with a
-// later addition, which would round differently.
+// later addition. The result would then be rounded differently.
 template <class W>
 inline __attribute__((always_inline)) Vec<W> rounded(Vec<W> product) {
     asm("" : "+m"(product));

@@ -131,7 +131,7 @@ inline __attribute__((always_inline)) W sum_of(std::int64_t size, const Term& te
     return at::vec::vec_reduce_all<W>(Plus(), (sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// Returns `numbers` if they need no widening; otherwise, a widened copy in `room`.
+// Returns `numbers` if S needs no widening. Otherwise, returns a widened copy in `room`.
 template <class S>
 auto widened(S* numbers, Wide<std::remove_const_t<S>>* room, std::int64_t size) {
     if constexpr (std::is_same_v<std::remove_const_t<S>, Wide<std::remove_const_t<S>>>) {

@@ -1,7 +1,7 @@
 // Converts matrices to the layouts of product()'s operands. product() reads the elements of its
 // left operand one by one, and the elements of its right operand as vectors along a row. An element
-// is a factor: one number or a pair of numbers (factors_impl.hpp). The functions copy a matrix to
-// their parameter `room`, unless the matrix already has the layout. Only attention_impl.hpp
+// is a factor: one number or a pair of numbers (factors_impl.hpp). If a matrix does not have the
+// layout yet, the functions copy the matrix to their parameter `room`. Only attention_impl.hpp
 // includes this file. The rules of kernels_impl.hpp apply.
 #pragma once
 
