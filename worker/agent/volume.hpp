@@ -1,5 +1,5 @@
-// Runs operations that may hang with a volume in separate threads, so that roll-worker's loop
-// continues. The operations read the beacon, and rename checkpoints to their final names.
+// Runs in separate threads the operations that may hang if a volume hangs, so that roll-worker's
+// loop continues. The operations read the beacon, and rename checkpoints to their final names.
 #pragma once
 
 #include <condition_variable>

@@ -1,8 +1,8 @@
 // Passes bytes from the training thread to the thread that writes a checkpoint, through a ring
 // buffer of limited size. The producer waits while the ring is full. A save therefore takes no host
 // memory except the ring. The consumer starts when the ring is full for the first time, or when the
-// producer has finished. Before that, it would take processor time from the training thread, which
-// copies.
+// producer has finished. An earlier start would take processor time from the training thread while
+// that thread copies.
 #pragma once
 
 #include <array>

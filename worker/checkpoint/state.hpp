@@ -47,7 +47,7 @@ struct LossScale {
     friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
-// The steps with which the next step is compared (train.on_spike).
+// Values of the latest steps. train.on_spike compares the next step with them.
 struct RecentSteps {
     std::vector<double> losses, grad_norms;  // values of the latest applied steps, oldest first
     std::int64_t batch_size = 0;             // number of samples of the latest step

@@ -112,10 +112,10 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// Handles a symbol that the vocabulary lacks. If all its bytes have byte tokens, appends these.
-// Otherwise, counts the symbol in `unknown`. The caller appends the unknown token before the next
-// known symbol. As in the tokenizers package, the byte tokens of a symbol after an unknown symbol
-// are therefore written before the unknown token.
+// Handles a symbol that the vocabulary lacks. If all bytes of the symbol have byte tokens, appends
+// the byte tokens. Otherwise, counts the symbol in `unknown`. The caller appends the unknown token
+// before the next known symbol. As in the tokenizers package, the byte tokens of a symbol after an
+// unknown symbol are therefore written before the unknown token.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };

@@ -66,7 +66,7 @@ class MemoryWatch {
     // highest sum of the processes' resident memory at an exact measurement
     std::int64_t resident_then_ = 0;
     // Number of bytes by which the sum of resident memory was too large at the last exact
-    // measurement, because it counts shared pages several times
+    // measurement. The sum counts a shared page once for each process.
     std::int64_t shared_ = 0;
     Process largest_{};  // largest process at the last look
     Process killed_{};   // the largest process that SIGKILL has ended

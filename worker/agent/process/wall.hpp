@@ -44,7 +44,8 @@ class Wall {
     // Returns the cgroup that holds the cgroups of this roll-worker's attempts; empty unless the
     // kind of this wall is cgroup.
     const std::filesystem::path& directory() const { return directory_; }
-    // Returns, for each stronger kind, one sentence that says why that kind was not chosen.
+    // Returns one sentence for each kind that is stronger than the chosen kind. The sentence says
+    // why the stronger kind was not chosen.
     const std::vector<std::string>& refused() const { return refused_; }
 
     // Makes the cgroup of an attempt and returns its directory; returns an empty path unless the
