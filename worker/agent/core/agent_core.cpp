@@ -213,7 +213,7 @@ void AgentCore::on_look(const Look& look, Instant now) {
     if (!believed && !was_broken)
         effects_.push_back(Note{
             "the beacon file is older than rolld's answers and is not used until rolld restarts"});
-    // the new rolld has answered nothing
+    // rolld has restarted and has answered nothing yet
     if (believed && look.incarnation > incarnation_) echoed_ = 0;
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {

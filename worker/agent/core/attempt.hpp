@@ -112,7 +112,7 @@ bool all_ready(const Attempt& attempt);
 // curve. `gpus` has the utilization of each GPU of the worker in percent (-1: unknown).
 void note_use(Attempt& attempt, const std::vector<int>& gpus, Instant now);
 
-// Stores the attempt's resource usage. `usage` does not contain GPU time, which this function adds.
+// Stores the attempt's resource usage. `usage` has no GPU time; this function adds the GPU time.
 void note_usage(Attempt& attempt, const Usage& usage);
 
 // Drops the exports and answers that rolld has recorded. Returns true if at least one was dropped.

@@ -39,7 +39,7 @@ namespace roll::agent {
 using enum Outcome;
 namespace {
 
-// longest time between two checks of the kill deadlines, which roll-worker and its guards share
+// longest time between two checks of the kill deadlines in the leash (leash.hpp)
 constexpr int kPollMillis = 500;
 // time between two rounds of SIGKILL, and between two looks for the meeting point of a gang
 constexpr int kSoonMillis = 20;

@@ -96,7 +96,7 @@ class Guard {
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::optional<Instant> started_at_{};
-    bool started_ = false;     // true once the programs are started, which is after all checks
+    bool started_ = false;     // true once the programs are started; all checks have then passed
     std::size_t checked_ = 0;  // number of checks that have passed
     pid_t check_ = 0;          // process id of the running check
     Instant check_until_{};

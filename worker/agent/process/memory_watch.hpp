@@ -36,9 +36,9 @@ class MemoryWatch {
     // after each wait.
     std::optional<std::string> look(Instant now);
 
-    // Records a process that has ended. `peak` is the process's peak memory in bytes, which
-    // includes its children. `name` is the process's name if SIGKILL ended the process (the kernel
-    // may have sent this signal), else empty.
+    // Records a process that has ended. `peak` is the process's peak memory in bytes, including its
+    // children. `name` is the process's name if SIGKILL ended the process (the kernel may have sent
+    // this signal), else empty.
     void note_ended(pid_t pid, std::int64_t peak, const std::string& name);
 
     // Returns the memory of all processes in bytes, as of the last look.

@@ -18,8 +18,8 @@ constexpr std::string_view kEmbedding = "embedding.word_embeddings.weight";
 constexpr std::string_view kOutput = "output_layer.weight";
 
 // The endings of the names of a layer's parameters, in the order in which Megatron's modules have
-// the parameters. Only modules without TransformerEngine have the first and the ninth, which are
-// norms.
+// the parameters. The first and the ninth belong to norms that only modules without
+// TransformerEngine have.
 constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
                                                     "self_attention.linear_proj.weight",
                                                     "self_attention.linear_proj.bias",
