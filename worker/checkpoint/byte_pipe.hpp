@@ -45,7 +45,7 @@ class BytePipe {
     std::condition_variable changed_;
     std::size_t begin_ = 0;  // index in the ring of the first byte in use
     std::size_t used_ = 0;
-    bool flows_ = false;  // the consumer has started
+    bool flows_ = false;  // true once the consumer has started
     bool abandoned_ = false, stopped_ = false;
 };
 

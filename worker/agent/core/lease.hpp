@@ -55,8 +55,8 @@ class SilenceBound {
                   std::uint64_t counter, const LeaseRules& rules);
 
     // Updates the bound after a look at a trusted beacon. The bound may become lower. Ignores a
-    // look at an older incarnation (start of rolld) than the known one. After a look at a newer
-    // incarnation, counts the ticks of that incarnation from 0. But if the bound has already
+    // look at an incarnation (start of rolld) that is older than the known one. After a look at a
+    // newer incarnation, counts the ticks of that incarnation from 0. But if the bound has already
     // reached lease + fence, ignores the newer incarnation.
     void looked(const Look& look, const LeaseRules& rules);
 

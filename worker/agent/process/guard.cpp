@@ -211,7 +211,7 @@ void Guard::obey(const std::string& order) {
     if (order == "kill") killing_ = true;
     if (order.starts_with("shell ")) shell_orders_.push_back(order);
     if (order.starts_with("unshell ")) {
-        open_shells();  // the order to open this shell may still be pending
+        open_shells();  // the order to open this shell may still be pending, so carry it out first
         shells_.hang_up(parse_number<std::uint64_t>(order.substr(8)).value_or(0), boot_now());
     }
     if (order != "stacks") return;

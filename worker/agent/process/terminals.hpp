@@ -49,7 +49,7 @@ class Terminals {
         Instant heard{};
         std::optional<int> exit{};
         std::string trouble{};
-        std::optional<Instant> ended_at{};  // when collect() first saw the end
+        std::optional<Instant> ended_at{};  // time when collect() first saw that ended() is true
 
         bool ended() const { return exit || !trouble.empty(); }
     };
