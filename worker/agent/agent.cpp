@@ -17,10 +17,11 @@ namespace {
 
 // longest wait of the loop; an action that is due at a certain time is late by at most this time
 constexpr Millis kPoll{500};
-// delay of a report of a change that is not urgent; one heartbeat can then report several changes
+// delay of a heartbeat that reports a change that is not urgent; the heartbeat can then report
+// several changes
 constexpr Millis kSoon{20};
-// Minimum interval between heartbeats that report changes. It grows by 1 ms for every
-// kRunningAMilli running attempts, because every heartbeat lists all of them.
+// Minimum interval between heartbeats that report changes. The interval grows by 1 ms for every
+// kRunningAMilli running attempts, because every heartbeat lists all running attempts.
 constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
 // longest wait until rolld acknowledges that the last attempts have ended
@@ -45,9 +46,9 @@ Result<void> Agent::run() {
 
 void Agent::turn() {
     now_ = boot_now();
-    // Slurm sends its signals to all processes of an allocation. Collect the ends of programs
-    // first, but handle the signals before these ends: a program that such a signal ended then
-    // counts as stopped.
+    // Slurm sends a signal to all processes of an allocation, so it may also end a program. Collect
+    // the ends of programs before the signals, but handle the signals before the ends. A program
+    // that the signal has ended then counts as stopped.
     const std::vector<ProcessEvent> process_events = parts_.supervisor.collect();
     take_signals();
     connect();
@@ -62,7 +63,8 @@ void Agent::turn() {
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
     send_heartbeat();
-    // Sending may have consumed the input event, which is edge-triggered, so read answers again.
+    // Read answers again: the socket is edge-triggered, and sending may have consumed its input
+    // event.
     hear();
     carry_out();
     fetch_files();
@@ -110,7 +112,7 @@ void Agent::hear() {
 }
 
 // Records whether rolld accepts this roll-worker. If rolld refuses it now but may accept it later,
-// this roll-worker waits and writes this to its log.
+// this roll-worker waits and writes the refusal to its log.
 void Agent::take_refusal(const protocol::Answer& answer) {
     if (answer.refused != refused_ && answer.keep_asking)
         parts_.log.warn("waits: {}", answer.refused);

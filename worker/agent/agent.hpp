@@ -40,8 +40,8 @@ struct AgentParts {
     Millis heartbeat{1000};
     GpuWatch gpus{};
     io::ServiceManager manager{};
-    // true in the reaper (reaper.hpp), which only reports the attempts of a killed roll-worker;
-    // run() then returns once rolld has answered, or after a timeout
+    // True in the reaper (reaper.hpp), which starts no attempts and only reports those of a killed
+    // roll-worker. run() then returns once rolld has answered, or after a timeout.
     bool last_word = false;
 };
 
@@ -50,10 +50,10 @@ class Agent {
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
     // Runs the loop. Returns once a signal has asked roll-worker to end and the end of every
-    // attempt has been reported to rolld. A second signal makes run() return at once, unless this
-    // roll-worker is a pilot (runs in a Slurm allocation). When roll-worker then ends, no process
-    // that it started is left. Fails with Refused if rolld refuses this roll-worker, because
-    // another one runs under its node name.
+    // attempt has been reported to rolld. After a second signal, run() returns at once, except in a
+    // pilot (a roll-worker in a Slurm allocation). When roll-worker then ends, its guards kill the
+    // processes that are left. Fails with Refused if rolld refuses this roll-worker because another
+    // roll-worker uses the same node name.
     Result<void> run();
 
   private:
@@ -79,7 +79,7 @@ class Agent {
     Terminals terminals_{};
     Instant now_{};
     std::optional<Instant> heartbeat_at_{};  // send time of the last heartbeat
-    std::optional<Instant> change_due_{};    // deadline for telling rolld of a change
+    std::optional<Instant> change_due_{};    // time by which a heartbeat must report a change
     int end_signals_ = 0;
     // deadline for rolld's acknowledgement that the last attempts have ended
     std::optional<Instant> give_up_at_{};

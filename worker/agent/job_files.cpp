@@ -159,7 +159,8 @@ void JobFiles::lay_out_all() {
         if (!complete) return false;
         const auto done = lay_out(key, files);
         if (!done)
-            forget(files);  // a piece on disk may be damaged; the next attempt fetches it again
+            // a piece on disk may be damaged; the next attempt fetches the pieces again
+            forget(files);
         settle(key, done ? "" : done.error().message);
         return true;
     });

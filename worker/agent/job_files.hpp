@@ -31,25 +31,25 @@ class JobFiles {
   public:
     // For a process that starts no attempts, such as the reaper.
     JobFiles() = default;
-    // Removes the files that an earlier roll-worker left in the directory. Keeps pieces that no
-    // waiting attempt needs, but at most `kept_bytes_max` bytes of them.
+    // Removes the files that an earlier roll-worker left in the directory. Later keeps at most
+    // `kept_bytes_max` bytes of pieces that no waiting attempt needs.
     explicit JobFiles(std::filesystem::path directory, std::uint64_t kept_bytes_max = 256u << 20);
 
     // Removes from `answer` the start orders whose files have not arrived yet, and begins to fetch
-    // these files. rolld repeats these orders. Marks an order as refused if its files cannot be
-    // fetched or written.
+    // these files. rolld repeats the removed orders. Marks an order as refused if its files cannot
+    // be fetched or written.
     void hold_back(protocol::Answer& answer);
     // Returns the request to send now, if there is one. Repeats a request that was not answered.
     std::optional<protocol::PieceRequest> request(Instant now);
     void take(const protocol::Piece& piece);
-    // Returns true if, since the last call, the files of an attempt have arrived, or this class has
-    // given up fetching them. The caller then asks rolld for the order again.
+    // Returns true if the files of an attempt have arrived since the last call, or if this class
+    // has given up fetching them. The caller then asks rolld for the order again.
     bool take_news() { return std::exchange(news_, false); }
 
     // Removes the files of an attempt that has ended.
     void remove(const AttemptKey& key);
-    // Removes the files of each attempt for which `is_wanted` returns false: rolld has withdrawn
-    // its start order.
+    // Removes the files of each attempt whose start order rolld has withdrawn: `is_wanted` returns
+    // false for these attempts.
     void keep_only(const std::function<bool(const AttemptKey&)>& is_wanted);
 
   private:
@@ -63,7 +63,8 @@ class JobFiles {
     void keep(const protocol::Piece& piece);
     void make_room();
     void lay_out_all();
-    void forget(const std::vector<spec::StagedFile>& files);  // forgets the pieces of these files
+    // removes the pieces of these files from kept_
+    void forget(const std::vector<spec::StagedFile>& files);
     Result<void> lay_out(const AttemptKey& key, const std::vector<spec::StagedFile>& files);
     void give_up(const std::string& piece, const std::string& trouble);
 

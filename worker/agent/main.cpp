@@ -156,8 +156,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "supervising process) was killed: cgroup, namespace or marks (environment "
                    "variables); default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    // Makes this process a reaper. The value is the generation number in its heartbeats. From this
-    // number, rolld knows that these heartbeats are newer than the heartbeats of earlier
+    // Makes this process a reaper. The option's value is the generation number in the reaper's
+    // heartbeats. The number tells rolld that they are newer than the heartbeats of earlier
     // roll-workers.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
@@ -273,8 +273,8 @@ AgentCore make_core(const Flags& flags, const protocol::Heartbeat& self) {
 }
 
 // Returns the base name of this worker's pid file and log. Pilots (workers in Slurm allocations)
-// and a second worker on this machine share the state directory with the first worker, so their
-// file names include the node's name.
+// and a second worker on this machine share the state directory with the first worker. The names of
+// their files therefore include the node's name.
 std::string file_name(const io::StateDirectory& directory, const protocol::Heartbeat& self) {
     const auto other = io::running(directory.pid("worker"), "roll-worker");
     const bool taken = other && *other != ::getpid();
@@ -374,7 +374,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     io::Descriptor signals = queue_end_signals();
     protocol::Heartbeat self = identify(flags);
     self.generation = flags.reaper;
-    // rolld refuses this report if another roll-worker runs under the node's name.
+    // `home` identifies the killed roll-worker. rolld refuses this report if another roll-worker
+    // runs under the node's name.
     if (const auto identity = run_directory.identity()) self.home = *identity + "@" + host_name();
     AgentCore core = make_core(flags, self);
     for (auto& entry : leftovers) core.add_leftover(std::move(entry));
@@ -395,8 +396,8 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
 
 Result<void> reap(const Flags& flags) {
     ::prctl(PR_SET_NAME, "roll-reaper");
-    // Queue the signals that ask for an end. They must not kill this process (the reaper), because
-    // it must outlive roll-worker.
+    // Queue the signals that ask for an end. Such a signal must not kill this process, the reaper,
+    // because the reaper must outlive roll-worker.
     const io::Descriptor signals = queue_end_signals();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     const std::string node = identify(flags).node;

@@ -1,5 +1,5 @@
-// Runs operations that may hang with a volume in separate threads, so that roll-worker's loop
-// continues. The operations read the beacon, and rename checkpoints to their final names.
+// Runs in separate threads the operations that may hang if a volume hangs, so that roll-worker's
+// loop continues. The operations read the beacon, and rename checkpoints to their final names.
 #pragma once
 
 #include <condition_variable>
@@ -20,12 +20,12 @@
 namespace roll::agent {
 
 struct Looked {
-    std::optional<Look> look;  // result of the look; nullopt if the beacon could not be read
+    std::optional<Look> look;  // what was read from the beacon; nullopt if the read failed
 };
 struct Published {
     AttemptKey attempt;
     std::int64_t step = 0;
-    Result<void> done;  // result of the rename; Unavailable if the lease expired before it
+    Result<void> done;  // result of the rename; Unavailable if the lease expired before the rename
 };
 using VolumeEvent = std::variant<Looked, Published>;
 

@@ -42,7 +42,7 @@ std::string_view Arena::join(std::string_view text, std::string_view more) {
     const bool is_newest = reinterpret_cast<const std::byte*>(text.data()) + text.size() == end_;
     if (is_newest && more.size() <= padding + left_) {
         std::byte* const behind = end_;
-        // The padding holds the first bytes of `more`; allocate only the bytes after it.
+        // The padding holds the first bytes of `more`; allocate only the rest of `more`.
         take(more.size() - std::min(more.size(), padding), 1);
         end_ = behind + more.size();
         if (!more.empty()) std::memcpy(behind, more.data(), more.size());

@@ -89,8 +89,8 @@ class TurnFinder {
         return first ? &stops_[messages.size() - 1] : nullptr;
     }
 
-    // Removes the EOS token from the end of a text. Some templates, such as Phi-3's, write it once,
-    // after the last message.
+    // Removes the EOS token from the end of a text. Some templates, such as Phi-3's, write the
+    // token once, after the last message.
     void remove_end(std::string& text) const {
         const auto eos = std::ranges::find(model_.tokens, "eos_token",
                                            &std::pair<std::string, std::string>::first);
@@ -99,9 +99,9 @@ class TurnFinder {
     }
 
     // Removes the EOS token from the end of a text that ends with the turn at `index`, if the
-    // template writes this token only once, after the last message. (The turn is followed by the
-    // token if the template leaves out all later messages, such as a tool's answer.) Keeps the
-    // token if the template also writes it when another message of the user follows: the token is
+    // template writes this token only once, after the last message. The token may follow this turn
+    // because the template leaves out all later messages, such as a tool's answer. Keeps the token
+    // if the template also writes it before a further message of the user, because the token is
     // then the mark that ends the turn.
     void remove_end_of_whole(std::size_t index, std::string& text) const {
         const auto shown = messages_.first(index + 1);
@@ -132,9 +132,9 @@ class TurnFinder {
     }
 
     // Returns the text that the template writes after an answer only if another message follows. To
-    // find this text, compares the text before a user's message that follows an answer with the
-    // text before the same message if it follows another user's message. Returns an empty text if
-    // the template refuses such a conversation, or if the comparison does not show the text.
+    // find this text, renders the same user's message twice: after an answer, and after another
+    // user's message. Then compares the two texts before the message. Returns an empty text if the
+    // template refuses such a conversation, or if the comparison does not show the text.
     std::string separator_text() const {
         const std::vector<Value> messages = {message("user", "a"), message("assistant", kMarks[1]),
                                              message("user", kMarks[0])};

@@ -14,10 +14,10 @@ struct ChatText {
 };
 
 // Renders a conversation and finds the spans that the loss covers. If the template has the tag
-// `generation`, the spans are the texts inside this tag. Otherwise, the span of an assistant's
-// message begins after the text of the preceding messages, rendered with add_generation_prompt, and
-// contains the text that the message adds. Fails with InvalidArgument if the template refuses the
-// conversation, or if the spans cannot be determined.
+// `generation`, the spans are the texts inside this tag. Otherwise, there is a span for each
+// message of the assistant. The span contains the text that the message adds to the text of the
+// preceding messages, rendered with add_generation_prompt. Fails with InvalidArgument if the
+// template refuses the conversation, or if the spans cannot be determined.
 Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conversation,
                            Arena& arena, const RenderOptions& options);
 

@@ -6,7 +6,8 @@ namespace roll::chat {
 namespace {
 
 constexpr std::string_view kText = "Rq7xVz";  // replaces each text of a list in a trial rendering
-// what the output contains for each such text if the template prints the list as Python does
+// text that the output contains for each replaced text if the template prints the list as Python
+// does
 constexpr std::string_view kPrinted = "'text': 'Rq7xVz";
 
 bool is_list(const Value& message) {

@@ -7,9 +7,9 @@
 
 namespace roll::chat {
 
-// Fails with InvalidArgument if the template writes the content of a message as a string, but not
-// as the list that the conversation has. Does not report a template that refuses the list, because
-// render() does.
+// Fails with InvalidArgument if the template would write the content of a message as a string, but
+// does not write the same content as the list in the conversation. Does not report a template that
+// refuses the list, because render() does.
 Result<void> check_content_lists(const ModelTemplate& model, const Conversation& conversation,
                                  const RenderOptions& options);
 

@@ -27,8 +27,8 @@ Value at(const Value& object, std::string_view key) {
     return found == nullptr ? none() : *found;
 }
 
-// Returns the name that the file uses for `key`. If the file does not rename it, returns the usual
-// name.
+// Returns the name that the file uses for `key`. If the file does not rename the key, returns the
+// usual name.
 std::string name_in(const std::map<std::string, std::string>& names, const char* key,
                     const char* usual) {
     const auto found = names.find(key);

@@ -100,7 +100,7 @@ void find_growth(Syntax& syntax) {
     syntax.growth = static_cast<int>(loop - syntax.body.begin());
     for (auto one = syntax.body.begin(); one != loop; ++one) mark(*one, variables);
     for (Statement& one : loop->body) mark(one, variables);
-    // The statements after the loop may read add_generation_prompt.
+    // The statements after the loop may read add_generation_prompt, so pass -1 for this variable.
     for (auto one = loop + 1; one != syntax.body.end(); ++one)
         mark(*one, {variables.messages, variables.loop, -1});
 }

@@ -56,7 +56,7 @@ class Lexer {
 
     // Returns the text before a tag, without the spaces that the tag removes. If `sign` is '-', the
     // tag removes all spaces at the end of the text. A `block` tag at the beginning of a line also
-    // removes its indentation.
+    // removes the line's indentation.
     std::string_view before_tag(std::string_view text, char sign, bool block) const {
         if (sign == '-') return strip(text, Side::Right);
         if (sign == '+' || !block) return text;

@@ -28,7 +28,8 @@ struct Token {
     int line = 0;
 };
 
-// Returns the tokens; the last token is End. Throws Failure, which has the line of the source.
+// Returns the tokens; the last token is End. Throws Failure with the line of the source that is not
+// valid.
 std::vector<Token> tokens_of(std::string_view source);
 
 }  // namespace roll::chat

@@ -50,7 +50,8 @@ struct RenderOptions {
     Limits limits = {};
 };
 
-// Returns the template that renders the conversation: it depends on whether there are tools.
+// Returns the template for the conversation: `with_tools` if the conversation has tools and the
+// model has this template, else `usual`.
 const Template& template_for(const ModelTemplate& model, const Conversation& conversation);
 
 // Renders `messages`, which are some of the messages of the conversation. For `stops`, see

@@ -30,9 +30,9 @@ class Template {
     bool has_generation() const;
 
     // Renders the template with these variables. `memory` must hold the variables' values;
-    // rendering also allocates from `memory`. `now` is the time for the template's function
-    // strftime_now, which formats it in UTC. Fails with InvalidArgument; the message names the line
-    // of the template. If each message appended its text to the text of the messages before it
+    // rendering also allocates from `memory`. `now` is the time that the template's function
+    // strftime_now formats, in UTC. Fails with InvalidArgument; the message names the line of the
+    // template. If each message appended its text to the text of the messages before it
     // (growth.hpp), adds a stop for each message to `stops`.
     Result<Rendered> render(const std::vector<Entry>& variables, Arena& memory, std::time_t now,
                             const Limits& limits = {}, std::vector<Stop>* stops = nullptr) const;

@@ -1,8 +1,8 @@
 // Passes bytes from the training thread to the thread that writes a checkpoint, through a ring
 // buffer of limited size. The producer waits while the ring is full. A save therefore takes no host
 // memory except the ring. The consumer starts when the ring is full for the first time, or when the
-// producer has finished. Before that, it would take processor time from the training thread, which
-// copies.
+// producer has finished. An earlier start would take processor time from the training thread while
+// that thread copies.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ class BytePipe {
     std::condition_variable changed_;
     std::size_t begin_ = 0;  // index in the ring of the first byte in use
     std::size_t used_ = 0;
-    bool flows_ = false;  // the consumer has started
+    bool flows_ = false;  // true once the consumer has started
     bool abandoned_ = false, stopped_ = false;
 };
 

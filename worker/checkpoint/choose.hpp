@@ -58,7 +58,7 @@ struct Kept {
 // checkpoints of the same step by writer. The newest checkpoint is the last.
 struct Retention {
     std::int64_t keep = 2;  // keep this many of the newest checkpoints; at least 1
-    // also keep the newest checkpoint at each multiple of this step; 0: off
+    // also keep the newest checkpoint of each step that is a multiple of this number; 0: off
     std::int64_t keep_every = 0;
     // keep the optimizer state of this many of the newest checkpoints; 0: of all checkpoints
     std::int64_t optimizer = 0;

@@ -98,7 +98,7 @@ Result<void> check_file(const fs::path& directory, const FileEntry& wanted) {
     return {};
 }
 
-// Reads a checkpoint's manifest. Fails with Corrupt if a byte of it has changed.
+// Reads a checkpoint's manifest. Fails with Corrupt if a byte of the manifest has changed.
 Result<Manifest> read_manifest(const fs::path& directory) {
     ROLL_TRY(const std::string text, read_file(directory / kManifestFile));
     auto manifest = decode_manifest(text);

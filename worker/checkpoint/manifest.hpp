@@ -53,7 +53,8 @@ struct Share {
 Result<Manifest> verify(const std::filesystem::path& directory, const Share& share = {});
 
 // Like verify(), but checks only the files for which `wanted` returns true. Ignores unlisted files,
-// which a user may have added, and missing files of optimizer state, which may have been deleted.
+// because a user may have added them. Also ignores missing files of optimizer state, because they
+// may have been deleted.
 Result<void> verify_files(const std::filesystem::path& directory, const Share& share,
                           const std::function<bool(std::string_view path)>& wanted);
 

@@ -21,8 +21,8 @@ inline constexpr const char* kAveragedAdapter = "roll/ema";
 
 using Sizes = std::vector<std::int64_t>;
 
-// A block of a parameter's elements: a range in each dimension. It begins at index `begin` of the
-// parameter, and at index `local` of the tensor in the file that stores it.
+// A block of a parameter's elements: a range in each dimension. The block begins at index `begin`
+// of the parameter, and at index `local` of the tensor that stores it in `file`.
 struct StoredBox {
     std::string file;  // file name within roll/optimizer/
     Sizes begin, size, local;

@@ -29,7 +29,7 @@ tl::unexpected<Error> failed(const std::string& what, const fs::path& path,
                 what + " " + path.string() + ": " + error.message());
 }
 
-// Removes a directory in its destructor, unless keep() was called.
+// The destructor removes the directory if keep() was not called.
 class Leftover {
   public:
     explicit Leftover(fs::path directory) : directory_(std::move(directory)) {}

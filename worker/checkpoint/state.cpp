@@ -33,7 +33,7 @@ Best decode_best(const Json& json) {
 }
 
 // Sets the metric and the direction of `held`. Returns true if neither changes. Otherwise, clears
-// the value of `held`, which belongs to the old metric.
+// the value of `held`, because the value belongs to the old metric.
 bool use_metric(Best& held, const Best& metric) {
     const bool same =
         held.metric == metric.metric && held.higher.value_or(*metric.higher) == *metric.higher;

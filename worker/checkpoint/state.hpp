@@ -28,7 +28,7 @@ struct Layout {
     friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// The best value so far of a metric, which is a key of metrics.jsonl.
+// The best value so far of a metric. The metric's name is a key of metrics.jsonl.
 struct Best {
     std::string metric = "valid_loss";
     std::optional<double> value = std::nullopt;
@@ -47,7 +47,7 @@ struct LossScale {
     friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
-// The steps with which the next step is compared (train.on_spike).
+// Values of the latest steps. train.on_spike compares the next step with them.
 struct RecentSteps {
     std::vector<double> losses, grad_norms;  // values of the latest applied steps, oldest first
     std::int64_t batch_size = 0;             // number of samples of the latest step
@@ -84,7 +84,7 @@ struct State {
     // number of consecutive values of stop.metric that were no improvement
     std::int64_t stale_validations = 0;
     std::optional<LossScale> loss_scale;  // set if `dtype` is "fp16"
-    std::optional<RecentSteps> recent;    // set unless train.on_spike is "ignore"
+    std::optional<RecentSteps> recent;    // set if train.on_spike is not "ignore"
     std::vector<std::int64_t> left_out;  // indices of the samples excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;
 };

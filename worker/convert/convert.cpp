@@ -52,9 +52,9 @@ std::int64_t space_of(const Plan& plan, bool archive) {
     return plan.bytes + *std::max_element(files.begin(), files.end());
 }
 
-// Returns the peak memory in bytes, which is `threads` times the memory for the tensor that needs
-// most. A tensor needs memory for the mapped pages that are read, and for one window (the rows that
-// are computed at a time), or for three windows if there are adapters or scales.
+// Returns the peak memory in bytes: `threads` times the memory for the tensor that needs the most
+// memory. A tensor needs memory for the mapped pages that are read, and for one window (the rows
+// that are computed at a time). With adapters or scales, it needs memory for three windows.
 std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     std::int64_t largest = 0;
     for (const TargetTensor& target : plan.tensors) {

@@ -15,8 +15,8 @@ namespace roll::convert {
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks);
 
-// Returns a line that names the tensors which an mca target stores in kKeptFile. Megatron does not
-// read this file. Returns an empty string if there are no such tensors.
+// Returns a line with the names of the tensors that an mca target stores in kKeptFile. Megatron
+// does not read this file. Returns an empty string if there are no such tensors.
 std::string sentence_on_kept(const Report& report);
 
 Json to_json(const Error& error);

@@ -191,9 +191,9 @@ Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& nam
     return kept;
 }
 
-// Creates links in the iteration directory that point to the files in ROLL's folder, which is
-// inside the iteration directory. Megatron looks for the files in the iteration directory. Does
-// nothing if the source has no such links.
+// Creates links in the iteration directory. The links point to the files in ROLL's folder, a
+// subdirectory of the iteration directory. Megatron looks for the files in the iteration directory.
+// Does nothing if the source has no such links.
 Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& written) {
     std::error_code error;
     const fs::path above = raw.directory.parent_path() / formats::kDcpMetadataFile;

@@ -16,8 +16,8 @@ class Families {
     // Loads all families. Reads ROLL_FAMILIES from the environment. Fails with InvalidArgument if a
     // file is invalid; the message names the file.
     static Result<Families> load();
-    // Loads only the family of one model type if that is possible; it may load all families. Reads
-    // ROLL_FAMILIES and fails as load() does.
+    // Loads the family of one model type. May load other families, too. Reads ROLL_FAMILIES and
+    // fails as load() does.
     static Result<Families> load_for(const std::string& model_type);
 
     // Returns the family that covers a model type. This object owns the family. Fails with NotFound

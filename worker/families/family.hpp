@@ -70,9 +70,9 @@ struct WeightRule {
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
-    // a native config field that must be true (!field: false); empty: the rule always applies
+    // native config field that must be true ("!FIELD": false); empty: the rule always applies
     std::string condition;
-    std::string layers;  // kind of the layers that have the tensor, or !kind; empty: all layers
+    std::string layers;  // kind of layers with the tensor ("!KIND": all others); empty: all layers
     // Number of groups of rows in a Strands tensor. Tensor parallelism divides the groups among
     // ranks. If `by_group` is true, the rows are ordered by group; otherwise by strand.
     std::string groups;
@@ -117,7 +117,7 @@ struct Family {
     std::string name;
     std::string model_type;  // HuggingFace model_type for new configs; the first of model_types
     std::vector<std::string> model_types;  // HuggingFace model types that the file covers
-    Json hf_defaults;  // HuggingFace keys and values of configs that are created from sizes
+    Json hf_defaults;  // HuggingFace keys and values of a config that is created from sizes
     // Native fields. Each has the paths of the HuggingFace keys that may set it.
     std::vector<std::pair<std::string, std::vector<std::string>>> config;
     Json defaults;         // values of native fields whose HuggingFace key is absent

@@ -10,8 +10,8 @@
 namespace roll::families {
 namespace {
 
-// Limits far above the sizes of any model. Without them, a broken config could cause endless
-// lists.
+// Limits far above the sizes of any model. Without these limits, a broken config could cause
+// extremely long lists.
 constexpr std::int64_t kLayersMax = 10'000;
 constexpr std::int64_t kExpertsMax = 100'000;
 constexpr std::int64_t kTensorsMax = 10'000'000;

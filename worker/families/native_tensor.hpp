@@ -11,8 +11,8 @@
 
 namespace roll::families {
 
-// Native and HuggingFace name of a reward model's score, [labels, hidden], which takes the place of
-// the output layer.
+// Native and HuggingFace name of a reward model's score. The score has the shape [labels, hidden],
+// and takes the place of the output layer.
 inline constexpr const char* kScore = "score.weight";
 
 struct HfTensor {

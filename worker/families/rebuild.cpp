@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 7> kOfRuns{
     "mtp_loss_scaling_factor", "moe_aux_loss_coeff", "moe_router_load_balancing_type",
     "rotary_scaling_factor"};
 
-// Fields of optional features. If a family does not define one of them, its models lack the
+// Fields of optional features. If a family does not define one of these fields, its models lack the
 // feature.
 constexpr std::array<std::string_view, 17> kOfOthers{
     "num_moe_experts",        "moe_shared_expert_intermediate_size",

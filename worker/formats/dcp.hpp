@@ -70,7 +70,7 @@ Result<tensor::StridedView> open_dcp_chunk(const std::filesystem::path& path,
                                            std::span<const std::byte> file,
                                            const tensor::TensorInfo& info, const DcpChunk& chunk);
 
-// A tensor in a .distcp file, which is a torch file of its own.
+// A tensor in a .distcp file. The tensor is stored as a torch file of its own.
 struct DistcpItem {
     ZipLayout layout;  // its members: the pickle, the tensor, and two small members
     std::string pickle;

@@ -19,9 +19,8 @@ constexpr std::array<std::pair<const char*, const char*>, 8> kNames{
      {"mlp.linear_fc2.weight", "mlp.dense_4h_to_h.weight"},
      {"final_layernorm.weight", "final_layernorm.weight"}}};
 
-// Returns the value as YAML. The JSON text itself is used, because JSON is also YAML, with one
-// change: a number such as 1e-05 becomes 1.0e-05, because YAML 1.1 requires a decimal point before
-// the exponent.
+// Returns the value as YAML. JSON is also YAML, so this is the JSON text with one change: a number
+// such as 1e-05 becomes 1.0e-05. YAML 1.1 requires a decimal point before the exponent.
 std::string yaml_of(const Json& json) {
     static const std::regex bare("([:,\\[]\\s+-?[0-9]+)e");
     return std::regex_replace(json.dump(2), bare, "$1.0e") + "\n";

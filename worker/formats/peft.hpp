@@ -34,9 +34,9 @@ struct LoraModule {
 struct Adapter {
     Json config;  // content of adapter_config.json
     std::vector<LoraModule> modules;
-    // Modules of target_parameters, which stack all experts of a layer. A has shape [experts * r,
-    // in], and B has shape [out, r * experts]. If a module has two such parameters, the inner one
-    // is named "MODULE.base_layer".
+    // Modules of target_parameters. Each of them stacks all experts of a layer. A has shape
+    // [experts * r, in], and B has shape [out, r * experts]. If a module has two such parameters,
+    // the inner one is named "MODULE.base_layer".
     std::vector<LoraModule> stacked;
     // tensors of modules_to_save; info.name is the base tensor's name
     std::vector<tensor::StridedView> whole;

@@ -85,7 +85,8 @@ Result<Directory> find_directory(const Reader& in) {
     return directory;
 }
 
-// Reads the zip64 extra field, whose values replace header fields that are too small for them.
+// Reads the zip64 extra field, which has the values of the header fields that are too small to hold
+// them.
 bool read_zip64(const Reader& in, std::int64_t extra, std::int64_t extra_size, ZipMember& member,
                 std::int64_t& stored_size, std::int64_t& header) {
     const std::int64_t end = extra + extra_size;

@@ -85,8 +85,8 @@ bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
 
-// Returns a rank's shard of a Qkv tensor, which usually consists of whole key-value groups. A group
-// has its query heads, one key head and one value head.
+// Returns a rank's shard of a Qkv tensor. The shard usually consists of whole key-value groups. A
+// group has its query heads, one key head and one value head.
 Result<Shard> qkv_shard(const NativeTensor& tensor, int tp, int rank) {
     const std::int64_t head_dim = tensor.unit;
     const std::int64_t groups = tensor.sources[1].shape[0] / head_dim;

@@ -54,8 +54,8 @@ struct Slice {
     std::vector<Part> parts;
 };
 
-// Like shard_of(), but returns ranges of the native tensor. First pads the tensor to `padded_rows`
-// rows, unless `padded_rows` is 0.
+// Like shard_of(), but returns ranges of the native tensor. If `padded_rows` is not 0, first pads
+// the tensor to this number of rows.
 Result<Slice> slice_of(const families::NativeTensor& tensor, int tp, int rank,
                        std::int64_t padded_rows);
 

@@ -118,8 +118,8 @@ struct LayerFlops {
     double qkv = 0, scores = 0, out = 0, gate_up = 0, down = 0;
 
     // Returns the FLOPs of the parts that backward recomputes. With full recomputation, the down
-    // product is recomputed only if a post-norm needs its output, or if the next layer is in the
-    // same unit and needs it as its input.
+    // product is recomputed only if its output is needed: by a post-norm, or as the input of the
+    // next layer in the same unit.
     double again(const LayerRecompute& kind, bool post_norms) const {
         const double attention = kind.attention() ? qkv + scores : 0;
         const double whole = kind.full() ? out : 0;
@@ -190,9 +190,9 @@ struct StepValues {
 
 // Returns the moment of a step at which the rank needs the most memory. Backward of the step's last
 // micro-batch goes from the last chunk to the first. During the backward of a chunk, the rank still
-// has the activations of the lower chunks, and the sums of the higher chunks' gradients over the
-// replicas are unfinished. With ZeRO-2, the gradients of each micro-batch are summed, so sums of
-// the previous micro-batch are unfinished in all chunks.
+// has the activations of the lower chunks. Meanwhile, the sums of the higher chunks' gradients over
+// the replicas are unfinished. With ZeRO-2, the gradients of each micro-batch are summed, so sums
+// of the previous micro-batch are unfinished in all chunks.
 Moment step_moment(const Held& held, const StepValues& values, const StagePart& part, bool tied,
                    bool several, std::int64_t main) {
     Moment most{values.activations + values.workspace, 0};
@@ -222,9 +222,9 @@ StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
     const std::int64_t element = element_bytes(spec.precision), main = main_bytes(spec.precision);
     const std::int64_t tokens = microbatch_tokens(spec);
     // Only the first micro-batch of a step finds the gradients' memory unused. Therefore,
-    // activations are stored there only if a step has one micro-batch. They are not stored there if
-    // parameters are frozen, because the gradients of frozen parameters must stay 0. If activations
-    // are offloaded, only the loss uses that memory.
+    // activations are stored in that memory only if a step has one micro-batch. They are not stored
+    // there if parameters are frozen, because the gradients of frozen parameters must stay 0. If
+    // activations are offloaded, only the loss uses that memory.
     const bool offloads = spec.offloads_activations;
     const bool spare =
         !staged && spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu && part.chunks == 1;

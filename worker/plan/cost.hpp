@@ -22,10 +22,10 @@ std::int64_t parameter_count(const spec::ModelConfig& model);
 std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
 
 // FLOPs of forward and backward per trained token: three times the FLOPs of forward if all
-// parameters are trained. A multiply-add counts as two FLOPs. Only matrix products count, but not
-// recomputed ones. `causal` counts the attention scores under a causal mask, (T + 1) / 2 per token,
-// where T is `seq_length`. `full` counts all T scores per token, as most published figures do.
-// Neither counts scores outside an attention window.
+// parameters are trained. A multiply-add counts as two FLOPs. Only matrix products count, and each
+// of them once: recomputation does not count. `causal` counts the attention scores under a causal
+// mask, (T + 1) / 2 per token, where T is `seq_length`. `full` counts all T scores per token, as
+// most published figures do. Neither counts scores outside an attention window.
 struct FlopsPerToken {
     double causal = 0, full = 0;
 };
@@ -42,7 +42,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_l
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               const Untrained& untrained = {});
 
-// Returns the FLOPs per token of the recomputation in backward, which repeats parts of forward.
+// Returns the FLOPs per token with which backward repeats parts of forward (recomputation).
 // `recompute` has one entry per layer of the model. LoRA's factors do not count.
 double recompute_flops_per_token(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                  const Recomputed& recompute);
@@ -123,7 +123,7 @@ struct Held {
     std::int64_t frozen = 0;  // weights without optimizer state and, on a CPU, without gradients
     // elements of optimizer state; nullopt: two per trained element, as for AdamW
     std::optional<std::int64_t> states = std::nullopt;
-    // bytes of temporary values in the update of Adafactor, and of offloaded state during an update
+    // bytes in an update: temporary values of Adafactor, and offloaded state in memory
     std::int64_t update_bytes = 0;
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
     std::int64_t copied_states = 0;  // elements in `states` that another stage also has

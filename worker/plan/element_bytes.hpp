@@ -17,8 +17,8 @@ std::int64_t main_bytes(spec::Precision precision);
 // bf16 weight is one half of its fp32 main weight, so only the other half takes additional memory.
 std::int64_t copy_bytes(spec::Precision precision, bool on_gpu);
 
-// Bytes of each kind of optimizer state that an update on a CPU holds in memory at once if the
-// state is offloaded to a file
+// If the optimizer state is offloaded to a file, an update on a CPU holds at most this many bytes
+// of each kind of state in memory at once.
 inline constexpr std::int64_t kOffloadWindow = 8 << 20;
 
 }  // namespace roll::plan

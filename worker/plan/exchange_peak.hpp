@@ -37,7 +37,8 @@ struct Moment {
 
 // Returns the moment with the largest total in the backward of one micro-batch. `buckets` and
 // `parts` are in the order of backward; `parts` begins with the output layer and ends with the
-// embedding. At most two sums are pending: the rank waits for the oldest before it starts another.
+// embedding. At most two sums are pending: before the rank starts a third sum, it waits for the
+// oldest.
 Moment exchange_peak(std::span<const ExchangeBucket> buckets, const ExchangeRule& rule,
                      std::span<const PartValues> parts);
 

@@ -44,8 +44,8 @@ LayerRecompute layer_of(const Recomputed& all, std::int64_t layer);
 // the saved values. Backward recomputes the layers of a recomputation unit together, so their
 // values are in memory at the same time. `outside` has, for each layer, the elements that it saved
 // outside the gradients' memory and that its backward frees. `workspace` is the number of temporary
-// elements of one layer's backward. `offloads`: backward first brings the unit's saved values back
-// into memory; `outside` then has zeros.
+// elements of one layer's backward. If `offloads` is true, backward first brings the unit's saved
+// values back into memory, and `outside` has only zeros.
 std::vector<PartValues> backward_extra(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                        const Recomputed& all,
                                        const std::vector<std::int64_t>& outside,

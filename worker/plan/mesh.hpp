@@ -1,9 +1,9 @@
 // Computes a rank's coordinates in the mesh of parallel axes, and the process groups along each
 // axis. Pure arithmetic, no torch.
 //
-// Ranks are numbered along tp first, then along cp, dp and pp (Megatron's order), so the ranks of a
-// tp group have adjacent numbers and are usually on one node. ep is not an axis of the mesh: the ep
-// groups are parts of the dp groups.
+// Ranks are numbered along tp first, then along cp, dp and pp (Megatron's order). The ranks of a tp
+// group therefore have adjacent numbers, and are usually on one node. ep is not an axis of the
+// mesh: the ep groups are parts of the dp groups.
 #pragma once
 
 #include <vector>

@@ -88,8 +88,8 @@ std::vector<PipelineSchedule> candidates(int pp, int vp, int microbatches) {
 
 std::optional<std::size_t> fastest(const std::vector<PipelineSchedule>& schedules,
                                    const std::vector<Costs>& costs, std::int64_t limit) {
-    // Two times count as equal if their ratio is at least this number, because they then differ
-    // only by rounding.
+    // If the ratio of two step times is at least this number, they count as equal: they differ only
+    // by rounding.
     constexpr double kEqual = 1 - 1e-9;
     std::optional<std::size_t> best;
     double shortest = 0;

@@ -7,7 +7,7 @@
 namespace roll::plan {
 namespace {
 
-// Returns the k-th op of a kind, which is the same on every rank. A group of micro-batches passes
+// Returns the k-th op of a kind. Every rank has the same k-th op. A group of micro-batches passes
 // through all chunks before the next group starts.
 Op nth(OpKind kind, int k, const PipelineSchedule& s, int group) {
     const int first = k / (group * s.vp) * group, within = k % (group * s.vp);

@@ -16,8 +16,8 @@ std::size_t longest_label(const PipelineSchedule& s) {
 }
 
 // Returns the length of the shortest op, which the drawing uses as its unit of time. Ignores ops
-// that take less than a quarter of the mean, such as the ops of a chunk without layers. With such a
-// small unit, the drawing would be too wide.
+// that take less than a quarter of the mean, such as the ops of a chunk without layers. If such an
+// op were the unit, the drawing would be too wide.
 double shortest_op(const ScheduleReport& report) {
     std::vector<double> times;
     for (std::size_t rank = 0; rank < report.starts.size(); ++rank)

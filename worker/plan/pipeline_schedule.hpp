@@ -1,8 +1,8 @@
 // Pipeline schedules as data: for each rank, the order of its operations (ops). Pure; no torch.
 //
-// A model is cut into pp * vp stages of one chunk each, which a Placement assigns to the ranks.
-// Backward consists of two passes: the input-gradient pass B and the weight-gradient pass W. A
-// schedule lists no sends and receives, because they follow from the ops. A forward op of stage s
+// A model is cut into pp * vp stages of one chunk each. A Placement assigns the stages to the
+// ranks. Backward consists of two passes: the input-gradient pass B and the weight-gradient pass W.
+// A schedule lists no sends and receives, because they follow from the ops. A forward op of stage s
 // receives from the rank of stage s - 1 (unless s is 0), computes, and sends to the rank of stage s
 // + 1 (unless s is the last stage). A BackwardInput op does the same in the opposite direction. Two
 // stages on the same rank pass the tensor on without a message.

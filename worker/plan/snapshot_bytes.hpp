@@ -7,8 +7,8 @@
 
 namespace roll::plan {
 
-// Returns the number of bytes that a rank of a stage copies for a checkpoint, which is at most the
-// size of the checkpoint buffer. The value is for the rank that copies the most.
+// Returns the number of bytes that a rank of a stage copies for a checkpoint. The number is at most
+// the size of the checkpoint buffer. The value is for the rank that copies the most.
 //
 // One replica copies and hashes the `weights` elements of weights, even if other replicas write a
 // part of them. All replicas together copy the `states` elements of optimizer state. If the

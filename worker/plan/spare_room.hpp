@@ -7,7 +7,7 @@
 // use the gradient memory of all layers for its temporary buffers.
 //
 // Pure: computes only offsets in bytes. worker/train/model/saved_room.hpp makes tensors at these
-// offsets. The plan of a job subtracts the bytes that fit there from its memory estimate.
+// offsets. The plan of a job subtracts the bytes of these activations from its memory estimate.
 #pragma once
 
 #include <cstdint>

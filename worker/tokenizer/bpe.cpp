@@ -11,8 +11,8 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::int32_t kGone = -2;
-// Largest number of symbols for which merge_short() is used, which scans all pairs for the next
-// merge. For more symbols, merge_long() finds the next merge with a heap.
+// Largest number of symbols for which merge_short() is used. merge_short() scans all pairs for the
+// next merge. For more symbols, merge_long() finds the next merge with a heap.
 constexpr std::size_t kShortWord = 40;
 constexpr std::size_t kSeenWords = 1U << 15;
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
@@ -112,10 +112,10 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// Handles a symbol that the vocabulary lacks. If all its bytes have byte tokens, appends these.
-// Otherwise, counts the symbol in `unknown`. The caller appends the unknown token before the next
-// known symbol. As in the tokenizers package, the byte tokens of a symbol after an unknown symbol
-// are therefore written before the unknown token.
+// Handles a symbol that the vocabulary lacks. If all bytes of the symbol have byte tokens, appends
+// the byte tokens. Otherwise, counts the symbol in `unknown`. The caller appends the unknown token
+// before the next known symbol. As in the tokenizers package, the byte tokens of a symbol after an
+// unknown symbol are therefore written before the unknown token.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };

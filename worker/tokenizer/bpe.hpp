@@ -117,7 +117,8 @@ class Bpe {
     Ids ids_;
     std::vector<const std::string*> tokens_;
     MergeTable merges_;
-    // With ignore_merges, all tokens: a word that is a token is not split. Otherwise, empty.
+    // All tokens if the file sets ignore_merges, that is, if a word that is a token is not split;
+    // else empty.
     Ids words_;
     // bytes_[b]: id of the symbol for byte b, or of the ASCII character b; -1 if there is none
     std::array<std::int64_t, 256> bytes_{};

@@ -93,8 +93,8 @@ std::string Normalizer::apply(const Strip& strip, std::string_view text) {
     return begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
 }
 
-// Returns 1, unless there is a step Precompiled. Only this step turns one character into several
-// words.
+// Returns 1 if there is no step Precompiled, because only this step turns one character into
+// several words.
 std::size_t Normalizer::head(std::string_view text) const {
     std::size_t head = 1;
     for (const Step& step : steps_)

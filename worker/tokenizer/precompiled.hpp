@@ -31,8 +31,8 @@ class Precompiled {
     std::size_t head(std::string_view text) const;
 
   private:
-    // Returns the replacement of the shortest prefix of the text that is in the trie, or nullopt if
-    // the trie has no prefix of the text.
+    // Returns the replacement of the shortest prefix of the text that is in the trie; nullopt if no
+    // prefix is in the trie.
     std::optional<std::string_view> find(std::string_view text) const;
 
     std::vector<std::uint32_t> trie_;

@@ -177,7 +177,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
         if (key.token < order.attempt.token)
             kill(attempt, StopCause::Superseded, "a later attempt of the job arrived", now);
     }
-    if (!free) return;  // another attempt of the job still runs here; rolld repeats the order
+    if (!free) return;  // another attempt of the job still runs here; rolld will repeat the order
     ran_.insert(order.attempt);
     Attempt attempt;
     attempt.order = order;
@@ -213,7 +213,8 @@ void AgentCore::on_look(const Look& look, Instant now) {
     if (!believed && !was_broken)
         effects_.push_back(Note{
             "the beacon file is older than rolld's answers and is not used until rolld restarts"});
-    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // rolld has restarted
+    // rolld has restarted and has answered nothing yet
+    if (believed && look.incarnation > incarnation_) echoed_ = 0;
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
         if (attempt.gone) continue;
@@ -344,7 +345,7 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
 }
 
 // Ends an attempt once its staged checkpoints have their final names, because rolld forgets an
-// attempt that has ended. If rolld cannot be reached, the renames wait for its next answer.
+// attempt that has ended. If rolld cannot be reached, the renames wait for rolld's next answer.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
     if (attempt.held_until && now < *attempt.held_until) return;
@@ -385,8 +386,9 @@ void AgentCore::leash(const Attempt& attempt) {
                                 attempt.bound.killed_at(rules_)});
 }
 
-// Returns true if every attempt still has its lease: its bound is below the lease time. Ignores
-// fenced and superseded attempts, which must not affect the leases of the others.
+// Returns true if every attempt still has its lease, that is, if every bound is below the lease
+// time. Ignores fenced and superseded attempts, which must not affect the leases of the other
+// attempts.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

@@ -87,7 +87,7 @@ class AgentCore {
     // at most once per interval.
     std::string look_due(Instant now);
 
-    // Returns the time until the next hold of a failed command (StopRules::hold) ends.
+    // Returns the time until the first hold of a failed command (StopRules::hold) ends.
     Millis hold_left(Instant now) const;
     bool idle() const;  // returns true if no attempt has a process
     // Returns true if heartbeats report the attempt.
@@ -134,7 +134,7 @@ class AgentCore {
     // sequence number of the newest heartbeat whose answer could lower the attempts' bounds
     // (lease.hpp)
     std::uint64_t renewed_ = 0;
-    // incarnation (start of rolld) that sent the answer to `renewed_`
+    // incarnation (start of rolld) that answered heartbeat number `renewed_`
     std::uint64_t renewed_by_ = 0;
     // Send time of each heartbeat that rolld may still answer, by sequence number
     std::map<std::uint64_t, Instant> sent_{};

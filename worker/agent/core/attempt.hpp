@@ -87,7 +87,8 @@ struct Attempt {
     std::string exported{};
     std::vector<protocol::WrittenExport> exports{};  // exports that rolld has not recorded yet
     std::string progress{};
-    std::string skipped{};             // the newest result of skipped_text() that is not empty
+    // newest text of a rank about skipped training (skipped_text()); empty: none
+    std::string skipped{};
     std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
     std::int64_t memory = 0;           // memory of the attempt's processes in bytes; 0: unknown
     MemoryCurve memory_curve{};
@@ -107,14 +108,14 @@ std::string label(const AttemptKey& key);
 
 bool all_ready(const Attempt& attempt);
 
-// Stores the mean utilization of the attempt's GPUs, and adds its memory to its curve. `gpus` has
-// the utilization of each GPU of the worker in percent (-1: unknown).
+// Stores the mean utilization of the attempt's GPUs, and adds the attempt's memory to its memory
+// curve. `gpus` has the utilization of each GPU of the worker in percent (-1: unknown).
 void note_use(Attempt& attempt, const std::vector<int>& gpus, Instant now);
 
-// Stores the attempt's resource usage. `usage` does not contain GPU time, which this function adds.
+// Stores the attempt's resource usage. `usage` has no GPU time; this function adds the GPU time.
 void note_usage(Attempt& attempt, const Usage& usage);
 
-// Drops the exports and answers that rolld has recorded. Returns true if there were any.
+// Drops the exports and answers that rolld has recorded. Returns true if at least one was dropped.
 bool drop_recorded(Attempt& attempt, const protocol::Recorded& recorded);
 
 // Returns true if the attempt has made no progress for half of the allowed time. Its ranks must

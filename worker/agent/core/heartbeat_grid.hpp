@@ -12,8 +12,8 @@ constexpr std::chrono::milliseconds kHeartbeatGrid{500};
 constexpr std::chrono::milliseconds kHeartbeatOnGrid{1000};
 
 // Returns the latest grid point at or before `due`. `due` and the result are times of this
-// machine's monotonic clock; `ahead` is the wall clock minus that clock. The result is never later
-// than `due`, so a late wake-up does not shift later heartbeats.
+// machine's monotonic clock; `ahead` is the wall clock minus the monotonic clock. The result is
+// never later than `due`, so a late wake-up does not shift later heartbeats.
 constexpr std::chrono::milliseconds on_heartbeat_grid(std::chrono::milliseconds due,
                                                       std::chrono::milliseconds ahead,
                                                       std::chrono::milliseconds heartbeat) {

@@ -1,11 +1,12 @@
 // The bound of an attempt: the longest time for which rolld can have counted this worker as silent.
-// It holds for every rolld, including one that took over. The computation is pure.
+// The bound is valid for every rolld, also for one that took over from another rolld. The
+// computation is pure.
 //
 // Answers and looks at the beacon (rolld's file with its tick counter) lower a bound; this
 // machine's clock raises it. When the bound reaches `lease`, the attempt saves a checkpoint and
 // stops. From then on, the attempt publishes no checkpoint. When the bound reaches `lease + fence`,
-// the attempt is killed. rolld reassigns the job only after that. Times are CLOCK_BOOTTIME, which
-// keeps running while the machine is suspended.
+// the attempt is killed. rolld assigns the job to another worker only after this time. Times are
+// CLOCK_BOOTTIME, which keeps running while the machine is suspended.
 #pragma once
 
 #include <chrono>
@@ -54,8 +55,8 @@ class SilenceBound {
                   std::uint64_t counter, const LeaseRules& rules);
 
     // Updates the bound after a look at a trusted beacon. The bound may become lower. Ignores a
-    // look at an older incarnation (start of rolld) than the known one. After a look at a newer
-    // incarnation, counts the ticks of that incarnation from 0. But if the bound has already
+    // look at an incarnation (start of rolld) that is older than the known one. After a look at a
+    // newer incarnation, counts the ticks of that incarnation from 0. But if the bound has already
     // reached lease + fence, ignores the newer incarnation.
     void looked(const Look& look, const LeaseRules& rules);
 

@@ -14,7 +14,7 @@ namespace roll::agent {
 struct RankProgress {
     std::int64_t step = 0;
     std::int64_t steps = 0;  // total number of steps of the job
-    // milliseconds that the newest step took without waiting for other ranks
+    // time of the newest step in ms, without the time of waiting for other ranks
     std::int64_t own_ms = 0;
     std::optional<Instant> at{};  // time of the newest report of a step
     Millis longest{};             // longest time between two reports of steps

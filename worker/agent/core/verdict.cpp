@@ -23,8 +23,8 @@ std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
 }
 
 Outcome failed_outcome(const ExitStatus& exit, bool command) {
-    // A signal that ended a command would probably recur, so the outcome is App. Infra would cause
-    // a retry.
+    // The same signal would probably end the command again. The outcome is therefore App, because
+    // Infra would cause a retry.
     if (command) return App;
     if (exit.signaled) return Infra;
     if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)

@@ -22,7 +22,7 @@ enum class StopCause {
     Asked,       // rolld ordered to stop the attempt
     Fenced,      // rolld reported that the attempt is not current
     Superseded,  // a later attempt of the job arrived
-    LeaseLost,   // the bound (lease.hpp) reached the lease
+    LeaseLost,   // the bound (lease.hpp) reached the lease time
     Orphaned,    // rolld did not answer for orphan_after
     Draining     // this roll-worker was asked to end
 };
@@ -47,8 +47,8 @@ struct Verdict {
     friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-// Returns whether a rank that nobody asked to stop has failed by itself. Exit status 0, a yield and
-// a lost peer are not such failures.
+// Returns whether a rank that nobody asked to stop has failed by itself. Exit status 0 is not such
+// a failure. For Roll's own programs, kExitYielded and kExitPeerLost are not either.
 bool failed_by_itself(const ExitStatus& exit, bool command);
 
 Verdict judge(const Ending& ending);

@@ -9,9 +9,10 @@
 
 namespace roll::agent {
 
-// Returns this process's cgroup in each mounted hierarchy of cgroup v2. With a `controller`, such
-// as "memory", returns the cgroup in each mounted hierarchy of cgroup v1 that has this controller.
-// `proc` is the directory with the files cgroup and mountinfo of this process.
+// If `controller` is empty, returns this process's cgroup in each mounted hierarchy of cgroup v2.
+// If `controller` has a name such as "memory", returns the cgroup in each mounted hierarchy of
+// cgroup v1 that has this controller. `proc` is the directory with the files cgroup and mountinfo
+// of this process.
 std::vector<std::filesystem::path> own_cgroups(std::string_view controller = "",
                                                const std::filesystem::path& proc = "/proc/self");
 

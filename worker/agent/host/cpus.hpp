@@ -1,9 +1,9 @@
 // Assigns a node's CPUs to slots. All functions except machine_cpus() are pure.
 //
-// A worker pins its programs only if its CPUs were granted to no other process. This is the case if
-// its affinity has exactly as many CPUs as Slurm granted. On a shared node, Slurm may not limit the
-// affinity. Two workers could then pin their programs to the same CPUs, so a worker does not pin
-// them, and the grant sets only the number of threads.
+// A worker pins its programs only if its CPUs were granted to no other process. It concludes this
+// if its affinity has exactly as many CPUs as Slurm granted. On a shared node, Slurm may leave the
+// affinity unlimited. Two workers could then pin their programs to the same CPUs. Such a worker
+// therefore pins no program, and uses the grant only for the number of threads.
 #pragma once
 
 #include <filesystem>
@@ -43,15 +43,15 @@ struct Grant {
 // ROLL_CPU_BINDING is "none", `own` is always false.
 Grant granted_cpus(int usable, const std::vector<std::string>& environment);
 
-// Returns the NUMA node of each GPU, which is the node of the first CPU near that GPU. Empty if the
-// node of any GPU is unknown.
+// Returns the NUMA node of each GPU, that is, the node of the first CPU near the GPU. Returns an
+// empty list if the node of any GPU is unknown.
 std::vector<int> numa_of_gpus(const std::vector<Cpu>& cpus,
                               const std::vector<std::vector<int>>& near_gpus);
 
-// Divides `cpus` into equal shares, one per slot. A share has all threads of a core and CPUs of one
-// NUMA node as far as possible, preferably CPUs near the slot's GPU. Slot s uses GPU s * G / S for
-// S slots and G GPUs. `near_gpus` has the list of near CPUs for each GPU; empty if unknown. Returns
-// an empty list if there are fewer CPUs than slots.
+// Divides `cpus` into equal shares, one per slot. As far as possible, a share has all threads of
+// its cores, and its CPUs are on one NUMA node, preferably near the slot's GPU. Slot s uses GPU s *
+// G / S for S slots and G GPUs. `near_gpus` has the list of near CPUs for each GPU; empty if
+// unknown. Returns an empty list if there are fewer CPUs than slots.
 std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int slots,
                                          const std::vector<std::vector<int>>& near_gpus);
 

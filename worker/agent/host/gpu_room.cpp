@@ -9,9 +9,8 @@ namespace {
 
 std::string mib(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-// Returns a process's name. Returns "" if the process has ended, or if this
-// process is in another PID namespace, where the driver's process ids do not match
-// /proc.
+// Returns a process's name. Returns "" if the process has ended. Also returns "" if this process is
+// in another PID namespace, because the driver's process ids then do not match /proc.
 std::string program_of(std::int64_t pid) {
     if (::getpid() == 1) return {};
     std::string name = read_file("/proc/" + std::to_string(pid) + "/comm").value_or("");

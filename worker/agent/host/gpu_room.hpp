@@ -1,5 +1,5 @@
-// Checks whether enough GPU memory is free before a program starts, because the driver releases an
-// earlier process's memory only some time after that process ends.
+// Checks, before a program starts, whether enough GPU memory is free. The driver releases the
+// memory of an earlier process only some time after that process has ended.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,8 @@ struct GpuProcess {
 std::vector<GpuProcess> gpu_processes(const std::string& name);
 
 // Returns the id of the NVLink domain that a GPU shares with GPUs of other nodes:
-// "nvl-CLUSTER-CLIQUE". Empty if the GPU is in no such domain or the domain is unknown.
+// "nvl-CLUSTER-CLIQUE". Returns an empty string if the GPU is in no such domain, or if the domain
+// is unknown.
 std::string nvlink_domain(const std::string& name);
 
 // Returns a function that measures the recent utilization of each GPU in percent, -1 if unknown
@@ -37,8 +38,8 @@ std::string nvlink_domain(const std::string& name);
 // hangs.
 std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& names);
 
-// Describes the fault of a GPU's memory: "has 2 uncorrected memory errors ...". Empty if the memory
-// has no fault or its state is unknown.
+// Describes the fault of a GPU's memory: "has 2 uncorrected memory errors ...". Returns an empty
+// string if the memory has no fault, or if its state is unknown.
 std::string gpu_fault(const std::string& name);
 
 }  // namespace roll::agent

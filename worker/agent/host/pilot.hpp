@@ -18,8 +18,8 @@ std::string value_of(const std::vector<std::string>& environment, std::string_vi
 // Returns CUDA's names of the GPUs given to this process: the entries of CUDA_VISIBLE_DEVICES
 // (indices, UUIDs, MIG instances) before the first one that CUDA does not accept. If that variable
 // is not set, uses SLURM_STEP_GPUS, then SLURM_JOB_GPUS. Returns nullopt if none of the three is
-// set. CUDA_VISIBLE_DEVICES comes first because of device cgroups: inside one, CUDA and this
-// variable number the GPUs from 0, but SLURM_*_GPUS have the node's numbers.
+// set. CUDA_VISIBLE_DEVICES comes first because its numbers are right even in a device cgroup.
+// There, CUDA numbers the visible GPUs from 0, but SLURM_*_GPUS have the node's numbers.
 std::optional<std::vector<std::string>> given_gpus(const std::vector<std::string>& environment);
 
 // Returns the name under which a pilot (a roll-worker in a Slurm allocation) registers. The name is

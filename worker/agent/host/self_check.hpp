@@ -17,8 +17,8 @@ struct NodeNeeds {
 };
 
 // Checks that the node meets `needs`; returns the first failure. Writes, reads back and removes a
-// file in the directory, which needs 1 GiB of free space. A GPU fails if it has lost memory rows,
-// needs a reset to remap rows, or has had an uncorrected error since its driver was loaded.
+// file in the directory. The directory needs 1 GiB of free space. A GPU fails if it has lost memory
+// rows, needs a reset to remap rows, or has had an uncorrected error since its driver was loaded.
 Result<void> check_node(const NodeNeeds& needs);
 
 }  // namespace roll::agent

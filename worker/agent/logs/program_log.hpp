@@ -1,6 +1,7 @@
 // A program's log. A job's command writes into a pipe. The log and its directories are created at
-// the command's first output. In a long queue most commands print nothing, and creating three
-// directories and a file on a network volume would take longer than running such a command.
+// the command's first output. Most commands of a long queue print nothing. For such a command,
+// creating three directories and a file on a network volume would take longer than running the
+// command.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ void add_to_log(const std::string& file, const std::string& text);
 // guard's kill.
 class LogPipe {
   public:
-    // Makes the pipe. Caps the log with cap_log() before it exceeds `bytes_max` by more than a
+    // Makes the pipe. Caps the log with cap_log() before the log exceeds `bytes_max` by more than a
     // quarter; 0 means no limit.
     static Result<std::unique_ptr<LogPipe>> make(std::string file, std::int64_t bytes_max);
     ~LogPipe() { static_cast<void>(finish()); }

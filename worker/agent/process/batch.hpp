@@ -22,9 +22,9 @@ Environment batch_environment(const protocol::StartOrder& order, const CommandDo
 Environment task_environment(const protocol::StartOrder& order, const CommandDocument& document,
                              const LaunchSite& site, int local_rank);
 
-// Replaces the arguments of the node's program: the first node runs the script in `roll-worker
-// batch`, the other nodes run `roll-worker steps`, which starts the tasks of srun. `logs` is the
-// attempt's directory of logs.
+// Replaces the arguments of this node's program in the plan. The first node then runs the script in
+// `roll-worker batch`. The other nodes run `roll-worker steps`, which starts the tasks of srun.
+// `logs` is the attempt's directory of logs.
 void plan_batch(const protocol::StartOrder& order, const CommandDocument& document,
                 const LaunchSite& site, const std::string& logs, Program& program);
 

@@ -173,7 +173,7 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
     for (const std::string& module : document.modules) text += " '" + module + "'";
     text += "\n" + document.setup + "\nset +e\nroll_ready=1\n";
     text += !cleans ? "trap - EXIT\nexec \"$@\"" : forwards_sigterm ? kForward : "\"$@\"\nexit $?";
-    // `module` is a function that the start files of a login shell define.
+    // The start files of a login shell define the function `module`, so run a login shell.
     std::vector<std::string> words = {"/bin/sh", "-c"};
     if (has_modules)
         words.push_back("exec /bin/bash -lc \"$0\" roll \"$PATH\" \"$LOADEDMODULES\" \"$@\"");

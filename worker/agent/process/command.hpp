@@ -78,8 +78,8 @@ std::optional<ArrayPlace> array_place(const protocol::StartOrder& order,
 Result<CommandDocument> read_command(const Json& document, const std::string& files);
 
 // Returns the program and arguments to start: the command, in a shell if the job has `setup`,
-// `cleanup` or `modules`. `forwards_sigterm`: only the shell gets SIGTERM, not the whole process
-// group, so the shell passes SIGTERM on to the program.
+// `cleanup` or `modules`. If `forwards_sigterm` is true, only the shell gets SIGTERM, and the shell
+// passes it on to the program. Otherwise the whole process group gets SIGTERM.
 std::vector<std::string> shell_words(const CommandDocument& document, bool forwards_sigterm);
 
 struct CommandPlace {
@@ -88,8 +88,8 @@ struct CommandPlace {
     int local_rank = 0;
 };
 
-// Sets the logs of the newest program of the plan, if the job names its logs. A name that is the
-// same for all ranks is used for rank 0 only.
+// If the job names its logs, sets the logs of the program that was last added to the plan. A name
+// that is the same for all ranks is used for rank 0 only.
 void name_logs(const protocol::StartOrder& order, const CommandDocument& document,
                const CommandPlace& place, GuardPlan& plan);
 

@@ -132,8 +132,8 @@ std::string quoted(const std::string& text) {
 std::string label_of(const std::string& session) { return "roll.worker=" + session; }
 
 // Returns a command that removes containers by running `words`. The command runs `words` again if
-// they fail, because Podman refuses to remove a container until it has noticed that the container's
-// processes were killed.
+// they fail, because Podman may refuse to remove a container. Podman must first notice that the
+// container's processes were killed.
 Words removal(const Words& words) {
     constexpr const char* kRepeat = "for i in 1 2 3 4 5 6; do \"$@\" && exit; sleep 1; done";
     Words result = {"/bin/sh", "-c", kRepeat, "roll"};
@@ -195,7 +195,7 @@ Words apptainer(const Container& container, const ContainerPlace& place) {
     return words;
 }
 
-// Enroot has no option for the working directory.
+// Enroot has no option for the working directory, so a shell in the container changes to it.
 Words enroot(const Container& container, const ContainerPlace& place,
              const std::map<std::string, std::string>& environment) {
     Words words = {"start", "--rw"};

@@ -30,7 +30,7 @@ std::map<std::string, std::string> find_runtimes(const std::string& path);
 // Returns the name of the runtime that runs the container; empty if this node has no suitable one.
 std::string runtime_of(const Container& container, const LaunchSite& site);
 
-// One process of an attempt that runs in a container
+// A process that runs in a container and belongs to an attempt
 struct ContainerPlace {
     std::string name;       // name of the container, unique on the node
     std::string output;     // output directory of the job
@@ -39,24 +39,26 @@ struct ContainerPlace {
     bool gpus = false;      // true if the attempt has GPUs
 };
 
-// Makes the newest program of the plan run in the container. The container gets the variables
-// `environment`, MASTER_ADDR and MASTER_PORT. For Podman, adds to the plan a program that removes
-// the container after the attempt. Fails with InvalidArgument if this node lacks the runtime.
+// Makes the program that was last added to the plan run in the container. The container gets the
+// variables `environment`, MASTER_ADDR and MASTER_PORT. For Podman, adds to the plan a program that
+// removes the container after the attempt. Fails with InvalidArgument if this node lacks the
+// runtime.
 Result<void> enclose(const Container& container, const ContainerPlace& place,
                      const std::map<std::string, std::string>& environment, const LaunchSite& site,
                      GuardPlan& plan);
 
-// Returns the variables in `environment` ("NAME=value") that a container of a process with this
-// environment gets: all except those that configure the container runtime or describe the host.
+// Returns the variables in `environment` ("NAME=value") that a container gets if it is started with
+// this environment. The container does not get variables that configure the container runtime or
+// describe the host.
 std::map<std::string, std::string> inherited(const std::vector<std::string>& environment);
 
-// Prefix of the file in the folder of an attempt's steps that lists how to remove the containers of
-// srun's tasks on a node: lines of removal_line(). The number of the node follows.
+// Beginning of a file name in the folder of an attempt's steps. The number of a node follows. The
+// file contains lines of removal_line(), which remove the containers of srun's tasks on that node.
 constexpr const char* kListedContainers = "/containers-";
 
 // Returns a line of sh that removes the containers whose names begin with `prefix` and end with the
-// session of this roll-worker. Podman gets the same of its own variables as the Podman that started
-// the containers with this environment, so that it finds them.
+// session of this roll-worker. The line runs Podman with the variables of `environment` that
+// configure the runtime. Podman then finds the containers that were started with this environment.
 std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
                          const std::string& prefix, const std::string& session);
 

@@ -39,7 +39,7 @@ namespace roll::agent {
 using enum Outcome;
 namespace {
 
-// longest time between two checks of the kill deadlines, which roll-worker and its guards share
+// longest time between two checks of the kill deadlines in the leash (leash.hpp)
 constexpr int kPollMillis = 500;
 // time between two rounds of SIGKILL, and between two looks for the meeting point of a gang
 constexpr int kSoonMillis = 20;
@@ -177,7 +177,7 @@ void Guard::fail_as(const Verdict& verdict) {
     killing_ = true;
 }
 
-// Fails the attempt because an output cannot be written (full, read-only, quota, permission). The
+// Fails the attempt because an output cannot be written, for example because the disk is full. The
 // failure counts as the job's own.
 void Guard::fail_preparing(const Error& error) {
     if (error.code == ErrorCode::Unavailable) return fail_as({Infra, 1, error.message});
@@ -187,8 +187,8 @@ void Guard::fail_preparing(const Error& error) {
 }
 
 // Fails the attempt. If the job's own program cannot be run at all, a retry would fail, too, so the
-// outcome is Invalid. Any other error may not happen on another node or later, so the outcome is
-// Infra and the attempt is retried.
+// outcome is Invalid. Any other error may be absent on another node or at a later time, so the
+// outcome is Infra, and the attempt is retried.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
     const bool cannot_run =
@@ -211,7 +211,7 @@ void Guard::obey(const std::string& order) {
     if (order == "kill") killing_ = true;
     if (order.starts_with("shell ")) shell_orders_.push_back(order);
     if (order.starts_with("unshell ")) {
-        open_shells();  // the order to open this shell may still be pending
+        open_shells();  // the order to open this shell may still be pending, so carry it out first
         shells_.hang_up(parse_number<std::uint64_t>(order.substr(8)).value_or(0), boot_now());
     }
     if (order != "stacks") return;
@@ -369,8 +369,7 @@ void Guard::run_after(const Program& program) {
 }
 
 // Finishes copying the logs. If both the copying and the program failed, the error of the copying
-// becomes the reason, because the program may have failed only because it could not write its
-// log.
+// becomes the reason. The program may have failed only because it could not write its log.
 void Guard::finish_logs() {
     for (const auto& pipe : pipes_)
         if (const auto copied = pipe->finish(); !copied && failed_) fail_preparing(copied.error());
@@ -444,8 +443,8 @@ void Guard::run(const GuardPlan& plan) {
     tell_usage();
 }
 
-// Waits for a signal, output or an order. While killing, ignores orders, because none matters any
-// more.
+// Waits for a signal, output or an order. While killing, ignores orders, because no order matters
+// any more.
 void Guard::wait() {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});

@@ -76,7 +76,8 @@ class Guard {
     std::vector<io::Descriptor> passed_;  // for each program, its stdin and its report pipe
     GuardShells shells_;
     std::vector<std::string> shell_orders_{};
-    std::vector<Program> running_{};  // the started programs, with MASTER_ADDR and MASTER_PORT
+    // the started programs; their environment includes MASTER_ADDR and MASTER_PORT
+    std::vector<Program> running_{};
     // Programs that ended while a terminal owned the attempt. Their ends are reported when the
     // terminal's program ends.
     std::vector<std::size_t> withheld_{};
@@ -95,11 +96,11 @@ class Guard {
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::optional<Instant> started_at_{};
-    bool started_ = false;     // true once the programs are started, which is after all checks
+    bool started_ = false;     // true once the programs are started; all checks have then passed
     std::size_t checked_ = 0;  // number of checks that have passed
     pid_t check_ = 0;          // process id of the running check
     Instant check_until_{};
-    // Result of the check that has just finished: "" if it passed, else its failure
+    // Result of the check that has just finished: "" if the check passed, else its failure
     std::optional<std::string> check_end_{};
     GangMeeting meeting_{};
     Instant capped_{};

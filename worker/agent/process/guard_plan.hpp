@@ -77,7 +77,7 @@ struct GuardPlan {
     std::vector<Program> after{};
     std::string cgroup{};      // the cgroup for all programs; empty: the guard's own cgroup
     MemoryLimit memory{};      // memory limit; the programs also enter its cgroup
-    std::string cpu_cgroup{};  // another cgroup for all programs, which limits their CPUs
+    std::string cpu_cgroup{};  // another cgroup for all programs; it limits their CPUs
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 

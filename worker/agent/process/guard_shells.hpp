@@ -1,10 +1,10 @@
-// The programs that `rollctl shell` runs in an attempt. Its guard starts them next to the attempt's
-// own programs: in the same cgroup, PID namespace, container and environment. When the attempt
-// ends, they end too.
+// The programs that `rollctl shell` runs in an attempt. The attempt's guard starts them next to the
+// attempt's own programs: in the same cgroup, PID namespace, container and environment. When the
+// attempt ends, they end too.
 //
 // roll-worker sends "shell COUNT ORDER", where ORDER is a protocol::TerminalOrder with `start`, and
-// COUNT open descriptors: a terminal, or stdin, stdout and stderr. It sends "unshell ID" to end a
-// program. The guard answers "shell ID exit STATUS" or "shell ID failed REASON".
+// COUNT open descriptors: a terminal, or stdin, stdout and stderr. roll-worker sends "unshell ID"
+// to end a program. The guard answers "shell ID exit STATUS" or "shell ID failed REASON".
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 namespace roll::agent {
 
 // Returns the program for an order: `base` with the command and the variable TERM of the order. The
-// default command is the shell that the variable SHELL names if it can be run, else /bin/sh. In a
-// container, the default command is always /bin/sh.
+// default command is the shell that the variable SHELL names, or /bin/sh if that shell cannot be
+// run. In a container, the default command is always /bin/sh.
 Program shell_program(Program base, const protocol::TerminalStart& start);
 
 class GuardShells {
@@ -33,7 +33,8 @@ class GuardShells {
     void open(const std::string& line, const std::vector<Program>* programs,
               const std::vector<io::Descriptor>& cgroups);
 
-    // Sends SIGHUP to the program with this id and its children, and SIGKILL after a grace time.
+    // Sends SIGHUP to the program of this terminal and to its children, and SIGKILL after a grace
+    // time.
     void hang_up(std::uint64_t terminal, Instant now);
     void hang_up_all(Instant now);
     void kill_overdue(Instant now);

@@ -59,7 +59,7 @@ bool delegate(const fs::path& wall, const std::string& controller) {
     };
     if (!enable(own)) {
         // The kernel refuses to enable a controller in a cgroup that has processes. Move this
-        // process to another cgroup and try again: `own` may have no other processes.
+        // process to another cgroup and try again, because it may be the only process in `own`.
         const fs::path leaf = wall.string() + ".worker";
         const std::string self = std::to_string(::getpid());
         if (!make(leaf) || !set(leaf / "cgroup.procs", self)) return false;

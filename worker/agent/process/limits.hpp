@@ -29,12 +29,13 @@ class Limiter {
     // Makes a limiter that enforces nothing.
     Limiter() = default;
 
-    // Finds the controllers that roll-worker may use. `wall` is the cgroup v2 of its attempts, or
-    // empty; `session` names the cgroups of v1. `proc` is the directory with the files cgroup and
-    // mountinfo of this process.
+    // Finds the controllers that roll-worker may use. `wall` is the cgroup v2 of this roll-worker's
+    // attempts, or empty; `session` names the cgroups of v1. `proc` is the directory with the files
+    // cgroup and mountinfo of this process.
     //
-    // In cgroup v2, only a cgroup without processes can limit the cgroups below it, so roll-worker
-    // may have to move to a cgroup of its own. Call this function before any child is started.
+    // In cgroup v2, a cgroup can limit the cgroups below it only if it has no processes.
+    // roll-worker may therefore move to a cgroup of its own. Call this function before any child is
+    // started.
     static Limiter choose(const std::filesystem::path& wall, const std::string& session,
                           const std::filesystem::path& proc = "/proc/self");
 
@@ -52,10 +53,10 @@ class Limiter {
     void open(const AttemptKey& key) const;
 
   private:
-    // Cgroup version (1 or 2) of the controller that is used; 0: none is used.
+    // Cgroup versions (1 or 2) of the controllers of memory and of CPUs; 0: no controller is used.
     int memory_ = 0;
     int cpu_ = 0;
-    // cgroup that holds the attempts' memory cgroups; only in v1
+    // The cgroups that hold the attempts' memory cgroups and CPU cgroups; only in v1.
     std::filesystem::path memory_directory_{};
     std::filesystem::path cpu_directory_{};
 };

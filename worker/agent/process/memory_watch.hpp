@@ -36,9 +36,9 @@ class MemoryWatch {
     // after each wait.
     std::optional<std::string> look(Instant now);
 
-    // Records a process that has ended. `peak` is the process's peak memory in bytes, which
-    // includes its children. `name` is the process's name if SIGKILL ended the process (the kernel
-    // may have sent this signal), else empty.
+    // Records a process that has ended. `peak` is the process's peak memory in bytes, including its
+    // children. `name` is the process's name if SIGKILL ended the process (the kernel may have sent
+    // this signal), else empty.
     void note_ended(pid_t pid, std::int64_t peak, const std::string& name);
 
     // Returns the memory of all processes in bytes, as of the last look.
@@ -66,7 +66,7 @@ class MemoryWatch {
     // highest sum of the processes' resident memory at an exact measurement
     std::int64_t resident_then_ = 0;
     // Number of bytes by which the sum of resident memory was too large at the last exact
-    // measurement, because it counts shared pages several times
+    // measurement. The sum counts a shared page once for each process.
     std::int64_t shared_ = 0;
     Process largest_{};  // largest process at the last look
     Process killed_{};   // the largest process that SIGKILL has ended

@@ -62,7 +62,7 @@ static void take_line(const std::string& line, LastWords& words) {
 }
 
 // Waits until roll-worker and all guards have ended, but at most kPatience after roll-worker's end.
-// A guard that SIGSTOP has stopped keeps the pipe open; the reaper kills it afterwards.
+// A guard that SIGSTOP has stopped keeps the pipe open; the reaper kills such a guard afterwards.
 LastWords await_last_words(int descriptor) {
     constexpr Millis kPatience{3000};
     const pid_t worker = ::getppid();

@@ -1,7 +1,7 @@
 // The reaper: a process that outlives a killed roll-worker and its killed guards. The reaper has
 // its own session and name, so that killing roll-worker by name does not reach it. Once roll-worker
-// and all guards have ended, the reaper kills their remaining processes and reports to rolld that
-// the attempts have ended. The next roll-worker would otherwise do this.
+// and all guards have ended, the reaper kills the processes that are left of the attempts, and
+// reports to rolld that the attempts have ended. The next roll-worker would otherwise do this.
 //
 // The reaper's stdin is a pipe that roll-worker and all guards hold open. Lines on the pipe:
 // "dismissed" from a roll-worker that ends normally, "clean PID STARTED" from a guard with no

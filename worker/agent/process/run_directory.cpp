@@ -159,8 +159,8 @@ void RunDirectory::read_line(const std::string& line) {
     }
 }
 
-// Reads the journal, and the files of an older version of roll-worker, which wrote one file per
-// attempt.
+// Reads the journal. Also reads the files of an older version of roll-worker: that version wrote
+// one file per attempt.
 void RunDirectory::read_all() {
     std::istringstream lines(read_file(journal()).value_or(""));
     for (std::string line; std::getline(lines, line);) read_line(line);

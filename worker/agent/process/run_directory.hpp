@@ -57,8 +57,8 @@ class RunDirectory {
 
     // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the
     // attempts' last reports. The attempts' records stay until forget(). If a cgroup or namespace
-    // confines the processes, waits as long as the kernel takes to end them, and calls `tell` from
-    // time to time. Call it once, before anything is started.
+    // confines the processes, waits as long as the kernel takes to end them, and passes a message
+    // to `tell` from time to time. Call it once, before anything is started.
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 
@@ -82,8 +82,8 @@ class RunDirectory {
     Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 
-    // Removes this directory unless reports are pending. Call it for a worker whose name will never
-    // be used again.
+    // Removes this directory if no report is pending. Call it for a worker whose name will never be
+    // used again.
     void remove();
 
     // Kills the attempt's processes that outlived its guard.

@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::size_t kIdleMax = 16;  // maximum number of idle guards
 constexpr Millis kOrphanTime{10000};  // longest wait from SIGKILL until orphans have ended
-// Maximum number of reads from a pipe in one pass of the loop, so that a program with much output
-// does not delay other programs
+// Maximum number of reads from a pipe in one pass of the loop. Without this limit, a program with
+// much output would delay other programs.
 constexpr int kReadsMax = 64;
 
 // Descriptors to send to a guard.

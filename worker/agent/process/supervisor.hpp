@@ -1,6 +1,7 @@
-// Carries out AgentCore's decisions about processes. Each attempt has a guard, its pipes and its
-// leash (deadlines shared with the guard). Reports what happens to the processes. Reuses guards
-// with no process below them. Never blocks, except for the run directory's small files.
+// Carries out AgentCore's decisions about processes. Each attempt has a guard, pipes to its
+// programs, and a leash (deadlines shared with the guard). Reports what happens to the processes.
+// Reuses guards with no process below them. Never blocks, except for the run directory's small
+// files.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@ constexpr Millis kBurst = 16 * kFrameTime;
 constexpr std::size_t kFrameBytes = 32 << 10;
 constexpr std::size_t kTakenStep = protocol::kTerminalWindow / 4;
 constexpr Millis kIdle{500};
-// Time for which a stream stays open after its program has ended if other processes hold the
-// stream: the kernel may still have output of the program
+// Time for which a stream stays open after its program has ended, if other processes hold the
+// stream. In this time, the rest of the program's output is read from the kernel.
 constexpr Millis kLastOutput{200};
 
 void make_nonblocking(int fd) { ::fcntl(fd, F_SETFL, O_NONBLOCK); }

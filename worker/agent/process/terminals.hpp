@@ -49,7 +49,7 @@ class Terminals {
         Instant heard{};
         std::optional<int> exit{};
         std::string trouble{};
-        std::optional<Instant> ended_at{};  // when collect() first saw the end
+        std::optional<Instant> ended_at{};  // time when collect() first saw that ended() is true
 
         bool ended() const { return exit || !trouble.empty(); }
     };
@@ -62,7 +62,8 @@ class Terminals {
 
     std::map<std::uint64_t, Terminal> terminals_{};
     std::vector<protocol::TerminalNews> news_{};
-    Instant next_frame_{};  // earliest send time of the next message at the average rate
+    // earliest time at which the next message may be sent without exceeding kFramesPerSecond
+    Instant next_frame_{};
 };
 
 }  // namespace roll::agent

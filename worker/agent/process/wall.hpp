@@ -41,14 +41,15 @@ class Wall {
     static Result<Wall> choose(std::string_view only, const std::string& session);
 
     WallKind kind() const { return kind_; }
-    // Returns the cgroup that holds the cgroups of this roll-worker's attempts; empty unless the
-    // kind of this wall is cgroup.
+    // Returns the cgroup that holds the cgroups of this roll-worker's attempts; empty if the kind
+    // of this wall is not cgroup.
     const std::filesystem::path& directory() const { return directory_; }
-    // Returns, for each stronger kind, one sentence that says why that kind was not chosen.
+    // Returns one sentence for each kind that is stronger than the chosen kind. The sentence says
+    // why the stronger kind was not chosen.
     const std::vector<std::string>& refused() const { return refused_; }
 
-    // Makes the cgroup of an attempt and returns its directory; returns an empty path unless the
-    // kind of this wall is cgroup.
+    // Makes the cgroup of an attempt and returns its directory; returns an empty path if the kind
+    // of this wall is not cgroup.
     Result<std::filesystem::path> enclose(const AttemptKey& key) const;
     // Kills all processes in the attempt's cgroup. Returns once the cgroup is empty, or after a
     // timeout.

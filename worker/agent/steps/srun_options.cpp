@@ -127,7 +127,7 @@ std::optional<int> positive(const std::string& text) {
 
 using Given = std::map<std::string, std::string>;
 
-// Records an option. Fails if this srun refuses it.
+// Records an option. Fails if roll-worker's srun does not support the option or its value.
 Result<void> add(const Option& option, std::string value, Given& given) {
     const std::string name = option.name;
     const bool no_mpi = name == "mpi" && value != "none";

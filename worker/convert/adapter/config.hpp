@@ -12,11 +12,11 @@ namespace roll::convert {
 
 // Returns the config of an adapter that has LoRA for `modules` and saves the modules `whole`
 // completely. Copies the keys of `from` that do not depend on module names. `all` lists the model's
-// modules that can have LoRA. The config names modules by the last part of their names ("q_proj")
-// if all modules of `all` with this last part have LoRA with the same rank and alpha, and otherwise
-// by their full names. `is_local` is true if a layer number means different layers on different
-// ranks. A full name with a layer number is then ambiguous: fails with InvalidArgument if the
-// config would need one.
+// modules that can have LoRA. The config names a module by the last part of its name ("q_proj") if
+// all modules of `all` with this last part have LoRA with the same rank and alpha. Otherwise, the
+// config has the module's full name. `is_local` is true if a layer number means different layers on
+// different ranks. A full name with a layer number is then ambiguous: fails with InvalidArgument if
+// the config would need one.
 Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& modules,
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);

@@ -19,7 +19,8 @@ std::vector<float> floats_of(const tensor::StridedView& view) {
     const std::int64_t rows = view.info.shape[0];
     const std::int64_t columns = view.info.shape.size() > 1 ? view.info.shape[1] : 1;
     const std::int64_t stride = view.info.shape.size() > 1 ? view.strides[1] : 1;
-    // number of elements that one call of cast() converts: a row if its elements are contiguous
+    // number of elements that one call of cast() converts: a whole row if the row's elements are
+    // contiguous
     const std::int64_t run = stride == 1 ? columns : 1;
     std::vector<float> values(static_cast<std::size_t>(rows * columns));
     std::span<std::byte> to = std::as_writable_bytes(std::span(values));
@@ -113,8 +114,7 @@ void append_scaled(std::vector<float>& to, const std::vector<float>& from, std::
 }
 
 // Adds the change of a further adapter to a tensor's change. The sum s B A + s' B' A' is stored as
-// a single product: the columns of s B and s' B' side by side, times the rows of A above those of
-// A'.
+// a single product [s B, s' B'] [A; A']: B' is to the right of B, and A' is below A.
 void add_to(Delta& sum, const Delta& more) {
     constexpr std::size_t kTile = 32;
     const auto r = static_cast<std::size_t>(sum.lora_rank);

@@ -13,9 +13,10 @@ namespace roll::convert {
 enum class Folding { In, Out };
 
 // Attaches an adapter to an opened model. If the adapter saves a whole module, the module's tensors
-// replace the model's tensors. LoRA modules become deltas, which change a tensor when it is read.
-// Fails if a tensor of the adapter does not fit the model. Folding::Out also fails for saved whole
-// modules and for DoRA, because the base's values cannot be restored from them.
+// replace the model's tensors. Each LoRA module becomes a delta. The delta changes a tensor of the
+// model when the tensor is read. Fails if a tensor of the adapter does not fit the model.
+// Folding::Out also fails for saved whole modules and for DoRA, because the base's values cannot be
+// restored from them.
 Result<void> attach_adapter(Source& source, const std::filesystem::path& adapter,
                             Folding folding = Folding::In);
 

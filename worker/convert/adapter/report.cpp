@@ -15,7 +15,8 @@ Result<std::vector<OpenedAdapter>> open_adapters(const std::filesystem::path& di
         auto base = open_base({}, config, directory, families);
         if (!base && place.native) return tl::unexpected(base.error());
         ROLL_TRY(formats::Adapter adapter, open_adapter(place, base ? *base : Source()));
-        // If the base is known, open_adapter() has split the stacked modules: `stacked` is empty.
+        // If the base is known, open_adapter() has split the stacked modules, and `stacked` is
+        // empty.
         adapter.modules.insert(adapter.modules.end(), adapter.stacked.begin(),
                                adapter.stacked.end());
         adapter.stacked.clear();

@@ -11,7 +11,8 @@
 namespace roll::convert {
 
 struct BitsWeight {
-    const std::byte* codes = nullptr;  // nf4: two codes a byte, the first in the high half
+    // codes of the elements; nf4: two codes per byte, the first in the high half
+    const std::byte* codes = nullptr;
     std::int64_t columns = 0;
     std::int64_t block = 0;       // 4-bit codes: number of elements per scale; 8-bit codes: 0
     std::vector<float> scales;    // 4-bit codes: one scale per block; 8-bit codes: one per row

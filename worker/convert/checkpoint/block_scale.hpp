@@ -18,7 +18,7 @@ struct BlockScale {
     std::int64_t block_columns = 128;
 };
 
-// Multiplies each of `values`, which are the elements of `box`, by the scale of its block.
+// Multiplies each of `values` by the scale of its block. `values` has the elements of `box`.
 void apply(const BlockScale& scale, const ChangedBox& box, float* values);
 
 // Returns the name of the tensor whose scales are in tensor `name`. Returns an empty string if

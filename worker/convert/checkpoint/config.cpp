@@ -94,7 +94,7 @@ std::vector<Source> sources_by_arguments(const Source& source, const families::F
     std::vector<Source> choices;
     const Json native = formats::native_of_args(args);
     for (const auto& [name, family] : families.all()) {
-        // skip aliases of families, and all families except the given one
+        // skip aliases of families; if a family is given, skip all others
         if (name != (given.empty() ? family.model_type : given)) continue;
         auto config = families::hf_config_of(family, native);
         Source choice = source;

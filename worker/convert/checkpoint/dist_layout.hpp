@@ -56,8 +56,8 @@ Result<std::vector<Stored>> dist_layout(const std::vector<families::NativeTensor
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);
 
-// Like dist_layout(), but for checkpoints of Megatron's FSDP (fsdp_dtensor), which have one key per
-// tensor, layer and expert, and separate keys for gate and up.
+// Like dist_layout(), but for checkpoints of Megatron's FSDP (fsdp_dtensor). Such checkpoints have
+// one key per tensor, layer and expert, and separate keys for gate and up.
 Result<std::vector<Stored>> fsdp_layout(const std::vector<families::NativeTensor>& native,
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);

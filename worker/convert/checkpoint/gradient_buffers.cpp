@@ -18,8 +18,8 @@ constexpr std::string_view kEmbedding = "embedding.word_embeddings.weight";
 constexpr std::string_view kOutput = "output_layer.weight";
 
 // The endings of the names of a layer's parameters, in the order in which Megatron's modules have
-// the parameters. Only modules without TransformerEngine have the first and the ninth, which are
-// norms.
+// the parameters. The first and the ninth belong to norms that only modules without
+// TransformerEngine have.
 constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
                                                     "self_attention.linear_proj.weight",
                                                     "self_attention.linear_proj.bias",
@@ -37,8 +37,9 @@ constexpr std::array<std::string_view, 14> kOfLayer{"input_layernorm.weight",
 constexpr std::array<std::string_view, 3> kAround{kEmbedding, "decoder.final_layernorm.weight",
                                                   kOutput};
 
-// A parameter's place in the order of the modules. The three numbers: 0 before, 1 in, and 2 or 3
-// after the layers; the number of the layer; the place in the layer.
+// A parameter's place in the order of the modules. The first number tells the part of the model: 0
+// before, 1 in, and 2 or 3 after the layers. The others are the number of the layer and the place
+// in the layer.
 using Order = std::tuple<std::size_t, int, std::size_t>;
 
 // Returns a parameter's place in the order of the modules; nullopt if it is unknown. `name` is the
@@ -134,8 +135,8 @@ Result<BucketLayout> bucket_layout(const std::vector<Stored>& ranks,
     BucketLayout result;
     result.sizes.weights = rule.weights;
     result.sizes.gradients = rule.gradients;
-    // The two copies of a tied embedding each have a bucket of their own, so that the ranks of the
-    // first stage and of the last stage cut them in the same way.
+    // Each of the two copies of a tied embedding has a bucket of its own. The ranks of the first
+    // stage and of the last stage then cut the copies in the same way.
     const auto is_alone = [&](const Stored& one) {
         return is_tied && layout.pp > 1 && (one.name == kEmbedding || one.name == kOutput);
     };

@@ -52,8 +52,8 @@ struct BucketSizes {
 };
 
 struct BucketLayout {
-    // The parameters in all buckets, and the gaps between parameters as tensors without pieces.
-    // Each has the name of its bucket: the bucket's key without the name of a state.
+    // The parameters in all buckets. The gaps between parameters are tensors without pieces. The
+    // name of each tensor is the key of its bucket without the name of a state.
     std::vector<Stored> tensors;
     BucketSizes sizes;
 };

@@ -14,7 +14,7 @@ namespace roll::convert {
 constexpr std::array<const char*, 3> kInterleaved{"#q", "#k", "#v"};
 
 // Reorders the rows of an attention tensor: first all queries, then all keys, then all values.
-// Requires that its pieces are ordered by group, and within a group as query, key, value.
+// Requires that the pieces of `qkv` are ordered by group, and within a group as query, key, value.
 void order_by_part(Stored& qkv);
 bool is_qkv(const Stored& stored);
 
@@ -23,9 +23,9 @@ bool is_qkv(const Stored& stored);
 // groups.
 Result<void> check_heads(const Stored& qkv, double version);
 
-// Converts the layout to NeMo's layout before Megatron core, in which gate and up are
-// separate tensors (up is linear_fc1_2), and attention rows are ordered by kind (all q, all
-// k, all v).
+// Converts the layout to NeMo's layout before Megatron core. In that layout, gate and up are
+// separate tensors; up is named linear_fc1_2. Attention rows are ordered by kind: all q, all k, all
+// v.
 std::vector<Stored> with_gate_apart(std::vector<Stored> layout);
 
 }  // namespace roll::convert

@@ -38,9 +38,9 @@ struct Piece {
     double add = 0;  // stored value = HuggingFace value + add
 };
 
-// How a stored tensor is computed. Copies: its pieces are copied. Blocks and Scales: its only piece
-// is a weight that is quantized (quantize.hpp); Blocks makes the 8-bit values, and Scales the
-// scales.
+// How a stored tensor is computed. With Copies, the tensor's pieces are copied. With Blocks and
+// Scales, the tensor has one piece, a weight that is quantized (quantize.hpp). Blocks computes the
+// 8-bit values, and Scales computes the scales.
 enum class Making { Copies, Blocks, Scales };
 
 // A tensor in the form in which a checkpoint stores it: its place in the checkpoint, and the parts
@@ -51,7 +51,7 @@ struct Stored {
     std::string name;
     Shape shape;
     std::vector<Piece> pieces;
-    bool optional = false;  // true: a copy that not all writers store, so it may be absent
+    bool optional = false;  // true: a copy that some writers do not store, so it may be absent
     // For a chunk of a larger tensor (torch_dist), `whole` is the shape of the larger tensor, and
     // `origin` is the index at which the chunk begins in it. The chunk has size 1 along the leading
     // dims of the larger tensor; `whole` and `origin` have these dims, but `shape` does not. For
@@ -97,7 +97,7 @@ std::string module_of(const std::string& tensor);
 std::vector<Stored> hf_layout(const Model& model);
 
 // Returns the tensors in the form in which HuggingFace directories store them. A packed tensor is
-// at the position of its first member. Copies come last.
+// at the position of its first member. Second copies of tensors (SecondName) come last.
 std::vector<Stored> hf_disk_layout(const Model& model);
 
 // Returns the shape of a packed tensor and the places of its members.

@@ -271,7 +271,8 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
         target.block_rows = stored.block_rows;
         target.block_columns = stored.block_columns;
         if (stored.pieces.empty()) {
-            target.info.dtype = tensor::DType::F32;  // a gap in a bucket of the optimizer's state
+            // the target is a gap in a bucket of the optimizer's state
+            target.info.dtype = tensor::DType::F32;
         } else if (stored.making == Making::Copies) {
             const SourceTensor& first = source.tensors[holders.of(stored.pieces[0].hf)[0].source];
             ROLL_TRY(target.info.dtype, dtype_of(source, target, first.view.info.dtype, dtype));

@@ -247,10 +247,10 @@ Result<void> check_merged(const TargetTensor& target, std::span<const std::byte>
                 "if the adapter's own values are finite, use --dtype fp32");
 }
 
-// Returns the number of rows that are computed at a time, so that they fit into the processor's
+// Returns the number of rows that are computed at a time. These rows fit into the processor's
 // cache.
 std::int64_t cached_rows(const TargetTensor& target) {
-    constexpr std::int64_t kCached = std::int64_t{1} << 15U;  // number of elements
+    constexpr std::int64_t kCached = std::int64_t{1} << 15U;  // elements that fit into the cache
     constexpr std::int64_t kRowsMin = 8;
     return std::max(kCached / tensor::row_major(target.info.shape)[0], kRowsMin);
 }

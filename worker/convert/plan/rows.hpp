@@ -28,7 +28,8 @@ void gather_rows(const Source& source, const TargetTensor& target, std::int64_t 
 // the block's elements are read from the source. Requires Making::Copies. Pure.
 TargetTensor block_of(const TargetTensor& target, const Shape& begin, const Shape& size);
 
-// Returns the number of bytes of the source's tensors of which a target tensor is made. Pure.
+// Returns the number of bytes that are read from the source's tensors to make a target tensor.
+// Pure.
 std::int64_t bytes_read(const Source& source, const TargetTensor& target);
 
 // Releases the mapped pages that hold `bytes`. The kernel may then reuse their memory. If the pages

@@ -19,8 +19,8 @@ bool is_bitsandbytes(const Json& hf_config);
 
 class BitsTensors {
   public:
-    // If the tensor is a quantized weight, or an additional tensor of a quantized weight such as
-    // its scales, keeps the tensor and returns true.
+    // Keeps the tensor and returns true if it is a quantized weight, or a tensor that belongs to a
+    // quantized weight, such as its scales. Returns false for other tensors.
     bool take(const std::string& file, const tensor::StridedView& view);
 
     // Passes each quantized weight to `add`, as a bf16 tensor of the weight's shape. The elements

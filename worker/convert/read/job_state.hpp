@@ -10,7 +10,8 @@
 
 namespace roll::convert {
 
-inline constexpr const char* kAverageState = "ema";  // the average of the weights (train.ema)
+// name of the state that holds the moving average of the weights (train.ema)
+inline constexpr const char* kAverageState = "ema";
 
 // Replaces the weights of an opened MCA source by the optimizer state source.state:
 // - kMainWeights: changes nothing, because the checkpoint's weights are the main weights.
@@ -24,7 +25,8 @@ inline constexpr const char* kAverageState = "ema";  // the average of the weigh
 Result<void> read_job_state(Source& source);
 
 // Returns the directory of the averaged adapter in `directory`, the checkpoint of a LoRA job. Fails
-// with InvalidArgument if the checkpoint has none, or if `state` is not kAverageState.
+// with InvalidArgument if the checkpoint has no averaged adapter, or if `state` is not
+// kAverageState.
 Result<std::filesystem::path> averaged_adapter(const std::filesystem::path& directory,
                                                const std::string& state);
 

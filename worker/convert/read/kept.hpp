@@ -1,6 +1,6 @@
 // Keeps tensors that Megatron cannot name. In HuggingFace files, a multi-token prediction layer has
-// its own copies of the embedding and the output layer, which may differ from the originals. An mca
-// checkpoint stores such copies in kKeptFile, beside the files that Megatron reads.
+// its own copies of the embedding and the output layer. These copies may differ from the originals.
+// An mca checkpoint stores such copies in kKeptFile, beside the files that Megatron reads.
 #pragma once
 
 #include <set>

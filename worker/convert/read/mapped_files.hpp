@@ -16,7 +16,7 @@ namespace roll::convert {
 
 class MappedFiles {
   public:
-    // The mappings belong to `source`, so that its views stay valid.
+    // `source` owns the mappings, so that the views of its tensors stay valid.
     MappedFiles(Source& source, std::filesystem::path directory)
         : source_(source),
           directory_(std::move(directory)) {}

@@ -13,9 +13,9 @@
 
 namespace roll::convert {
 
-// Attaches scale tensors to the source's 8-bit tensors, which are then read as bf16. `found` maps
-// the name of an 8-bit tensor to its scales. Fails with InvalidArgument or Corrupt if a tensor with
-// scales is not 8-bit, or if its scales have a wrong shape.
+// Attaches scale tensors to the source's 8-bit tensors. The 8-bit tensors are then read as bf16.
+// `found` maps the name of an 8-bit tensor to its scales. Fails with InvalidArgument or Corrupt if
+// a tensor with scales is not 8-bit, or if its scales have a wrong shape.
 Result<void> attach_scales(Source& source, const std::map<std::string, tensor::StridedView>& found);
 
 // Fails with InvalidArgument if `hf_config` says that the weights are quantized with another method

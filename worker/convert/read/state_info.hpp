@@ -31,8 +31,8 @@ struct StateInfo {
 std::optional<std::filesystem::path> optimizer_directory(const std::filesystem::path& root);
 
 // Returns the states of a checkpoint of Roll, Megatron or ROLL. Fails with InvalidArgument if there
-// is no state, if the state is of a kind that Roll cannot read (the message names the kind), or if
-// the number of updates is missing.
+// is no state, if Roll cannot read the kind of the state, or if the number of updates is missing.
+// The message names the kind.
 Result<StateInfo> read_state_info(const std::filesystem::path& root);
 
 }  // namespace roll::convert

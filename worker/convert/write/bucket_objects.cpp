@@ -19,8 +19,8 @@ namespace op = formats::pickle_op;
 // checkpoint can be loaded at any dp, so Roll writes the sizes for dp 1.
 constexpr std::int64_t kPadding = 128;
 
-// Returns the pickle of a list with one object, which `write` writes. Megatron stores each object
-// in such a list.
+// Returns the pickle of a list with one object. `write` writes this object. Megatron stores each
+// object in such a list.
 template <class Write>
 std::string object_pickle(const Write& write) {
     formats::PickleWriter out;

@@ -90,7 +90,7 @@ std::string list_of_none() {
     return std::move(out).finish();
 }
 
-// Writes the extra states. All of them refer to one file, which holds one None.
+// Writes the extra states. All extra states refer to one file, which holds one value None.
 Result<void> write_extra_states(const std::set<std::string>& names, const fs::path& directory,
                                 formats::DcpMetadata& metadata) {
     if (names.empty()) return {};
@@ -233,10 +233,10 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
     ROLL_TRY_VOID(write_common(model / "common.pt"));
     ROLL_TRY(const Json optimizer, add_buckets(plan, model, metadata));
     ROLL_TRY_VOID(write_dist_head(std::move(metadata), extra_states(plan), model));
-    // For a ROLL target, `args` is null, because ROLL stores this data with the model's state.
+    // For a ROLL target, `args` is null, because ROLL stores the arguments with the model's state.
     ROLL_TRY_VOID(write_dist_common(args, 0, optimizer, directory / kIteration));
-    // Link each file, because ROLL looks for it in dist_model, and Megatron looks for it in the
-    // iteration directory.
+    // Link each file, because ROLL looks for the files in dist_model, and Megatron looks for them
+    // in the iteration directory.
     return link_files(directory / kIteration, kModel);
 }
 

@@ -25,8 +25,9 @@ Result<std::vector<Stored>> torch_dist_layout(const Source& source,
 // optimizer's state beside rank files of the weights.
 Result<std::vector<Stored>> roll_optimizer_layout(const Source& source,
                                                   const formats::McaConfig& config);
-// Returns the layout of one optimizer state in buckets (Megatron's kind dp_reshardable).
-// `is_beside_ranks`: the file is that of roll_optimizer_layout(); else that of torch_dist_layout().
+// Returns the layout of one optimizer state in buckets (Megatron's kind dp_reshardable). If
+// `is_beside_ranks` is true, the states are in the file of roll_optimizer_layout(), else in the
+// file of torch_dist_layout().
 Result<BucketLayout> optimizer_buckets(const Source& source, const formats::McaConfig& config,
                                        const BucketRule& rule, bool is_beside_ranks);
 // Returns the target's tensors. Their file is in iter_0000001, as with Megatron's FSDP.
@@ -44,8 +45,8 @@ Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path&
 // the parameters of several layers or experts. `stacked` has the sizes of the stacked dims, and
 // `origin` has the tensor's index in each of these dims. Both are empty for other tensors.
 //
-// Megatron requires an extra state for each module that has one in any layout, and ignores
-// unnecessary ones. Roll writes the value None for each of them.
+// Megatron requires the extra state of each module that has an extra state in any layout, and
+// ignores extra states that it does not need. Roll writes the value None for each extra state.
 void add_extra_states(std::set<std::string>& names, const std::string& key, const Shape& origin,
                       const Shape& stacked);
 

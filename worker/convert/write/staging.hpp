@@ -10,9 +10,8 @@
 
 namespace roll::convert {
 
-// Checks that the target is not the source and does not contain the source, because the target
-// would then replace the source. Fails with InvalidArgument if the target is the source or contains
-// it, or if one of the paths is empty.
+// Checks that publishing the target does not replace the source. Fails with InvalidArgument if the
+// target is the source or contains it, or if one of the paths is empty.
 Result<void> check_apart(const std::filesystem::path& source, const std::filesystem::path& target);
 
 // Returns the path of the staging directory of `target`.

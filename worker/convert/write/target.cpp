@@ -130,7 +130,7 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Output& ou
 namespace {
 
 // Returns the type of the model's weights in the target. Fails with InvalidArgument if the weights
-// have several types, because Megatron would have a buffer of gradients for each of them.
+// have several types, because Megatron would have a buffer of gradients for each type.
 Result<tensor::DType> weights_dtype(const Source& source, const Output& output,
                                     std::size_t model_tensors) {
     if (output.cast()) return *output.cast();

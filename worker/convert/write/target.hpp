@@ -19,9 +19,9 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Output& ou
 
 // Returns the layout of one optimizer state in the target. The target stores each state with this
 // layout. `to` must be TorchDist or Mca. For Mca, the state is in a torch_dist directory beside the
-// weights, as in ROLL's checkpoints.
-// `sizes` becomes nullopt, or the sizes of the buckets if the optimizer's kind is dp_reshardable.
-// The first `model_tensors` tensors of the model are weights.
+// weights, as in ROLL's checkpoints. Sets `sizes` to the sizes of the buckets if the optimizer's
+// kind is dp_reshardable, else to nullopt. The first `model_tensors` tensors of the model are
+// weights.
 Result<std::vector<Stored>> optimizer_layout(const Source& source, const Output& output, Format to,
                                              std::size_t model_tensors,
                                              std::optional<BucketSizes>& sizes);
