@@ -40,7 +40,7 @@
 namespace roll {
 namespace {
 
-// a user may send the requests of this time at once
+// a user may send at once as many requests as the rate allows in this time
 constexpr double kBurstSeconds = 4;
 // Exit status of a rolld that cannot serve because its stored data is damaged. The units of systemd
 // do not restart rolld after this status.
@@ -307,7 +307,8 @@ void await_end_of_last(const io::StateDirectory& directory) {
     }
 }
 
-// The pid file. It is written before the ledger is read, so that clients wait for this process.
+// The pid file. It is written before the ledger is read, so that clients wait while this process
+// starts.
 class PidFile {
   public:
     explicit PidFile(std::filesystem::path path) : path_(std::move(path)) {}

@@ -40,7 +40,8 @@ struct Context {
     const std::string& endpoint;  // address that rolld binds
     std::function<query::Hearsay()> hearsay;
     std::function<protocol::VersionReply()> version;
-    // Returns the role that the keys give to a user now. Returns Role::None if the user has no key.
+    // Returns the role of a user according to the current keys. Returns Role::None if the user has
+    // no key.
     std::function<Role(const std::string& user)> role_of;
     Time now{};
 };
@@ -58,8 +59,8 @@ Result<void> owns(const Context& context, const Caller& who, const std::vector<J
 // than 1,000 bytes. `what` is the name of the argument.
 Result<void> check_line(const char* what, const std::string& text);
 
-// Fails with Refused if the request came with a token. `what` is the action, as the message says
-// it. `command` is the command that does the action with a key.
+// Fails with Refused if the request came with a token. The message names the action `what` and
+// `command`, the command that does the action with a key.
 Result<void> needs_key(const Caller& who, const char* what, const char* command);
 
 }  // namespace roll::api

@@ -49,8 +49,8 @@ Result<T> from_request(Result<T> read) {
 }
 
 // Returns the operation `name`. Fails with InvalidArgument if there is none. Fails with Refused if
-// `who` may not use it, because it is only for operators or because the token of `who` does not
-// allow it.
+// `who` may not use the operation: only operators may use it, or the token of `who` does not allow
+// it.
 Result<const ServedOperation*> find_for(const Caller& who, std::string_view name);
 
 }  // namespace roll::api

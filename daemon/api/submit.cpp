@@ -125,8 +125,8 @@ Result<std::vector<std::string>> pieces_of(const Context& context, const spec::J
     return pieces;
 }
 
-// Checks that the job, and each later job of its chain, can end before its deadline. rolld would
-// cancel any other job at once.
+// Checks that the job, and each later job of its chain, can end before its deadline. rolld would at
+// once cancel a job that cannot.
 Result<void> check_deadlines(const spec::JobSpec& spec, Time now) {
     for (const spec::JobSpec& next : spec.then) ROLL_TRY_VOID(check_deadlines(next, now));
     if (!spec.deadline) return {};

@@ -121,8 +121,9 @@ bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }
 
-// Returns the number of the newest request such that it and all earlier requests of the current
-// attempt are answered. Returns 0 if there is none, or if `token` belongs to another attempt.
+// Returns the number of the last request before the first unanswered request of the current
+// attempt. Returns the number of the newest request if all are answered. Returns 0 if there is no
+// such request, or if `token` belongs to another attempt.
 std::uint64_t answered(const core::Job& job, const Token& token) {
     if (!job.attempt || job.attempt->token != token) return 0;
     std::uint64_t newest = 0;

@@ -35,7 +35,8 @@ class Pieces {
 
     std::uint64_t job_bytes_max() const { return job_bytes_max_; }
 
-    // Returns the pieces that the store lacks. Keeps the others for an hour from `now` on.
+    // Returns those of `pieces` that the store lacks. Keeps the other pieces for an hour from `now`
+    // on.
     std::vector<std::string> missing(const std::vector<std::string>& pieces, Instant now);
     // Stores a piece durably and returns its SHA-256. Fails with InvalidArgument unless the piece
     // has 1 to kPieceBytes bytes. Fails with Refused if this user has stored too many bytes for

@@ -125,7 +125,7 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
 // know that the attempt has started. The order may still arrive; with a shorter time, the attempt
 // could start late and run at the same time as its successor. The time is also start_on_its_way if
 // an earlier rolld placed the attempt, because the first heartbeat that arrives may be an old one.
-// In all other cases it is missing_grace, which is shorter.
+// In all other cases, the time is missing_grace, which is shorter.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;

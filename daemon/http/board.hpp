@@ -62,7 +62,7 @@ class Board {
 
     std::mutex& lane_of(const std::string& key) { return asking_[hash64(key) % asking_.size()]; }
 
-    std::vector<std::mutex> asking_;  // each call of ask_ locks one of these, see lane_of()
+    std::vector<std::mutex> asking_;  // each call of ask_ locks one of these mutexes, see lane_of()
     std::mutex mutex_;                // guards entries_
     Ask ask_;
     std::function<Instant()> now_;

@@ -218,7 +218,7 @@ std::optional<Reply> Site::take(const std::string& client) {
                     "requests", *wait);
 }
 
-// Counts a request that has no valid token for the client's address.
+// Counts a request without a valid token. It counts as a request of the client's address.
 std::optional<Reply> Site::take_address(const Request& request) {
     return take("address " + client_of_address(request.address));
 }
@@ -385,13 +385,14 @@ Site::Answered Site::own_job(const Visitor& visitor, std::uint64_t id) {
     return visitor.is_operator || own ? std::move(shown) : nullptr;
 }
 
-// Returns the schedule of the job's pipeline. roll-rank reads the files that the job names.
+// Returns the schedule of the job's pipeline. roll-rank reads the files that the job names, so the
+// visitor must be allowed to see the user's files.
 Result<Reply> Site::pipeline(const Visitor& visitor, std::uint64_t id) {
     ROLL_TRY(const auto shown, own_job(visitor, id));
     if (!shown) return another_users(id);
     Json document = shown->json.at("job").value("spec", Json());
-    // In the later jobs of another user's chain, the values of `env` are hidden. A job file with
-    // hidden values is not valid.
+    // Remove the later jobs of the chain. In another user's job, the values of their `env` are
+    // hidden, so the document would not be valid.
     if (document.is_object()) document.erase("then");
     ROLL_TRY(auto text, pipelines_.of(id, document));
     return Reply{200, "application/json", std::move(text)};

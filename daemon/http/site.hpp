@@ -37,8 +37,8 @@ struct Reply {
     int status = 200;
     std::string type = "application/json";
     std::shared_ptr<const std::string> body;
-    // If not empty, the reply is a stream of server-sent events. It sends the answers to GET
-    // requests for these targets, and sends an answer again when it changes.
+    // If not empty, the reply is a stream of server-sent events. The stream sends the answers to
+    // GET requests for these targets, and sends an answer again when it changes.
     std::vector<std::string> watched{};
     int retry_after_s = 0;  // value of the header Retry-After; 0: none
 };
@@ -73,7 +73,8 @@ class Site {
 
     // Answers a request of a client. Answers 429 if the client sends too many requests.
     Reply answer(const Request& request) { return answer(request, true); }
-    // Computes an answer that a stream watches. It does not count as a request of the client.
+    // Computes an answer that a stream watches. The answer does not count as a request of the
+    // client.
     Reply answer_watched(const Request& request) { return answer(request, false); }
 
   private:

@@ -209,7 +209,7 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const Scratch scratch(target.string() + ".tmp");
     auto newest = copy_checked(state, scratch);
     // If `state` is a read-only bind mount, a rolld may have changed the files while they were
-    // copied, so that only the copy looks damaged.
+    // copied. The copy then looks damaged although the ledger is not.
     if (!newest && newest.error().code == ErrorCode::Corrupt && is_read_only(state))
         newest = copy_checked(state, scratch);
     if (!newest) return newest;

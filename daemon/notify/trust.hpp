@@ -22,7 +22,7 @@ Result<void> trust(boost::asio::ssl::context& context, const Target& target);
 // false if OpenSSL refuses the name.
 bool expect_host(TlsStream& stream, const std::string& host);
 
-// Returns a sentence if the server's certificate was refused, else nullptr.
+// Returns why the server's certificate was refused, as a sentence; nullptr if it was accepted.
 const char* refusal_of(const TlsStream& stream);
 
 }  // namespace roll::notify

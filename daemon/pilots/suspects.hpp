@@ -23,8 +23,8 @@ using Instant = std::chrono::milliseconds;  // time of a steady clock
 
 class Suspects {
   public:
-    // `spacing` is the time between two questions to scontrol. Once a worker has been a suspect for
-    // `patience`, no more questions about the worker are asked.
+    // `spacing` is the time between two questions to scontrol. A suspect is a worker about whose
+    // node scontrol is asked. After `patience`, no more questions about a suspect are asked.
     Suspects(std::chrono::milliseconds spacing, std::chrono::milliseconds patience)
         : spacing_(spacing),
           patience_(patience) {}
@@ -41,8 +41,8 @@ class Suspects {
     // Records scontrol's answer to the last question.
     void note(const std::vector<slurm::NodeRow>& rows);
 
-    // Returns whether squeue must be asked now, because scontrol has reported a worker's node down
-    // since the last call, and squeue has not confirmed it.
+    // Returns whether squeue must be asked now. This is so if, since the last call, scontrol has
+    // reported a node down and squeue has not confirmed that the node is down.
     bool take_doubt();
 
     // Returns the time until which squeue may confirm that a node is down; nullopt if no

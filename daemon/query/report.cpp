@@ -19,8 +19,8 @@
 namespace roll::query {
 namespace {
 
-// Maximum number of jobs that a page visits. It is limited because rolld serves no other client
-// during a turn.
+// Maximum number of jobs that a page visits. The number is limited because rolld serves no other
+// client during a turn.
 constexpr int kReportedMax = 20'000;
 constexpr std::array kGroups = {"user", "account", "kind", "week"};
 

@@ -120,9 +120,9 @@ std::string other_nodes(const spec::PilotQueue& queue) {
     return text + " \\\n    \"${worker[@]}\" </dev/null &\n";
 }
 
-// Lines of the batch script for several nodes. They pass Slurm's signals to the first worker; rolld
-// tells the other workers to end. The script waits for all workers, because Slurm would kill them
-// at the end of the script.
+// Lines of the batch script for several nodes. The script passes Slurm's signals to the first
+// worker. rolld tells the other workers to end. The script waits for all workers, because Slurm
+// would kill them at the end of the script.
 constexpr const char* kUntilAllHaveEnded = R"(trap 'kill -TERM $first' TERM INT HUP USR1 USR2
 for worker in $others $first; do
     until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done

@@ -36,8 +36,8 @@ class Store {
 
     // Makes a token and returns its text, `roll_ID_SECRET`, after the token is on disk. The store
     // does not keep the text. Ignores the token's `created` and `sha256`. Fails with
-    // InvalidArgument if the token expires in less than a minute or in more than 400 days, and with
-    // Refused if the user has too many tokens.
+    // InvalidArgument if the token expires in less than a minute or in more than 400 days. Fails
+    // with Refused if the user has too many tokens.
     Result<std::string> create(ApiToken token, Time now);
     // Revokes a token. Fails with NotFound if there is no such token.
     Result<void> revoke(const std::string& id);

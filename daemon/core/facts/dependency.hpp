@@ -9,12 +9,12 @@ namespace roll::core {
 
 enum class Held { Not, Yes, Never };
 
-// Evaluates one dependency. `index` is the index of `state`, or an index that is being built; it
-// has the counts for arrays.
+// Evaluates one dependency. `index` has the counts for arrays. It is the index of `state`, or a new
+// index that is being built.
 Held holds(const State& state, const spec::After& after, const Index& index);
 
-// Evaluates a condition on an array for one of its jobs. A trial that successive halving stopped
-// does not make its sweep fail.
+// Returns whether the job `task` of an array meets a condition that a dependency sets for all jobs
+// of the array. A trial that successive halving stopped does not make its sweep fail.
 Held holds_for_task(const State& state, JobId task, spec::After::Condition condition,
                     const Index& index);
 

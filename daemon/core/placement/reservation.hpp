@@ -57,8 +57,8 @@ class Reservation {
     std::set<WorkerId> fitting_{};
 };
 
-// Returns the latest time at which the job's attempt ends, without the time for stopping; nullopt
-// if the attempt has no limit or is already stopping.
+// Returns the latest time at which the job's attempt ends, without the time that stopping takes.
+// Returns nullopt if the attempt has no time limit or is already stopping.
 std::optional<Time> latest_end(const Job& job, Time now);
 // Like latest_end() above, for an attempt with the time limit `limit` that began at `began`.
 std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,

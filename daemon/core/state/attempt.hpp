@@ -101,7 +101,7 @@ struct EndedAttempt {
     friend bool operator==(const EndedAttempt&, const EndedAttempt&) = default;
 };
 
-// A valid checkpoint: its directory has its final name and the ledger has recorded it.
+// A valid checkpoint: it is recorded in the ledger, and its directory has the final name.
 struct Checkpoint {
     std::int64_t step = 0;
     Token token;
@@ -110,7 +110,7 @@ struct Checkpoint {
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
-// A checkpoint of a training that the training has exported.
+// An export that a training has made of one of its checkpoints.
 struct CheckpointExport {
     std::int64_t step = 0;
     std::string directory;  // absolute path of the export
