@@ -106,8 +106,8 @@ std::string random_name() {
     return to_hex(hash64(bytes));
 }
 
-// Returns the id of the ledger, which the beacon and the rendezvous use. It is chosen at random
-// once and stored next to the ledger.
+// Returns the id of the ledger. The beacon and the rendezvous of attempts use this id. The id is
+// chosen at random once and stored next to the ledger.
 Result<std::string> cluster_name(const io::StateDirectory& directory) {
     const auto path = directory.root() / "cluster";
     const auto known = read_file(path);

@@ -46,8 +46,8 @@ struct Context {
     Time now{};
 };
 
-// Returns the user on whose behalf a request is made: the user `said` if it is not empty and the
-// caller is an operator, else the caller.
+// Returns the user for whom a request is made. Usually this is the caller. An operator may name
+// another user, `said`; empty: none.
 inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;
 }

@@ -26,7 +26,7 @@ constexpr ServedOperation served() {
             }};
 }
 
-// Each function returns one group of operations, which a file of its own in this folder implements.
+// Each function returns one group of operations. Each group has a file of its own in this folder.
 std::span<const ServedOperation> submit_operations();
 std::span<const ServedOperation> job_operations();
 std::span<const ServedOperation> shell_operations();

@@ -18,12 +18,12 @@ namespace roll::api {
 
 class Outputs {
   public:
-    // Fails with Refused if another job that has not ended uses an output of `spec`, unless `spec`
-    // waits for that job. If `spec` is a training, also fails if an ended training has left results
-    // in an output, unless `spec` resumes that training. Also fails with Refused if tasks of the
-    // array of `spec` share an output. An output with "{id}" is not checked, because it is unique.
-    // `submission` identifies the submission. If a submission arrives twice in a turn, the
-    // repetition is therefore not refused.
+    // Fails with Refused if another job that has not ended uses an output of `spec`. If `spec` is a
+    // training, also fails if an ended training has left results in an output. A job that `spec`
+    // waits for, and a training that `spec` resumes, may have the same output. Also fails with
+    // Refused if tasks of the array of `spec` share an output. An output with "{id}" is not
+    // checked, because it is unique. `submission` identifies the submission. If a submission
+    // arrives twice in a turn, the repetition is therefore not refused.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 

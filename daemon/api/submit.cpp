@@ -41,8 +41,7 @@ Result<spec::JobSpec> read_job(const auto& args) {
     return fail(ErrorCode::InvalidArgument, "job: " + problems, "docs/job-file.md");
 }
 
-// Reads a submission. The user is the owner of the client's key, unless an operator names another
-// user.
+// Reads a submission. The user is the owner of the client's key. An operator may name another user.
 Result<core::Submit> read_submit(const Caller& who, const auto& args) {
     core::Submit submit;
     submit.key = args.key;

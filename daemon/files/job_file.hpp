@@ -24,7 +24,8 @@ constexpr std::size_t kPieceBytesMax = 256u << 10;  // maximum size of a piece
 struct JobPlaces {
     std::filesystem::path output;  // absolute path of the output directory
     std::string log_name{};        // `stdout` of the job file; empty: the job does not name its log
-    // `workdir` of the job file. `log_name` is relative to this directory; if empty, to `output`.
+    // `workdir` of the job file. `log_name` is relative to this directory, or to `output` if
+    // `workdir` is empty.
     std::string workdir{};
     std::string job_name{};  // value of %x in `log_name`
 };

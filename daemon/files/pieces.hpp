@@ -38,11 +38,11 @@ class Pieces {
     // Returns those of `pieces` that the store lacks. Keeps the other pieces for an hour from `now`
     // on.
     std::vector<std::string> missing(const std::vector<std::string>& pieces, Instant now);
-    // Stores a piece durably and returns its SHA-256. Fails with InvalidArgument unless the piece
-    // has 1 to kPieceBytes bytes. Fails with Refused if this user has stored too many bytes for
-    // jobs that are not submitted yet, or if the disk is full.
+    // Stores a piece durably and returns its SHA-256. A piece has 1 to kPieceBytes bytes; fails
+    // with InvalidArgument for any other size. Fails with Refused if this user has stored too many
+    // bytes for jobs that are not submitted yet, or if the disk is full.
     Result<std::string> put(std::string_view bytes, Instant now, const std::string& user = "");
-    // Keeps pieces for good, because a job names them. Call it once the job is in the ledger.
+    // Keeps pieces for good, because a job names them. Call name() once the job is in the ledger.
     void name(const std::vector<std::string>& pieces);
 
     // Returns the size of a stored piece; 0 if the store lacks it.

@@ -338,8 +338,8 @@ bool Sessions::has_company(Instant now) {
     return true;
 }
 
-// Drops the sessions of workers that are gone. Does nothing unless a worker was added or removed
-// since the last call.
+// Drops the sessions of workers that are gone. Does nothing if no worker was added or removed since
+// the last call.
 void Sessions::forget_gone(const core::State& state) {
     const std::pair workers(state.workers.size(), state.next_worker);
     if (std::exchange(tidied_for_, workers) == workers) return;

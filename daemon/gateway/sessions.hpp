@@ -70,8 +70,9 @@ class Sessions {
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
 
-    // Does the same as hear() without parsing, if `frame` differs from the session's last frame
-    // only in the sequence number. Returns nullopt for other frames, which need hear().
+    // Does the same as hear() for a frame that differs from the session's last frame only in the
+    // sequence number, but does not parse it. Returns nullopt for any other frame; call hear() for
+    // these.
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);
@@ -93,8 +94,8 @@ class Sessions {
     // Returns true if this worker is silent, as silent() defines it.
     bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
 
-    // Returns true if a worker has lately confirmed an answer of rolld. If no worker has, rolld
-    // must not publish a tick, because it may be cut off from all workers (rule 7).
+    // Returns true if a worker has lately confirmed an answer of rolld. If no worker has, rolld may
+    // be cut off from all workers and must not publish a tick (rule 7).
     bool has_company(Instant now);
     // Records that a worker that rolld refuses (rivals.hpp) has confirmed an answer of rolld.
     // has_company() then returns true, so rolld publishes ticks. Without ticks, rolld could not
@@ -127,8 +128,9 @@ class Sessions {
 
     LeaseRules rules_;
     std::string cluster_;
-    ByName sessions_;                                  // unordered: no result depends on the order
-    std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
+    ByName sessions_;  // unordered: no result depends on the order
+    // beacon counter when the worker's silence began
+    std::map<WorkerId, std::uint64_t> unheard_since_;
     std::vector<std::string> owing_;
     std::string companion_;  // session of the worker that has_company() found last
     // last time at which a worker that rolld refuses confirmed an answer

@@ -100,8 +100,8 @@ class Terminals {
         std::string trouble{};
         std::vector<Waiting> waiting{};
         Instant polled_at{};
-        std::optional<Instant>
-            lost_at{};  // when the terminal is closed; set once its attempt has ended
+        // time at which the terminal is closed; set once its attempt has ended
+        std::optional<Instant> lost_at{};
 
         bool ended() const { return exit || !trouble.empty(); }
         // Returns whether to answer a waiting read now. Without output, a read is also answered

@@ -37,7 +37,7 @@ class Feed {
 
     static constexpr std::size_t kChannelsMax = 1024;    // maximum number of channels
     static constexpr std::size_t kChannelsOfToken = 64;  // maximum number of channels of one token
-    static constexpr auto kRetryAfter = std::chrono::seconds(5);  // sent after a refusal
+    static constexpr auto kRetryAfter = std::chrono::seconds(5);  // header Retry-After of a refusal
     static constexpr auto kTick = std::chrono::seconds(1);
     static constexpr auto kPatience = std::chrono::seconds(30);  // longest time to send an event
 

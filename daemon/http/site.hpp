@@ -68,7 +68,7 @@ class Site {
           pipelines_(std::move(plan)),
           rate_(options_.requests_per_second) {}
 
-    // Adds an accepted value of the header Host. Call it before the first request.
+    // Adds an accepted value of the header Host. Call this function before the first request.
     void accept_host(std::string host) { options_.hosts.push_back(std::move(host)); }
 
     // Answers a request of a client. Answers 429 if the client sends too many requests.
@@ -120,8 +120,8 @@ class Site {
 // Returns a reply that reports the error as JSON, with the HTTP status of its code.
 Reply error_reply(const Error& error);
 
-// Returns a reply with status 429, which reports the error and tells the client to wait. `limit` is
-// "requests" or "streams", whichever the client has too many of.
+// Returns a reply with status 429. The reply reports the error and tells the client to wait.
+// `limit` is "requests" or "streams", whichever the client has too many of.
 Reply too_many(const Error& error, const char* limit, std::chrono::milliseconds wait);
 
 }  // namespace roll::http

@@ -11,7 +11,7 @@ namespace roll::ledger {
 
 // Copies the ledger of the directory `state`, as of one moment, to the new directory `target`
 // (ledger.db and ledger.mark). The copy is checked and durable before `target` appears. Returns the
-// number of its newest event. Fails with Refused if `target` exists, and with Corrupt if the ledger
+// number of the newest event. Fails with Refused if `target` exists, and with Corrupt if the ledger
 // or the copy is damaged. After a failure, no copy is left. `state` may be on a read-only volume.
 Result<std::int64_t> back_up(const std::filesystem::path& state,
                              const std::filesystem::path& target);

@@ -18,7 +18,7 @@ using TlsStream = boost::asio::ssl::stream<boost::beast::tcp_stream&>;
 // an authority that the system trusts. Allows TLS 1.2 and later. Fails if the file is unreadable.
 Result<void> trust(boost::asio::ssl::context& context, const Target& target);
 
-// Lets the handshake fail unless the server's certificate is for this host name or address. Returns
+// Lets the handshake fail if the server's certificate is not for this host name or address. Returns
 // false if OpenSSL refuses the name.
 bool expect_host(TlsStream& stream, const std::string& host);
 

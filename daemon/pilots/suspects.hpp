@@ -29,8 +29,8 @@ class Suspects {
         : spacing_(spacing),
           patience_(patience) {}
 
-    // Updates the set of suspects: the silent workers that hold training jobs. Call it in each turn
-    // after all input is read.
+    // Updates the set of suspects: the silent workers that hold training jobs. Call watch() in each
+    // turn after all input is read.
     void watch(const core::State& state, const std::set<WorkerId>& silent, Instant now);
 
     // Returns the nodes about which scontrol must be asked now, all in one question; empty if no

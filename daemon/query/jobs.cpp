@@ -18,7 +18,7 @@
 namespace roll::query {
 namespace {
 
-// maximum number of jobs per reply, which together make about 9 MB
+// maximum number of jobs per reply; this many jobs take about 9 MB
 constexpr int kPageMax = protocol::kRowsMax;
 // Maximum number of jobs that a page visits if the request folds arrays, reverses the order, or
 // selects jobs by time or kind. Such a page may visit many jobs for each row. If the maximum is
@@ -274,8 +274,8 @@ Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, cons
     if (!asked.args.selector.empty() && asked.args.selector != "all") {
         ROLL_TRY(selected, select(state, asked.args.selector, asked.args.me));
     }
-    // If the page lists only jobs that have not ended, visit only these, which are
-    // few.
+    // If the page lists only jobs that have not ended, visit only these jobs. There are few of
+    // them.
     const core::Index& index = state.index;
     const bool chosen = !asked.args.selector.empty() && asked.args.selector != "all";
     const bool live = asked.args.selector.empty() && asked.live();

@@ -10,7 +10,7 @@
 namespace roll::query {
 
 struct Progress {
-    Json told = Json::object();  // the program's report, with the GPU utilization added
+    Json told = Json::object();  // report of the job's program, with the GPU utilization added
     Json ranks = Json::array();  // rows of {rank, node, step, own_ms}
     // Rows of {node, bytes, every_s, mebibytes}: the memory of the attempt's processes on a node,
     // and its curve over the attempt. Value i of `mebibytes` is the largest memory in MiB from i *

@@ -20,8 +20,8 @@
 
 namespace roll::query {
 
-// Information outside State, for display: the progress of running jobs, and the time since each
-// worker's last heartbeat.
+// Told and Hearsay have information that is not in State and is only displayed, such as the
+// progress of running jobs.
 struct Told {
     std::string node;
     std::string progress;  // progress of the job's member on the node; not parsed yet
@@ -52,7 +52,7 @@ int priority_before(const core::State& state, const std::vector<JobId>& ids);
 // Returns the kind of a job, such as "train"; "open" for a job group.
 const char* kind_name(const core::Job& job);
 
-// Makes the summaries of jobs that a reply lists.
+// Makes the summaries of jobs for a reply.
 class Rows {
   public:
     // `fields` names the fields of each summary; empty: all. Unknown names are ignored, because a

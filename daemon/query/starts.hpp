@@ -9,7 +9,8 @@
 namespace roll::query {
 
 // Returns the predicted starts of the jobs at the head of the queue. The first job that must wait
-// has its reserved time, which later jobs cannot delay. Leaves out a job whose start is unknown.
+// has the start of its reservation, because later jobs cannot delay this job. Leaves out a job
+// whose start is unknown.
 std::map<JobId, Time> known_starts(const core::State& state, Time now);
 
 // The predicted starts of the jobs of one reply. A prediction takes as long as a pass over the

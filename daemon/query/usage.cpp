@@ -81,7 +81,7 @@ Json rows_of(const core::State& state, const std::string& user, Time now) {
     return rows;
 }
 
-// Lists waiting jobs. An array is one row, which shows the first job and the number of waiting
+// Lists waiting jobs. An array is one row. The row shows the first job and the number of waiting
 // tasks.
 class WaitingList {
   public:

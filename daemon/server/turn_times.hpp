@@ -42,8 +42,8 @@ class Latencies {
     Json json() const;
 
   private:
-    // counts_[i]: number of durations up to kLimitsMs[i] and above the limit before it. Durations
-    // above all limits are not counted here.
+    // counts_[i]: number of durations that are at most kLimitsMs[i] and above kLimitsMs[i - 1].
+    // Durations above all limits are not counted here.
     std::array<std::uint64_t, kLimitsMs.size()> counts_{};
     std::uint64_t count_ = 0;
     std::chrono::milliseconds sum_{0};

@@ -31,7 +31,7 @@ struct ApiToken {
 class Store {
   public:
     // Opens the store. The store is empty if no token was made yet. Fails with Corrupt if the file
-    // cannot be read as tokens.
+    // is not a valid list of tokens.
     static Result<Store> open(const std::filesystem::path& directory);
 
     // Makes a token and returns its text, `roll_ID_SECRET`, after the token is on disk. The store

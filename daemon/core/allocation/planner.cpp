@@ -215,8 +215,8 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
 namespace {
 
 // Plans the ready jobs in queue order, within the users' limits. If a job cannot be served, skips
-// the other jobs of its group, which are equal to it. The cost therefore depends on the jobs that
-// are served, not on the number of jobs.
+// the other jobs of its group, because they need the same resources. The cost therefore depends on
+// the jobs that are served, not on the number of jobs.
 void serve_ready(const State& state, Time now, Planner& planner) {
     Limits limits(state, now);
     Queue queue(state, now, limits);

@@ -32,7 +32,7 @@ struct Place {
     bool up = false;         // true once the ranks of this member have started
     bool ended = false;      // true once this member has ended; never true for a spare
     int gpu_percent = 100;   // share of each GPU in percent
-    // true if this is a spare, which runs nothing and may replace a failing node
+    // true if this is a spare: a node that runs nothing and may replace a failing node
     bool spare = false;
     std::int64_t memory = 0;  // memory that the member holds, in bytes
     int cpus = 0;

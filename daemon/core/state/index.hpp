@@ -24,7 +24,7 @@ namespace roll::core {
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};
-    JobId array{};  // array that contains all jobs of the group (id of its first job); 0: none
+    JobId array{};  // first job of the array that contains all jobs of the group; 0: no array
     std::string account{};
     std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;
