@@ -86,8 +86,8 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// Shortens a reason. It is only displayed, and a long reason could make the order too large to
-// send.
+// Shortens a reason. Reasons are only displayed, and a long reason could make the order too large
+// to send.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;
     std::string text(reason, 0, kReasonBytesMax);
@@ -101,8 +101,8 @@ std::size_t bytes_of(const protocol::StartOrder& order) {
     return protocol::encode(alone).size();
 }
 
-// Returns the next frame to fill. It names the same attempts as `answer`, but has no start orders
-// yet.
+// Returns the next frame to fill. The frame names the same attempts as `answer`, but has no start
+// orders yet.
 protocol::Answer next_frame(const protocol::Answer& answer) {
     protocol::Answer next = answer;
     next.start.clear();

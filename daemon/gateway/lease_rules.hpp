@@ -9,7 +9,7 @@ struct LeaseRules {
     // ticks of silence after which a worker is lost: lease + fence + slack
     int lost_after_beats = 35;
     int silent_after_beats = 3;
-    // the same for a worker that has sent no heartbeat since rolld's start: the lease
+    // ticks after which a worker that has sent no heartbeat since rolld's start counts as silent
     int silent_after_start_beats = 15;
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);

@@ -27,8 +27,8 @@ struct LocalFrame {
 
 class LocalDoor {
   public:
-    // `heard` is called on the context after frames have arrived. New connections are refused if
-    // `connections_max` are open.
+    // `heard` is called on the context's thread after frames have arrived. New connections are
+    // refused if `connections_max` are open.
     LocalDoor(boost::asio::io_context& io, std::size_t connections_max,
               std::function<void()> heard);
 

@@ -56,7 +56,7 @@ class Terminals {
     Result<std::uint64_t> write(const std::string& user, const protocol::ShellWriteArgs& args,
                                 Instant now);
 
-    // Waits for output. take_replies() returns the reply.
+    // Records that the client waits for output. take_replies() returns the reply later.
     Result<void> read(const std::string& user, const protocol::ShellReadArgs& args,
                       const Peer& peer, std::uint64_t id, Instant now);
 
@@ -72,7 +72,7 @@ class Terminals {
     std::vector<Outgoing> take_orders() { return std::exchange(orders_, {}); }
     std::vector<Reply> take_replies(Instant now);
 
-    // Returns the time at which tidy() and take_replies() have something to do; nullopt if no
+    // Returns the next time at which tidy() or take_replies() must be called; nullopt if no
     // terminal is open.
     std::optional<Instant> due() const;
 

@@ -100,8 +100,8 @@ io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {
     if (changed || channel->is_refused) wake(*channel);
 }
 
-// Reads the text that was added to the log. This is done separately from the other answers, because
-// a volume that does not respond must not delay them.
+// Reads the text that was added to the log. The log is read separately, because a volume that does
+// not respond must not delay the other answers.
 io::Task<void> Feed::follow(std::shared_ptr<Channel> channel) {
     if (std::exchange(channel->is_following, true)) co_return;
     auto work = [this, channel]() -> io::Task<std::optional<Reply>> {

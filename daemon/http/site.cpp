@@ -111,8 +111,8 @@ Result<Reply> stream_reply(const Target& target) {
         const std::string_view one = rest.substr(0, end);
         if (one.starts_with("stream"))
             return fail(ErrorCode::InvalidArgument, "a stream cannot contain another stream");
-        // Computing one of these answers takes long, and would delay all other answers of the
-        // stream.
+        // An answer with metrics or a pipeline takes long to compute, and would delay all other
+        // answers of the stream.
         for (const char* part : {"/metrics", "/pipeline"})
             if (one.find(part) != std::string_view::npos)
                 return fail(ErrorCode::InvalidArgument,
@@ -195,7 +195,7 @@ Reply Site::answer(const Request& request, bool counts) {
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (!reads && request.method != "POST")
         return refusal(405, "the method is not GET, HEAD or POST");
-    // Ignore the query of a page's address: programs that pass an address on may add one.
+    // Ignore the query of a page's address: programs that pass an address on may add a query.
     const std::string_view path =
         std::string_view(request.target).substr(0, request.target.find('?'));
     for (const PageFile& file : kPageFiles) {

@@ -1,4 +1,4 @@
-// Answers HTTP requests: the dashboard's files, JSON below /api/v1, and /metrics. It uses no
+// Answers HTTP requests: the dashboard's files, JSON below /api/v1, and /metrics. A Site uses no
 // sockets. docs/web.md has the table of addresses.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Request {
     std::string host;           // value of the header Host
     std::string origin;         // value of the header Origin; empty: none
     std::string authorization;  // value of the header Authorization
-    // value of the header X-Roll-Action, which pages of other sites cannot send
+    // value of the header X-Roll-Action; pages of other sites cannot send this header
     std::string action;
     std::string body;
     std::string address{};  // IP address of the client

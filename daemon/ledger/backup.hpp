@@ -27,9 +27,9 @@ struct Restored {
 // empty.
 //
 // The restored ledger gets a new incarnation: the larger of `incarnation` and the backup's
-// incarnation + 1. Attempts that were started after the backup therefore have stale tokens. After a
-// restore, no job is started for a while (leases rule 19). Job numbers that were assigned after the
-// backup are not assigned again, because they name directories.
+// incarnation + 1. The tokens of attempts that were started after the backup are therefore stale.
+// After a restore, no job is started for a while (leases rule 19). Job numbers name directories.
+// Numbers that were assigned after the backup are therefore not assigned again.
 //
 // Fails with NotFound if there is no backup, with Refused if a rolld serves `state`, and with
 // Corrupt if the backup is damaged. After such an error, nothing has changed.

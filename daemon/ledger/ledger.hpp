@@ -41,8 +41,8 @@ struct Space {
 class Ledger {
   public:
     // Opens the ledger of a directory, or creates it if there is none. Fails with Refused if
-    // another rolld has the ledger open or the ledger has a newer format, and with Corrupt if the
-    // ledger is damaged. The error names the file and says how to recover.
+    // another rolld has the ledger open, or if the ledger has a newer format. Fails with Corrupt if
+    // the ledger is damaged. The error names the file and says how to recover.
     static Result<Ledger> open(const std::filesystem::path& directory);
 
     Ledger(Ledger&&) noexcept;
@@ -73,8 +73,8 @@ class Ledger {
     // Removes all events of the jobs that ended before `cutoff` and that no other job needs. Does
     // nothing if these jobs are less than a tenth of all jobs. Returns the number of removed jobs.
     //
-    // `state` must be the result of load(). Call this function before rolld serves clients, and
-    // then load() again: it now returns State without the removed jobs, but with their resource
+    // `state` must be the result of load(). Call this function before rolld serves clients. Then
+    // call load() again: load() now returns State without the removed jobs, but with their resource
     // use. The remaining events keep their numbers.
     Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
 

@@ -1,10 +1,11 @@
 // Watches silent workers that run in Slurm allocations and hold training jobs, and asks Slurm about
 // their nodes.
 //
-// Normally a silent worker counts as gone after its silence limit. It counts as gone earlier if two
-// reports arrive after it fell silent: scontrol reports its node down, and squeue reports that its
-// allocation has lost a node. Once the worker sends a heartbeat again, all records about the worker
-// are dropped. Errors, truncated answers and nodes that Slurm does not know are ignored.
+// Normally a silent worker counts as gone after its silence limit. The worker counts as gone
+// earlier if Slurm sends two reports after the worker fell silent: scontrol reports its node down,
+// and squeue reports that its allocation has lost a node. Once the worker sends a heartbeat again,
+// all records about the worker are dropped. Errors, truncated answers and nodes that Slurm does not
+// know are ignored.
 #pragma once
 
 #include <chrono>

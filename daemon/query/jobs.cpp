@@ -140,7 +140,7 @@ struct Fold {
 
     void add(JobId id, const core::Job& job, const core::State& state) {
         // The row shows a running task if there is one, else the first queued task, else the last
-        // ended task. It shows a trial that halving stopped only if all tasks are such trials.
+        // ended task. The row shows a trial that halving stopped only if halving stopped all tasks.
         const auto rank = [](const core::Job& task) {
             if (task.stopped_by_halving()) return 3;
             return !core::is_over(task.phase) ? (task.attempt ? 0 : 1) : 2;

@@ -28,8 +28,8 @@ constexpr auto kHousekeeping = 10s;  // maximum time between turns
 constexpr auto kFullPause = 1s;      // pause before the next try while the ledger's volume is full
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // maximum number of messages per turn
-// Maximum size of an answer. It is smaller than kFrameBytesMax, because encryption enlarges the
-// frame, and a worker drops the connection at a frame that is too large.
+// Maximum size of an answer. The size is smaller than kFrameBytesMax, because encryption enlarges
+// the frame. A worker drops the connection at a frame that is too large.
 constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }

@@ -35,7 +35,7 @@ class Latencies {
         1,    2,     5,     10,     20,     50,      100,       200,       500,
         1000, 2'000, 5'000, 10'000, 60'000, 300'000, 1'800'000, 7'200'000, 86'400'000};
 
-    // Adds a duration. A negative one counts as 0: the wall clock was set back.
+    // Adds a duration. A negative duration, after the wall clock was set back, counts as 0.
     void add(std::chrono::milliseconds took);
     // Returns {count, seconds, buckets: [{le, count}]}: the number and the sum of the durations,
     // and the number of durations of at most `le` seconds each.

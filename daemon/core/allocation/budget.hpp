@@ -8,7 +8,7 @@
 namespace roll::core {
 
 // Returns how many allocations the queue's limits allow at once, including the `alive` allocations
-// that exist now. The full GPU-hours of the `alive` allocations count as used.
+// that exist now. Each of the `alive` allocations counts with the GPU-hours of its full time.
 int most_alive(const AllocationQueue& queue, int alive);
 
 // Numbers of allocations of one queue: how many it has, and how many it may still request.

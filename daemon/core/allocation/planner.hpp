@@ -108,8 +108,8 @@ class Planner {
 
 // Plans the ready jobs in queue order, within the users' limits. If the jobs would use too little
 // of the nodes of some requests, repeats the simulation without these requests, until all remaining
-// requests are worthwhile. Records the excluded requests as maxima in `quotas`, which must outlive
-// the planner.
+// requests are worthwhile. Records in `quotas` the maxima that exclude these requests. `quotas`
+// must outlive the planner.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas);
 
 }  // namespace roll::core

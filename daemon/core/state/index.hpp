@@ -50,7 +50,7 @@ struct ReadyJobs {
     friend bool operator==(const ReadyJobs&, const ReadyJobs&) = default;
 };
 
-// The progress of a dependency condition on all jobs of an array.
+// How far the jobs of an array meet the condition of a dependency on the array.
 struct AllOf {
     int left = 0;    // number of jobs that must still end before the condition is decided
     int failed = 0;  // number of jobs that can no longer meet the condition
@@ -81,9 +81,10 @@ struct Index {
     std::map<JobId, std::set<JobId>> dependents;
     // Maps an open group to its jobs that have not ended.
     std::map<JobId, std::set<JobId>> inside;
-    std::set<JobId> closed;                      // closed groups that have not ended
-    std::map<JobId, int> array_running;          // number of running jobs, by the array's first job
-    std::map<JobId, Tasks> arrays;               // counts of an array's tasks, by its first job
+    std::set<JobId> closed;              // closed groups that have not ended
+    std::map<JobId, int> array_running;  // number of running jobs, by the array's first job
+    // counts of an array's tasks, by the array's first job
+    std::map<JobId, Tasks> arrays;
     std::map<std::string, WorkerId> by_session;  // all workers, by session
     // Maps a worker to the jobs whose attempt holds resources of the worker.
     std::map<WorkerId, std::set<JobId>> by_worker;
