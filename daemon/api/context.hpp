@@ -47,7 +47,7 @@ struct Context {
 };
 
 // Returns the user for whom a request is made. Usually this is the caller. An operator may name
-// another user, `said`; empty: none.
+// another user in `said`. An empty `said` names no user.
 inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;
 }
@@ -55,8 +55,8 @@ inline std::string acting_user(const Caller& who, const std::string& said) {
 // Fails with Refused if a job belongs to another user and the caller is not an operator.
 Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids);
 
-// Fails with InvalidArgument if `text`, which other users will read, has control characters or more
-// than 1,000 bytes. `what` is the name of the argument.
+// Checks a text that other users will read. Fails with InvalidArgument if `text` has control
+// characters or more than 1,000 bytes. `what` is the name of the argument.
 Result<void> check_line(const char* what, const std::string& text);
 
 // Fails with Refused if the request came with a token. The message names the action `what` and

@@ -4,8 +4,8 @@
 //   DIRECTORY/files/SHA256  a piece; it is written under another name and then renamed
 //
 // A piece is kept as long as a job in the ledger names it. A piece that no job names belongs to a
-// job that is not submitted yet. It is kept for an hour. The functions block on the local disk of
-// the state directory.
+// job that is not submitted yet. Such a piece is kept for an hour. The functions block on the local
+// disk of the state directory.
 #pragma once
 
 #include <chrono>

@@ -71,8 +71,8 @@ class Sessions {
                                   Instant now, std::string_view frame = {});
 
     // Does the same as hear() for a frame that differs from the session's last frame only in the
-    // sequence number, but does not parse it. Returns nullopt for any other frame; call hear() for
-    // these.
+    // sequence number, but does not parse it. Returns nullopt for any other frame; such a frame
+    // needs hear().
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);

@@ -52,7 +52,7 @@ class Terminals {
 
     // Passes input on. Returns the number of bytes of input that the program has taken. Fails with
     // NotFound if the user has no terminal with this number. Fails with InvalidArgument if the
-    // input is malformed, and with Refused if it exceeds the window.
+    // input is malformed. Fails with Refused if the client sends more input than the window allows.
     Result<std::uint64_t> write(const std::string& user, const protocol::ShellWriteArgs& args,
                                 Instant now);
 

@@ -11,7 +11,7 @@ namespace roll::http {
 namespace {
 
 // Number of ticks without a change after which viewers get a comment line. The comment line shows
-// browsers that roll-web still runs. By sending it, roll-web notices viewers that have left.
+// browsers that roll-web still runs. By sending the line, roll-web notices viewers that have left.
 constexpr int kQuietTicks = 15;
 
 // Returns the server-sent event of the answer to target number `i`.

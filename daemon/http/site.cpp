@@ -218,7 +218,7 @@ std::optional<Reply> Site::take(const std::string& client) {
                     "requests", *wait);
 }
 
-// Counts a request without a valid token. It counts as a request of the client's address.
+// Counts a request without a valid token as a request of the client's address.
 std::optional<Reply> Site::take_address(const Request& request) {
     return take("address " + client_of_address(request.address));
 }
@@ -391,8 +391,8 @@ Result<Reply> Site::pipeline(const Visitor& visitor, std::uint64_t id) {
     ROLL_TRY(const auto shown, own_job(visitor, id));
     if (!shown) return another_users(id);
     Json document = shown->json.at("job").value("spec", Json());
-    // Remove the later jobs of the chain. In another user's job, the values of their `env` are
-    // hidden, so the document would not be valid.
+    // Remove the later jobs of the chain. If they belong to another user, the values of `env` in
+    // these jobs are hidden, and the document would not be valid.
     if (document.is_object()) document.erase("then");
     ROLL_TRY(auto text, pipelines_.of(id, document));
     return Reply{200, "application/json", std::move(text)};

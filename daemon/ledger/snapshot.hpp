@@ -1,9 +1,9 @@
 // A snapshot is a copy of State in a file next to the ledger. With a snapshot, a start of rolld
 // applies only the events that are newer than the snapshot.
 //
-// A snapshot is only a cache. It names the row of the hash chain at which it was taken. A snapshot
-// is ignored if it is damaged, or belongs to another chain or another layout of State. All events
-// are then applied.
+// A snapshot is only a cache. A snapshot names the row of the hash chain at which it was taken. A
+// snapshot is ignored if it is damaged, or belongs to another chain or another layout of State. All
+// events are then applied.
 #pragma once
 
 #include <filesystem>

@@ -25,8 +25,8 @@ using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 // Returns the error for a result code of SQLite: Refused for a full volume, Corrupt for a damaged
 // file, else Failed. The message names the file.
 Error sqlite_error(sqlite3* database, int code);
-// Does the same for a database that could not be opened. SQLite does not know the name of its file,
-// so the caller passes `name`.
+// Returns the error for a result code of SQLite if the database could not be opened. SQLite then
+// does not know the name of the file, so the caller passes `name`.
 Error sqlite_error(sqlite3* database, int code, const std::string& name);
 
 // Checks that the path is a regular file or does not exist. Fails with Refused.

@@ -34,7 +34,7 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 }
 
 // Registers a worker. A hello with a new session means that the node's roll-worker was restarted.
-// The new process killed the processes of the old one before it registered. The old worker is
+// Before the new process registered, it killed the processes of the old one. The old worker is
 // therefore lost, and a late message must not revive the old worker.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0 || in.memory < 0 || in.cpus < 0)

@@ -9,8 +9,8 @@ namespace roll::core {
 
 enum class Held { Not, Yes, Never };
 
-// Evaluates one dependency. `index` has the counts for arrays. It is the index of `state`, or a new
-// index that is being built.
+// Evaluates one dependency. `index` has the counts for arrays. `index` is the index of `state`, or
+// a new index that is being built.
 Held holds(const State& state, const spec::After& after, const Index& index);
 
 // Returns whether the job `task` of an array meets a condition that a dependency sets for all jobs

@@ -72,8 +72,7 @@ struct Index {
     std::set<std::pair<Time, JobId>> sleeping;  // jobs that are queued and not due, by due time
     // Jobs that have not ended, by the time of their deadline.
     std::set<std::pair<Time, JobId>> deadlines;
-    // queued jobs that end soon: they were cancelled, or a dependency of theirs can no longer be
-    // met
+    // queued jobs that were cancelled, or that have a dependency that can no longer be met
     std::set<JobId> doomed;
     // Jobs that ended well and whose export is not queued yet.
     std::set<JobId> to_export;
