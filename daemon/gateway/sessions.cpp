@@ -286,8 +286,8 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
-        // A worker without a heartbeat since rolld's start is already quiet in
-        // State.
+        // Skip a worker that has sent no heartbeat since rolld's start: State already has it as
+        // quiet.
         if (session == sessions_.end()) continue;
         const Instant quiet_at = due(session->second);
         soonest = std::min(soonest, quiet_at);

@@ -8,9 +8,9 @@
 
 namespace roll::query {
 
-// Returns the predicted starts of the jobs at the head of the queue. The first job that must wait
-// has the start of its reservation, because later jobs cannot delay this job. Leaves out a job
-// whose start is unknown.
+// Returns the predicted starts of the jobs at the head of the queue. For the first job that must
+// wait, this is the reserved time. Later jobs cannot delay this start. Leaves out a job whose start
+// is unknown.
 std::map<JobId, Time> known_starts(const core::State& state, Time now);
 
 // The predicted starts of the jobs of one reply. A prediction takes as long as a pass over the
