@@ -6,8 +6,8 @@
 namespace roll::core {
 
 // Records a fault of the machine that is blamed for the infra failure of the job's current attempt.
-// Does nothing in three cases: the machine was draining or being released, its worker is lost
-// (note_loss() records this), or the attempt could not write its output (kExitRefused).
+// Does nothing in three cases: the machine was draining or being released, its worker is lost (see
+// note_loss()), or the attempt could not write its output (kExitRefused).
 void note_fault(State& state, JobId id, Time at);
 
 // Records a fault of the machine of a lost worker, just before the worker is erased. Ignores a

@@ -13,10 +13,10 @@ namespace roll::core {
 // Returns the workers on nodes that the job avoids.
 std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
-// Returns the workers that the job must not use: if a variant of the job fits on the other workers,
-// all workers that the job avoids, else none. `shapes` has the indices of the variants to try.
-// `all` is the capacity of all workers when they are idle, because the job also waits for workers
-// that are busy now.
+// Returns the workers that the job must not use. These are the workers that the job avoids if a
+// variant of the job fits on the other workers. Otherwise there are none. `shapes` has the indices
+// of the variants to try. `all` is the capacity of all workers when they are idle, because the job
+// also waits for workers that are busy now.
 std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,
                                      const std::vector<int>& shapes);
 
