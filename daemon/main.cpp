@@ -40,7 +40,7 @@
 namespace roll {
 namespace {
 
-// a user may send the requests of this time at once
+// a user may send at once as many requests as the rate allows in this time
 constexpr double kBurstSeconds = 4;
 // Exit status of a rolld that cannot serve because its stored data is damaged. The units of systemd
 // do not restart rolld after this status.
@@ -106,8 +106,8 @@ std::string random_name() {
     return to_hex(hash64(bytes));
 }
 
-// Returns the id of the ledger, which the beacon and the rendezvous use. It is chosen at random
-// once and stored next to the ledger.
+// Returns the id of the ledger. The beacon and the rendezvous of attempts use this id. The id is
+// chosen at random once and stored next to the ledger.
 Result<std::string> cluster_name(const io::StateDirectory& directory) {
     const auto path = directory.root() / "cluster";
     const auto known = read_file(path);
@@ -307,7 +307,8 @@ void await_end_of_last(const io::StateDirectory& directory) {
     }
 }
 
-// The pid file. It is written before the ledger is read, so that clients wait for this process.
+// The pid file. It is written before the ledger is read, so that clients wait while this process
+// starts.
 class PidFile {
   public:
     explicit PidFile(std::filesystem::path path) : path_(std::move(path)) {}

@@ -12,7 +12,8 @@ namespace {
 using protocol::AllocationReply;
 using protocol::QueueReply;
 
-// Returns the plan that applies `input`, a change of the allocation queue or allocation `name`.
+// Returns the plan that applies `input`. The input changes an allocation queue or an allocation,
+// which `name` names in the reply.
 template <class Reply, class Args, class Name>
 Plan change_named(const Args&, const Name& name, core::Input input) {
     RunTurn plan;

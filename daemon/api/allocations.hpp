@@ -6,8 +6,8 @@
 
 namespace roll::api {
 
-// Returns the commands that would request an allocation from this queue. The text KEY stands for
-// the key of the request.
+// Returns the sbatch command and the batch script that would request the next allocation from the
+// queue in `args`.
 Result<Json> dry_run(const Context& context, const protocol::AllocDryRunArgs& args);
 
 }  // namespace roll::api

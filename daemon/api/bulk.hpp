@@ -46,9 +46,9 @@ class BulkQueue {
     static constexpr std::size_t kInputsMin = 256;
 
     // `inputs` is the number of inputs that all requests together may add per turn. Once this
-    // number is reached, each further request still adds the inputs of one job per turn, so that it
-    // makes progress. The first ticket has the number `ticket` + 1. Each start of rolld must pass a
-    // different `ticket`.
+    // number is reached, each further request still adds the inputs of one job per turn, so that
+    // every request makes progress. The first ticket has the number `ticket` + 1. Each start of
+    // rolld must pass a different `ticket`.
     explicit BulkQueue(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
@@ -56,7 +56,7 @@ class BulkQueue {
     void ask(BulkRequest many);
     // Lets `waiter` wait for the request with this ticket. Fails with NotFound if this user has no
     // request with the ticket. Also fails with NotFound if the result was already sent, or was
-    // dropped because no client asked for it for a minute.
+    // dropped. A result is dropped if no client asks for it within a minute.
     Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
     // Returns whether no job is left to process.
     bool empty() const;

@@ -40,13 +40,14 @@ struct Context {
     const std::string& endpoint;  // address that rolld binds
     std::function<query::Hearsay()> hearsay;
     std::function<protocol::VersionReply()> version;
-    // Returns the role that the keys give to a user now. Returns Role::None if the user has no key.
+    // Returns the role of a user according to the current keys. Returns Role::None if the user has
+    // no key.
     std::function<Role(const std::string& user)> role_of;
     Time now{};
 };
 
-// Returns the user on whose behalf a request is made: the user `said` if it is not empty and the
-// caller is an operator, else the caller.
+// Returns the user for whom a request is made. Usually this is the caller. An operator may name
+// another user in `said`. An empty `said` names no user.
 inline std::string acting_user(const Caller& who, const std::string& said) {
     return who.role == Role::Operator && !said.empty() ? said : who.user;
 }
@@ -54,12 +55,12 @@ inline std::string acting_user(const Caller& who, const std::string& said) {
 // Fails with Refused if a job belongs to another user and the caller is not an operator.
 Result<void> owns(const Context& context, const Caller& who, const std::vector<JobId>& ids);
 
-// Fails with InvalidArgument if `text`, which other users will read, has control characters or more
-// than 1,000 bytes. `what` is the name of the argument.
+// Checks a text that other users will read. Fails with InvalidArgument if `text` has control
+// characters or more than 1,000 bytes. `what` is the name of the argument.
 Result<void> check_line(const char* what, const std::string& text);
 
-// Fails with Refused if the request came with a token. `what` is the action, as the message says
-// it. `command` is the command that does the action with a key.
+// Fails with Refused if the request came with a token. The message names the action `what` and
+// `command`, the command that does the action with a key.
 Result<void> needs_key(const Caller& who, const char* what, const char* command);
 
 }  // namespace roll::api

@@ -38,7 +38,7 @@ std::set<JobId> numbers_in(const std::string& selector) {
 }
 
 // Selects the jobs that a request changes. `all` means all jobs that the caller may change. Ranges,
-// patterns, `all` and `@me` leave out jobs that have ended, because users do not mean these.
+// patterns, `all` and `@me` leave out jobs that have ended, because users do not mean ended jobs.
 Result<Selected> select_own(const Context& context, const Caller& who,
                             const protocol::Selection& args) {
     const bool own = args.selector == "all" && who.role != Role::Operator;
@@ -180,9 +180,9 @@ Result<Plan> tell(const Context& context, const Caller& who, const protocol::Tel
     if (context.state.jobs.contains(id)) ROLL_TRY_VOID(owns(context, who, {id}));
     RunTurn plan;
     plan.inputs.emplace_back(core::AskTraining{id, *kind, args.value, who.user});
-    // Search for the request in the current and in the last ended attempt. Its number is not known
-    // in advance: the same turn may have added other requests to the attempt, and may have ended
-    // it.
+    // Search for the request in the current and in the last ended attempt. The number of the
+    // request is not known in advance, because the same turn may have added other requests. The
+    // turn may also have ended the attempt.
     plan.reply = [id, kind = *kind, value = args.value, by = who.user](const core::State& state,
                                                                        bool) {
         const core::Job& job = state.jobs.at(id);

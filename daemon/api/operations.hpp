@@ -26,7 +26,7 @@ constexpr ServedOperation served() {
             }};
 }
 
-// Each function returns one group of operations, which a file of its own in this folder implements.
+// Each function returns one group of operations. Each group has a file of its own in this folder.
 std::span<const ServedOperation> submit_operations();
 std::span<const ServedOperation> job_operations();
 std::span<const ServedOperation> shell_operations();
@@ -49,8 +49,8 @@ Result<T> from_request(Result<T> read) {
 }
 
 // Returns the operation `name`. Fails with InvalidArgument if there is none. Fails with Refused if
-// `who` may not use it, because it is only for operators or because the token of `who` does not
-// allow it.
+// `who` may not use the operation: only operators may use it, or the token of `who` does not allow
+// it.
 Result<const ServedOperation*> find_for(const Caller& who, std::string_view name);
 
 }  // namespace roll::api

@@ -1,8 +1,8 @@
 // Tracks which job writes to which output directory. Two jobs that write to the same directory at
-// once would mix their logs and checkpoints, and a training would replace the results of an earlier
-// one. rolld therefore refuses a job if an earlier job writes to its directory. It also refuses a
-// training if an earlier training has left results there. A job that depends on the earlier job is
-// not refused.
+// once would mix their logs and checkpoints. A training would replace the results of an earlier
+// training. rolld therefore refuses a job if an earlier job writes to its directory. It also
+// refuses a training if an earlier training has left results there. A job that depends on the
+// earlier job is not refused.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ namespace roll::api {
 
 class Outputs {
   public:
-    // Fails with Refused if another job that has not ended uses an output of `spec`, unless `spec`
-    // waits for that job. If `spec` is a training, also fails if an ended training has left results
-    // in an output, unless `spec` resumes that training. Also fails with Refused if tasks of the
-    // array of `spec` share an output. An output with "{id}" is not checked, because it is unique.
-    // `submission` identifies the submission. If the same submission arrives twice in a turn, the
-    // second one is not refused because of the first.
+    // Fails with Refused if another job that has not ended uses an output of `spec`. If `spec` is a
+    // training, also fails if an ended training has left results in an output. A job that `spec`
+    // waits for, and a training that `spec` resumes, may have the same output. Also fails with
+    // Refused if tasks of the array of `spec` share an output. An output with "{id}" is not
+    // checked, because it is unique. `submission` identifies the submission. If a submission
+    // arrives twice in a turn, the repetition is therefore not refused.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 
     // Records the output of a queued job. Does nothing before the first check().
     void note(JobId id, const core::Job& job);
-    // Forgets the outputs that check() saw in this turn. By now, note() has recorded the outputs of
-    // the jobs that were accepted.
+    // Forgets the outputs that check() saw in this turn. At the end of a turn, note() has recorded
+    // the outputs of the accepted jobs.
     void end_turn() { checked_.clear(); }
 
   private:

@@ -30,8 +30,8 @@ struct RunTurn {
     std::vector<core::Input> inputs;
     std::function<Json(const core::State& state, bool changed)> reply;
 };
-// Changes the jobs in the given order, a part of them in each turn. Only `user` may wait for the
-// end of the change.
+// Changes jobs in the given order, some of the jobs in each turn. Only `user` may wait for the end
+// of the change.
 struct ChangeJobs {
     std::string user{};
     std::vector<JobId> jobs{};

@@ -40,8 +40,7 @@ Result<spec::JobSpec> read_job(const auto& args) {
     return fail(ErrorCode::InvalidArgument, "job: " + problems, "docs/job-file.md");
 }
 
-// Reads a submission. The user is the owner of the client's key, unless an operator names another
-// user.
+// Reads a submission. The user is the owner of the client's key. An operator may name another user.
 Result<core::Submit> read_submit(const Caller& who, const auto& args) {
     core::Submit submit;
     submit.key = args.key;
@@ -124,8 +123,8 @@ Result<std::vector<std::string>> pieces_of(const Context& context, const spec::J
     return pieces;
 }
 
-// Checks that the job, and each later job of its chain, can end before its deadline. rolld would
-// cancel any other job at once.
+// Checks that the job, and each later job of its chain, can end before its deadline. rolld would at
+// once cancel a job that cannot.
 Result<void> check_deadlines(const spec::JobSpec& spec, Time now) {
     for (const spec::JobSpec& next : spec.then) ROLL_TRY_VOID(check_deadlines(next, now));
     if (!spec.deadline) return {};

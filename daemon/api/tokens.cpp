@@ -11,8 +11,8 @@
 namespace roll::api {
 namespace {
 
-// Fails if the caller uses a token. New tokens would let its holder keep access after the token has
-// expired.
+// Fails if the caller uses a token. With new tokens, the holder of a token could keep access after
+// that token has expired.
 Result<void> may_use_tokens(const Caller& who) {
     return needs_key(who, "make, list or revoke tokens", "rollctl token");
 }

@@ -10,8 +10,8 @@
 
 namespace roll {
 
-// Refuses a number outside of `least` to `most`. CLI::Range would accept NaN, and -1 as a huge
-// unsigned number.
+// Refuses a number outside of `least` to `most`. CLI::Range would accept NaN, and would read -1 as
+// a huge unsigned number.
 inline CLI::Validator within(double least, double most) {
     return {[least, most](const std::string& text) {
                 double value = 0;

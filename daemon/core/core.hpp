@@ -1,6 +1,6 @@
-// The daemon's core: pure functions over State. It uses no sockets, SQL, clock, floating point or
-// randomness. A turn (one pass of rolld's main loop) calls decide() and apply() for each input,
-// then the rules, then actions().
+// The daemon's core: pure functions over State. The core uses no sockets, SQL, clock, floating
+// point or randomness. A turn (one pass of rolld's main loop) calls decide() and apply() for each
+// input, then the rules, then actions().
 #pragma once
 
 #include "daemon/core/actions.hpp"

@@ -22,10 +22,10 @@ struct InUse {
 };
 using Taken = std::map<WorkerId, InUse>;
 
-// Checks one place of an attempt. Its slots and GPUs must exist on the worker. No slot may be
-// assigned twice, and at most 100 % of a GPU may be assigned. The memory and the CPUs of all places
-// on the worker must not exceed what the worker has. `taken` has the sums over the places checked
-// so far.
+// Checks one place of an attempt. The slots and GPUs of the place must exist on the worker. No slot
+// may be assigned twice, and at most 100 % of a GPU may be assigned. The memory and the CPUs of all
+// places on the worker must not exceed what the worker has. `taken` has the sums over the places
+// checked so far.
 void check_place(const State& state, const Job& job, const Place& place, Taken& taken) {
     ROLL_CHECK(std::ssize(place.slots) == job.resources().slots_per_node);
     ROLL_CHECK(std::ssize(place.gpus) == job.resources().gpus_per_node);

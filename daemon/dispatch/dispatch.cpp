@@ -86,8 +86,8 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// Shortens a reason. It is only displayed, and a long reason could make the order too large to
-// send.
+// Shortens a reason. Reasons are only displayed, and a long reason could make the order too large
+// to send.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;
     std::string text(reason, 0, kReasonBytesMax);
@@ -101,8 +101,8 @@ std::size_t bytes_of(const protocol::StartOrder& order) {
     return protocol::encode(alone).size();
 }
 
-// Returns the next frame to fill. It names the same attempts as `answer`, but has no start orders
-// yet.
+// Returns the next frame to fill. The frame names the same attempts as `answer`, but has no start
+// orders yet.
 protocol::Answer next_frame(const protocol::Answer& answer) {
     protocol::Answer next = answer;
     next.start.clear();
@@ -121,8 +121,9 @@ bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }
 
-// Returns the number of the newest request such that it and all earlier requests of the current
-// attempt are answered. Returns 0 if there is none, or if `token` belongs to another attempt.
+// Returns the number of the last request before the first unanswered request of the current
+// attempt. Returns the number of the newest request if all are answered. Returns 0 if there is no
+// such request, or if `token` belongs to another attempt.
 std::uint64_t answered(const core::Job& job, const Token& token) {
     if (!job.attempt || job.attempt->token != token) return 0;
     std::uint64_t newest = 0;

@@ -30,9 +30,9 @@ void add_verdicts(const core::State& state, WorkerId worker,
 
 // Encodes `answer` in frames of at most `bytes_max` bytes. Distributes the start orders over the
 // frames. Every frame names every attempt that the worker keeps, starts or stops, because the
-// worker ends attempts that a frame does not name. If a single start order is too large for a
-// frame, sends in its place an order that tells the worker why the attempt is refused. Requires
-// that everything but the start orders fits into one frame.
+// worker ends attempts that a frame does not name. A start order that is too large for a frame is
+// replaced by an order that tells the worker why the attempt is refused. Requires that everything
+// but the start orders fits into one frame.
 std::vector<std::string> frames(protocol::Answer answer, std::size_t bytes_max);
 
 }  // namespace roll::dispatch

@@ -24,7 +24,7 @@ class ClockWatch {
     Milliseconds stepped(Time wall, Milliseconds steady) const {
         return step_of(wall.time_since_epoch() - steady - ahead_);
     }
-    // Records that the core has applied the step. Call it once the step is durable.
+    // Records that the core has applied the step. Call settle() once the step is durable.
     void settle(Milliseconds step) { ahead_ += step; }
 
     // Returns the (negative) step by which the clock was set back while rolld did not run: `now` -

@@ -34,7 +34,7 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
 }
 
 // Undoes the turn after a refused commit. Decides each input again on the State that the ledger has
-// stored, because the first replies may have depended on other inputs of the turn.
+// stored: the first reply to an input may have depended on other inputs of the turn.
 Result<void> Engine::undo(std::span<const core::Input> inputs, Time now, const Error& error,
                           Turn& turn) {
     if (!durable_) {

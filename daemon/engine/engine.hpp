@@ -31,7 +31,7 @@ struct Turn {
     std::size_t committed = 0;  // number of committed events
     // True if the ledger's volume is full. Nothing was committed; call step() again soon.
     bool full = false;
-    // True if the rules still returned events after kRoundsMax rounds, which is a bug.
+    // True if the rules still returned events after kRoundsMax rounds. This is a bug in the rules.
     bool restless = false;
 };
 

@@ -140,8 +140,9 @@ bool is_below(const fs::path& path, const fs::path& root) {
     return left == root.end();
 }
 
-// Opens a log that the job file names. The user chose its directory, so links to the directory are
-// allowed. The real path must not be in the state directory, except in the job's output.
+// Opens a log that the job file names. The user chose the log's directory, so links to this
+// directory are allowed. The real path must not be in the state directory, except in the job's
+// output.
 Result<OpenFile> open_named(const JobPlaces& places, const fs::path& target,
                             const fs::path& state) {
     std::error_code error;

@@ -24,7 +24,8 @@ constexpr std::size_t kPieceBytesMax = 256u << 10;  // maximum size of a piece
 struct JobPlaces {
     std::filesystem::path output;  // absolute path of the output directory
     std::string log_name{};        // `stdout` of the job file; empty: the job does not name its log
-    // `workdir` of the job file. `log_name` is relative to this directory; if empty, to `output`.
+    // `workdir` of the job file. `log_name` is relative to this directory, or to `output` if
+    // `workdir` is empty.
     std::string workdir{};
     std::string job_name{};  // value of %x in `log_name`
 };
@@ -39,10 +40,11 @@ struct OpenFile {
     std::uint64_t inode = 0;
 };
 
-// Opens the log of a rank, OUTPUT/logs/attempt-N/rank-R.log. If the job file names its log,
-// roll-worker makes OUTPUT/.../rank-R.log a link to the named file. A link is followed only if it
-// leads to a file that the job file names, outside of rolld's state directory `state`. Fails with
-// NotFound if the log does not exist, and with Refused if it is another link or not a regular file.
+// Opens the log of a rank, OUTPUT/logs/attempt-N/rank-R.log. If the job file names a log file,
+// roll-worker makes OUTPUT/.../rank-R.log a link to this file. A link is followed only if it leads
+// to a file that the job file names, outside of rolld's state directory `state`. Fails with
+// NotFound if the log does not exist. Fails with Refused if the log is any other link, or not a
+// regular file.
 Result<OpenFile> open_log(const JobPlaces& places, std::uint32_t attempt, std::uint32_t rank,
                           const std::filesystem::path& state);
 
@@ -61,8 +63,8 @@ struct Piece {
     std::string bytes;
 };
 // Returns at most `count` bytes from the offset `from` on. Returns the last bytes of the file if
-// `from` is nullopt, or if the file is now shorter than `from` because its head was cut off. If the
-// piece ends before the end of the file, it ends with a complete UTF-8 character.
+// `from` is nullopt, or if the file is now shorter than `from`: the head of the file may have been
+// cut off. If the file continues after the piece, the piece ends with a complete UTF-8 character.
 Result<Piece> read_piece(const OpenFile& file, std::optional<std::uint64_t> from,
                          std::uint64_t count = kPieceBytesMax);
 

@@ -4,8 +4,8 @@
 //   DIRECTORY/files/SHA256  a piece; it is written under another name and then renamed
 //
 // A piece is kept as long as a job in the ledger names it. A piece that no job names belongs to a
-// job that is not submitted yet. It is kept for an hour. The functions block on the local disk of
-// the state directory.
+// job that is not submitted yet. Such a piece is kept for an hour. The functions block on the local
+// disk of the state directory.
 #pragma once
 
 #include <chrono>
@@ -35,13 +35,14 @@ class Pieces {
 
     std::uint64_t job_bytes_max() const { return job_bytes_max_; }
 
-    // Returns the pieces that the store lacks. Keeps the others for an hour from `now` on.
+    // Returns those of `pieces` that the store lacks. Keeps the other pieces for an hour from `now`
+    // on.
     std::vector<std::string> missing(const std::vector<std::string>& pieces, Instant now);
-    // Stores a piece durably and returns its SHA-256. Fails with InvalidArgument unless the piece
-    // has 1 to kPieceBytes bytes. Fails with Refused if this user has stored too many bytes for
-    // jobs that are not submitted yet, or if the disk is full.
+    // Stores a piece durably and returns its SHA-256. A piece has 1 to kPieceBytes bytes; fails
+    // with InvalidArgument for any other size. Fails with Refused if this user has stored too many
+    // bytes for jobs that are not submitted yet, or if the disk is full.
     Result<std::string> put(std::string_view bytes, Instant now, const std::string& user = "");
-    // Keeps pieces for good, because a job names them. Call it once the job is in the ledger.
+    // Keeps pieces for good, because a job names them. Call name() once the job is in the ledger.
     void name(const std::vector<std::string>& pieces);
 
     // Returns the size of a stored piece; 0 if the store lacks it.

@@ -24,8 +24,8 @@ constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
 // MiB.
 constexpr int kMany = 256;
 // Time for which a replaced ZAP socket still answers requests that were already sent to it. Such
-// requests arrive within microseconds. During this time, 1,200 new peers a second would let the
-// pipes of the replaced socket grow to 10 MiB.
+// requests arrive within microseconds. In 250 ms, 1,200 new peers a second would let the pipes of
+// the replaced socket grow to 10 MiB.
 constexpr auto kOnTheirWay = 250ms;
 
 std::string to_z85(const std::string& key) {

@@ -38,7 +38,7 @@ struct Identity {
 // runs rolld.
 Identity identity_of(const std::string& file, const std::string& owner);
 
-// Returns the peer's uid on a Unix socket, which libzmq appends to the peer's address:
+// Returns the uid in the address of a peer on a Unix socket. libzmq writes the address as
 // "localhost:UID:GID:PID". nullopt for a network address.
 std::optional<uid_t> uid_of(const std::string& address);
 
@@ -53,7 +53,7 @@ class Authenticator {
     void start();
     void stop();
 
-    // Frees memory of libzmq. Call it periodically.
+    // Frees memory of libzmq. Call this function periodically.
     //
     // libzmq asks a ZAP socket about each peer and keeps 32 KiB of pipes for this, until the peer
     // disconnects. This function replaces the ZAP socket from time to time, so that the pipes of

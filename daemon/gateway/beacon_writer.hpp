@@ -26,8 +26,8 @@ class BeaconWriter {
     BeaconWriter& operator=(const BeaconWriter&) = delete;
 
     // Stops writing and waits up to `patience` for the thread's end. Returns false if the thread
-    // still hangs in a call on its volume. Do not destroy the object then, because the destructor
-    // would also hang.
+    // still hangs in a call on the file's volume. Do not destroy the object then, because the
+    // destructor would also hang.
     bool end(std::chrono::milliseconds patience);
 
     // Requests one more tick. Ignored if the last tick was less than `spacing` ago or is still
@@ -38,10 +38,10 @@ class BeaconWriter {
     // if a tick is due now or is being written.
     std::chrono::milliseconds until_due() const;
 
-    // Reads the beacon file if the last read is older than three seconds. Call it before a turn
-    // acts (leases rule 18): this process may have been suspended while another rolld took over.
-    // Waits at most two seconds for the read. While a read takes longer than that, further calls
-    // return at once.
+    // Reads the beacon file if the last read is older than three seconds. Call look_again() before
+    // a turn acts (leases rule 18): this process may have been suspended while another rolld took
+    // over. Waits at most two seconds for the read. While a read takes longer than that, further
+    // calls return at once.
     void look_again();
 
     // Returns the time since the start of the last read that either succeeded or found no file.

@@ -6,9 +6,10 @@
 namespace roll::gateway {
 
 struct LeaseRules {
-    int lost_after_beats = 35;  // silence after which a worker is lost: lease + fence + slack
+    // ticks of silence after which a worker is lost: lease + fence + slack
+    int lost_after_beats = 35;
     int silent_after_beats = 3;
-    // limit for workers not heard since rolld's start: the lease
+    // ticks after which a worker that has sent no heartbeat since rolld's start counts as silent
     int silent_after_start_beats = 15;
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);

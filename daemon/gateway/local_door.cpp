@@ -107,8 +107,8 @@ io::Task<void> LocalDoor::serve(std::uint64_t id, std::shared_ptr<Connection> co
     connections_.erase(id);
 }
 
-// Schedules a call of `heard`. The call comes after all handlers that are ready now, so that the
-// frames of all senders are received first and one turn processes them together.
+// Schedules a call of `heard`. The call comes after all handlers that are ready now. The frames of
+// all senders are therefore received first, and one turn processes them together.
 void LocalDoor::ring() {
     if (frames_.empty() || std::exchange(rung_, true)) return;
     asio::post(io_, [this] {

@@ -125,7 +125,7 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
 // know that the attempt has started. The order may still arrive; with a shorter time, the attempt
 // could start late and run at the same time as its successor. The time is also start_on_its_way if
 // an earlier rolld placed the attempt, because the first heartbeat that arrives may be an old one.
-// In all other cases it is missing_grace, which is shorter.
+// In all other cases, the time is missing_grace, which is shorter.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
@@ -286,8 +286,8 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
-        // A worker without a heartbeat since rolld's start is already quiet in
-        // State.
+        // Skip a worker that has sent no heartbeat since rolld's start: State already has it as
+        // quiet.
         if (session == sessions_.end()) continue;
         const Instant quiet_at = due(session->second);
         soonest = std::min(soonest, quiet_at);
@@ -338,8 +338,8 @@ bool Sessions::has_company(Instant now) {
     return true;
 }
 
-// Drops the sessions of workers that are gone. Does nothing unless a worker was added or removed
-// since the last call.
+// Drops the sessions of workers that are gone. Does nothing if no worker was added or removed since
+// the last call.
 void Sessions::forget_gone(const core::State& state) {
     const std::pair workers(state.workers.size(), state.next_worker);
     if (std::exchange(tidied_for_, workers) == workers) return;

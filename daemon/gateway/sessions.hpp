@@ -27,8 +27,8 @@ namespace roll::gateway {
 using Instant = std::chrono::steady_clock::time_point;
 
 // Returns the number of ticks after which a rolld that took over may start jobs (rule 19). The
-// older rolld may have run on for its `volume_patience`, and its workers may have run jobs for
-// lease + fence + slack after that.
+// older rolld may have run on for its `volume_patience`. After that, its workers may have run jobs
+// for lease + fence + slack.
 std::uint64_t beats_to_adopt(const LeaseRules& rules);
 
 // The sender of a message: its connection, and the key that authenticated it.
@@ -70,34 +70,36 @@ class Sessions {
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
 
-    // Does the same as hear() without parsing, if `frame` differs from the session's last frame
-    // only in the sequence number. Returns nullopt for other frames, which need hear().
+    // Does the same as hear() for a frame that differs from the session's last frame only in the
+    // sequence number, but does not parse it. Returns nullopt for any other frame; such a frame
+    // needs hear().
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);
 
-    // Returns WorkerGone for each worker of State that has been silent for lost_after_beats.
+    // Returns WorkerGone for each worker of State that has been silent for lost_after_beats ticks.
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
 
     // Returns WorkerHeard{false} for each worker of State that missed two heartbeats; no job is
     // placed on such a worker (rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
-    // Returns the silent workers: quiet workers (Worker::quiet) that have sent no heartbeat for
-    // silent_after_beats. For a worker that has sent none since rolld's start, the limit is
-    // silent_after_start_beats. Every heartbeat ends the silence, even one that does not renew the
-    // lease. Call it in each iteration of rolld's main loop, so that a worker leaves the set as
-    // soon as its heartbeat arrives.
+    // Returns the silent workers. A quiet worker (Worker::quiet) is silent if it has sent no
+    // heartbeat for silent_after_beats ticks. If it has sent no heartbeat since rolld's start, the
+    // limit is silent_after_start_beats ticks. Every heartbeat ends the silence, even one that does
+    // not renew the lease. Call silent() in each turn, so that a worker leaves the set as soon as
+    // its heartbeat arrives.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
     // Returns true if this worker is silent, as silent() defines it.
     bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
 
-    // Returns true if a worker has lately confirmed an answer of rolld. If no worker has, rolld
-    // must not publish a tick, because it may be cut off from all workers (rule 7).
+    // Returns true if a worker has lately confirmed an answer of rolld. If no worker has, rolld may
+    // be cut off from all workers and must not publish a tick (rule 7).
     bool has_company(Instant now);
-    // Records that a refused worker has confirmed an answer of rolld. has_company() then returns
-    // true, so ticks go on, and rolld can count the silence of the node's earlier worker.
+    // Records that a worker that rolld refuses (rivals.hpp) has confirmed an answer of rolld.
+    // has_company() then returns true, so rolld publishes ticks. Without ticks, rolld could not
+    // count the silence of the earlier worker on the same node.
     void hear_refused(const protocol::Heartbeat& heartbeat, Instant now) {
         if (heartbeat.heard_recently) refused_heard_at_ = now;
     }
@@ -126,8 +128,9 @@ class Sessions {
 
     LeaseRules rules_;
     std::string cluster_;
-    ByName sessions_;                                  // unordered: no result depends on the order
-    std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter when the silence began
+    ByName sessions_;  // unordered: no result depends on the order
+    // beacon counter when the worker's silence began
+    std::map<WorkerId, std::uint64_t> unheard_since_;
     std::vector<std::string> owing_;
     std::string companion_;  // session of the worker that has_company() found last
     // last time at which a worker that rolld refuses confirmed an answer

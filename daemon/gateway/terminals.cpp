@@ -42,8 +42,8 @@ Result<std::uint64_t> Terminals::open(const Opening& opening, Instant now) {
     return id;
 }
 
-// Sends an order to the worker. Sets its limit of output so that at most kTerminalWindow bytes are
-// sent but not yet read by the client.
+// Sends an order to the worker. The order limits the output, so that at most kTerminalWindow bytes
+// are sent but not yet read by the client.
 void Terminals::grant(std::uint64_t id, const Terminal& terminal, protocol::TerminalOrder order) {
     order.terminal = id;
     order.attempt = terminal.attempt;

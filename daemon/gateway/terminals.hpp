@@ -51,12 +51,12 @@ class Terminals {
     Result<std::uint64_t> open(const Opening& opening, Instant now);
 
     // Passes input on. Returns the number of bytes of input that the program has taken. Fails with
-    // NotFound if the user has no terminal with this number, with InvalidArgument if the input is
-    // malformed, and with Refused if the client sends more input than the window allows.
+    // NotFound if the user has no terminal with this number. Fails with InvalidArgument if the
+    // input is malformed. Fails with Refused if the client sends more input than the window allows.
     Result<std::uint64_t> write(const std::string& user, const protocol::ShellWriteArgs& args,
                                 Instant now);
 
-    // Waits for output. take_replies() returns the reply.
+    // Records that the client waits for output. take_replies() returns the reply later.
     Result<void> read(const std::string& user, const protocol::ShellReadArgs& args,
                       const Peer& peer, std::uint64_t id, Instant now);
 
@@ -72,7 +72,7 @@ class Terminals {
     std::vector<Outgoing> take_orders() { return std::exchange(orders_, {}); }
     std::vector<Reply> take_replies(Instant now);
 
-    // Returns the time at which tidy() and take_replies() have something to do; nullopt if no
+    // Returns the next time at which tidy() or take_replies() must be called; nullopt if no
     // terminal is open.
     std::optional<Instant> due() const;
 
@@ -100,8 +100,8 @@ class Terminals {
         std::string trouble{};
         std::vector<Waiting> waiting{};
         Instant polled_at{};
-        std::optional<Instant>
-            lost_at{};  // when the terminal is closed; set once its attempt has ended
+        // time at which the terminal is closed; set once its attempt has ended
+        std::optional<Instant> lost_at{};
 
         bool ended() const { return exit || !trouble.empty(); }
         // Returns whether to answer a waiting read now. Without output, a read is also answered

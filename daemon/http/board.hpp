@@ -23,7 +23,7 @@ using Instant = std::chrono::steady_clock::time_point;
 // Sends an operation and its arguments to rolld, and returns the answer.
 using Ask = std::function<Result<Json>(const std::string& op, const Json& args)>;
 
-// An answer as JSON and as the text that clients get. Shared, because many replies may send it.
+// An answer as JSON and as the text that clients get. Many replies may share one answer.
 struct Answer {
     Json json;
     std::string text;
@@ -62,7 +62,7 @@ class Board {
 
     std::mutex& lane_of(const std::string& key) { return asking_[hash64(key) % asking_.size()]; }
 
-    std::vector<std::mutex> asking_;  // each call of ask_ locks one of these, see lane_of()
+    std::vector<std::mutex> asking_;  // each call of ask_ locks one of these mutexes, see lane_of()
     std::mutex mutex_;                // guards entries_
     Ask ask_;
     std::function<Instant()> now_;

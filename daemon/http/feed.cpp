@@ -10,8 +10,8 @@
 namespace roll::http {
 namespace {
 
-// Number of ticks without a change after which viewers get a comment line. It shows browsers that
-// roll-web still runs, and sending it shows roll-web which viewers have left.
+// Number of ticks without a change after which viewers get a comment line. The comment line shows
+// browsers that roll-web still runs. By sending the line, roll-web notices viewers that have left.
 constexpr int kQuietTicks = 15;
 
 // Returns the server-sent event of the answer to target number `i`.
@@ -100,8 +100,8 @@ io::Task<void> Feed::refresh(std::shared_ptr<Channel> channel) {
     if (changed || channel->is_refused) wake(*channel);
 }
 
-// Reads the text that was added to the log. This is done separately from the other answers, because
-// a volume that does not respond must not delay them.
+// Reads the text that was added to the log. The log is read separately, because a volume that does
+// not respond must not delay the other answers.
 io::Task<void> Feed::follow(std::shared_ptr<Channel> channel) {
     if (std::exchange(channel->is_following, true)) co_return;
     auto work = [this, channel]() -> io::Task<std::optional<Reply>> {

@@ -37,7 +37,7 @@ class Feed {
 
     static constexpr std::size_t kChannelsMax = 1024;    // maximum number of channels
     static constexpr std::size_t kChannelsOfToken = 64;  // maximum number of channels of one token
-    static constexpr auto kRetryAfter = std::chrono::seconds(5);  // sent after a refusal
+    static constexpr auto kRetryAfter = std::chrono::seconds(5);  // header Retry-After of a refusal
     static constexpr auto kTick = std::chrono::seconds(1);
     static constexpr auto kPatience = std::chrono::seconds(30);  // longest time to send an event
 
@@ -85,10 +85,10 @@ struct Feed::Channel {
     std::vector<std::uint64_t> versions;  // number of changes of each answer
     bool is_refused = false;              // true if the token is no longer valid
     bool is_refreshing = false;           // true while its answers are computed
-    std::optional<std::size_t> log{};     // number of the target that is a log
+    std::optional<std::size_t> log{};     // index in `targets` of the log; nullopt: none
     LogPosition position{};
     bool is_following = false;        // true while the log is read
-    std::uint64_t round = 0;          // incremented when viewers must be sent something
+    std::uint64_t round = 0;          // incremented when there is something to send to the viewers
     boost::asio::steady_timer woken;  // never expires; cancelling it wakes the viewers
     int quiet_ticks = 0;
 };

@@ -177,7 +177,7 @@ int run(int argc, char** argv) {
     spdlog::set_default_logger(spdlog::stderr_logger_mt("roll-web"));
     const io::ServiceManager manager = io::ServiceManager::from_environment();
     io::raise_file_limit();
-    // rolld and the jobs of this machine come first.
+    // Lower the priority, because rolld and the jobs of this machine come first.
     static_cast<void>(::nice(kNiceness));
     const auto status = serve(options, manager);
     return status ? *status : end_with("roll-web", status.error());

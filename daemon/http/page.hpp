@@ -1,4 +1,4 @@
-// The files of the dashboard in daemon/http/page, which are compiled in.
+// The files of the dashboard. The files in daemon/http/page are compiled into roll-web.
 #pragma once
 
 #include <string_view>

@@ -31,8 +31,8 @@ Result<Args> read_query_as(const Target& target) {
     return args;
 }
 
-// Returns the arguments of an operation from the parameters of a GET request. A list of jobs or
-// events has at most 100 rows unless `limit` says otherwise.
+// Returns the arguments of an operation from the parameters of a GET request. Without the parameter
+// `limit`, a list of jobs or events has at most 100 rows.
 Result<Json> arguments_of_query(const Target& target, const protocol::OperationInfo& info);
 
 // Returns the arguments of an operation from the body of a POST request. An empty body has no

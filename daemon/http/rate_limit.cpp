@@ -19,7 +19,7 @@ RateLimit::Bucket& RateLimit::bucket_of(const std::string& client, Instant now) 
     const auto found = buckets_.find(client);
     if (found != buckets_.end()) return found->second;
     if (buckets_.size() >= kClientsMax) {
-        // A full bucket is the same as no bucket, so remove the clients that have a full one.
+        // A full bucket is the same as no bucket, so remove the clients with a full bucket.
         std::erase_if(buckets_,
                       [&](const auto& one) { return requests_of(one.second, now) >= burst(); });
     }

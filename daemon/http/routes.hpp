@@ -53,7 +53,7 @@ struct RouteMatch {
     std::string id{};              // the segment at the place of "{id}"
 };
 
-// Returns the route of an address, whose segments are in `path`; nullopt if there is none.
+// Returns the route of the address with the segments `path`; nullopt if there is none.
 std::optional<RouteMatch> find_route(const std::vector<std::string>& path, bool posts);
 
 // The fields of the queries and bodies.

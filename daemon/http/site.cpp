@@ -111,8 +111,8 @@ Result<Reply> stream_reply(const Target& target) {
         const std::string_view one = rest.substr(0, end);
         if (one.starts_with("stream"))
             return fail(ErrorCode::InvalidArgument, "a stream cannot contain another stream");
-        // Computing one of these answers takes long, and would delay all other answers of the
-        // stream.
+        // An answer with metrics or a pipeline takes long to compute, and would delay all other
+        // answers of the stream.
         for (const char* part : {"/metrics", "/pipeline"})
             if (one.find(part) != std::string_view::npos)
                 return fail(ErrorCode::InvalidArgument,
@@ -195,7 +195,7 @@ Reply Site::answer(const Request& request, bool counts) {
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (!reads && request.method != "POST")
         return refusal(405, "the method is not GET, HEAD or POST");
-    // Ignore the query of a page's address: programs that pass an address on may add one.
+    // Ignore the query of a page's address: programs that pass an address on may add a query.
     const std::string_view path =
         std::string_view(request.target).substr(0, request.target.find('?'));
     for (const PageFile& file : kPageFiles) {
@@ -218,7 +218,7 @@ std::optional<Reply> Site::take(const std::string& client) {
                     "requests", *wait);
 }
 
-// Counts a request that has no valid token for the client's address.
+// Counts a request without a valid token as a request of the client's address.
 std::optional<Reply> Site::take_address(const Request& request) {
     return take("address " + client_of_address(request.address));
 }
@@ -385,13 +385,14 @@ Site::Answered Site::own_job(const Visitor& visitor, std::uint64_t id) {
     return visitor.is_operator || own ? std::move(shown) : nullptr;
 }
 
-// Returns the schedule of the job's pipeline. roll-rank reads the files that the job names.
+// Returns the schedule of the job's pipeline. roll-rank reads the files that the job names, so the
+// visitor must be allowed to see the user's files.
 Result<Reply> Site::pipeline(const Visitor& visitor, std::uint64_t id) {
     ROLL_TRY(const auto shown, own_job(visitor, id));
     if (!shown) return another_users(id);
     Json document = shown->json.at("job").value("spec", Json());
-    // In the later jobs of another user's chain, the values of `env` are hidden. A job file with
-    // hidden values is not valid.
+    // Remove the later jobs of the chain. If they belong to another user, the values of `env` in
+    // these jobs are hidden, and the document would not be valid.
     if (document.is_object()) document.erase("then");
     ROLL_TRY(auto text, pipelines_.of(id, document));
     return Reply{200, "application/json", std::move(text)};

@@ -1,4 +1,4 @@
-// Answers HTTP requests: the dashboard's files, JSON below /api/v1, and /metrics. It uses no
+// Answers HTTP requests: the dashboard's files, JSON below /api/v1, and /metrics. A Site uses no
 // sockets. docs/web.md has the table of addresses.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Request {
     std::string host;           // value of the header Host
     std::string origin;         // value of the header Origin; empty: none
     std::string authorization;  // value of the header Authorization
-    // value of the header X-Roll-Action, which pages of other sites cannot send
+    // value of the header X-Roll-Action; pages of other sites cannot send this header
     std::string action;
     std::string body;
     std::string address{};  // IP address of the client
@@ -37,8 +37,8 @@ struct Reply {
     int status = 200;
     std::string type = "application/json";
     std::shared_ptr<const std::string> body;
-    // If not empty, the reply is a stream of server-sent events. It sends the answers to GET
-    // requests for these targets, and sends an answer again when it changes.
+    // If not empty, the reply is a stream of server-sent events. The stream sends the answers to
+    // GET requests for these targets, and sends an answer again when it changes.
     std::vector<std::string> watched{};
     int retry_after_s = 0;  // value of the header Retry-After; 0: none
 };
@@ -68,12 +68,13 @@ class Site {
           pipelines_(std::move(plan)),
           rate_(options_.requests_per_second) {}
 
-    // Adds an accepted value of the header Host. Call it before the first request.
+    // Adds an accepted value of the header Host. Call this function before the first request.
     void accept_host(std::string host) { options_.hosts.push_back(std::move(host)); }
 
     // Answers a request of a client. Answers 429 if the client sends too many requests.
     Reply answer(const Request& request) { return answer(request, true); }
-    // Computes an answer that a stream watches. It does not count as a request of the client.
+    // Computes an answer that a stream watches. The answer does not count as a request of the
+    // client.
     Reply answer_watched(const Request& request) { return answer(request, false); }
 
   private:
@@ -119,8 +120,8 @@ class Site {
 // Returns a reply that reports the error as JSON, with the HTTP status of its code.
 Reply error_reply(const Error& error);
 
-// Returns a reply with status 429, which reports the error and tells the client to wait. `limit` is
-// "requests" or "streams", whichever the client has too many of.
+// Returns a reply with status 429. The reply reports the error and tells the client to wait.
+// `limit` is "requests" or "streams", whichever the client has too many of.
 Reply too_many(const Error& error, const char* limit, std::chrono::milliseconds wait);
 
 }  // namespace roll::http

@@ -21,9 +21,9 @@ std::size_t take_lines(std::string_view text, const std::string& metric, bool ma
 
 }  // namespace
 
-// Returns whether `part` continues the earlier parts of the same file. Returns false if another
-// file now has the name (the inode differs), if the file became shorter, or if it was written
-// without a change of its size.
+// Returns whether `part` continues the earlier parts of the same file. Returns false in three
+// cases: another file now has the name (the inode differs), the file became shorter, or the file
+// was written without a change of its size.
 bool TrialFiles::continues(const Json& part, const Position& position) {
     if (part.value("from", std::uint64_t{0}) != position.next) return false;
     if (position.next == 0) return true;

@@ -14,8 +14,8 @@
 
 namespace roll::http {
 
-// Returns roll.log/1 {from, size, text, inode, written} of the metrics.jsonl in an output directory
-// from byte `from` on; fails if the file cannot be read (read_metrics_part()).
+// Returns the metrics.jsonl of the directory `output` from byte `from` on, as roll.log/1 {from,
+// size, text, inode, written}. Fails if the file cannot be read.
 using ReadPart = std::function<Result<Json>(const std::string& output, std::uint64_t from)>;
 
 // The class is thread-safe.

@@ -48,7 +48,7 @@ Result<void> move_file(const fs::path& from, const fs::path& to) {
     return {};
 }
 
-// A temporary directory. The destructor removes it, unless it was renamed.
+// A temporary directory. The destructor removes the directory if it still has the temporary name.
 struct Scratch {
     fs::path path;
     explicit Scratch(fs::path directory) : path(std::move(directory)) { clear(); }
@@ -99,7 +99,7 @@ Result<void> copy_synced(const fs::path& from, const fs::path& to) {
 Result<void> copy_files(const fs::path& from, const fs::path& to) {
     for (const char* name : {"ledger.db", "ledger.mark"})
         ROLL_TRY_VOID(copy_synced(from / name, to / name));
-    // A backup has no WAL, unless it was made by other means than --backup.
+    // A backup made by --backup has no WAL. A copy made by other means may have a WAL.
     const char* const wal = "ledger.db-wal";
     return is_there(from / wal) ? copy_synced(from / wal, to / wal) : Result<void>{};
 }
@@ -209,7 +209,7 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const Scratch scratch(target.string() + ".tmp");
     auto newest = copy_checked(state, scratch);
     // If `state` is a read-only bind mount, a rolld may have changed the files while they were
-    // copied, so that only the copy looks damaged.
+    // copied. The copy then looks damaged although the ledger is not.
     if (!newest && newest.error().code == ErrorCode::Corrupt && is_read_only(state))
         newest = copy_checked(state, scratch);
     if (!newest) return newest;

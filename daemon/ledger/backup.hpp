@@ -11,7 +11,7 @@ namespace roll::ledger {
 
 // Copies the ledger of the directory `state`, as of one moment, to the new directory `target`
 // (ledger.db and ledger.mark). The copy is checked and durable before `target` appears. Returns the
-// number of its newest event. Fails with Refused if `target` exists, and with Corrupt if the ledger
+// number of the newest event. Fails with Refused if `target` exists, and with Corrupt if the ledger
 // or the copy is damaged. After a failure, no copy is left. `state` may be on a read-only volume.
 Result<std::int64_t> back_up(const std::filesystem::path& state,
                              const std::filesystem::path& target);
@@ -27,9 +27,9 @@ struct Restored {
 // empty.
 //
 // The restored ledger gets a new incarnation: the larger of `incarnation` and the backup's
-// incarnation + 1. Attempts that were started after the backup therefore have stale tokens. After a
-// restore, no job is started for a while (leases rule 19). Job numbers that were assigned after the
-// backup are not assigned again, because they name directories.
+// incarnation + 1. The tokens of attempts that were started after the backup are therefore stale.
+// After a restore, no job is started for a while (leases rule 19). Job numbers name directories.
+// Numbers that were assigned after the backup are therefore not assigned again.
 //
 // Fails with NotFound if there is no backup, with Refused if a rolld serves `state`, and with
 // Corrupt if the backup is damaged. After such an error, nothing has changed.

@@ -26,8 +26,8 @@ core::Row row_of(sqlite3_stmt* statement);
 tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what);
 
 // Checks the hash of every row, from the first, and returns the newest row. Fails with Corrupt if a
-// hash is wrong. If `marked` is given, it must be a row of the ledger, or the newest row from
-// before the ledger was pruned; otherwise fails with Corrupt.
+// hash is wrong. If `marked` is given, it must be a row of the ledger, or have been the newest row
+// before the ledger was pruned. Otherwise, also fails with Corrupt.
 Result<Mark> check_chain(sqlite3* database, const std::filesystem::path& path,
                          const std::optional<Mark>& marked);
 

@@ -120,7 +120,8 @@ std::vector<JsonText> put(const std::vector<core::Place>& places) {
     return all;
 }
 
-// take() reads a value from JSON. It throws; event_from() converts exceptions to an Error.
+// take() reads a value from JSON, and throws if the value is wrong. event_from() converts the
+// exception to an Error.
 template <class T>
 void take(const Json& json, T& value) {
     json.get_to(value);

@@ -1,5 +1,5 @@
-// Finds a job number that was never used. Job numbers name directories. They are never reused, even
-// if a restore has forgotten their jobs.
+// Finds a job number that was never used. Job numbers name directories. A number is never reused,
+// even if a restore has forgotten its job.
 #pragma once
 
 #include <cstdint>

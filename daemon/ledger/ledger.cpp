@@ -24,10 +24,10 @@ namespace {
 constexpr std::size_t kReadBytesMax = 4u << 20;
 // Pruning must remove at least 1 / kPruneShare of all jobs, because it rehashes every row.
 constexpr std::size_t kPruneShare = 10;
-// A new snapshot is written once the number of events since the newest snapshot reaches the larger
-// of kSnapshotEvery and the number of jobs / kSnapshotShare. This balances two costs: writing a
-// snapshot takes time proportional to State, and a start of rolld takes time proportional to the
-// events since the snapshot.
+// A new snapshot is written after N further events. N is the larger of kSnapshotEvery and the
+// number of jobs / kSnapshotShare. This choice balances two costs: a snapshot takes time
+// proportional to State, and a start of rolld takes time proportional to the events since the
+// snapshot.
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
@@ -108,8 +108,7 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
         return tl::unexpected(checked.error());
     // Switch to WAL with synchronous=EXTRA. The switch itself uses a rollback journal and then
     // deletes it. Only EXTRA syncs this deletion. Without the sync, a power loss could bring the
-    // journal back, and SQLite would roll back to the empty file, although the WAL already has
-    // rows.
+    // journal back. SQLite would then restore the empty file, although the WAL already has rows.
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=EXTRA"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA journal_mode=WAL"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=FULL"));

@@ -7,8 +7,8 @@
 // open; a damaged ledger is not served.
 //
 // The mark is written in place after each commit and not synced. After a process crash it is exact.
-// After a power loss it may be old, but still matches a row of the chain. It cannot show the loss
-// of rows committed after the last mark that reached the disk.
+// After a power loss it may be old, but still matches a row of the chain. The mark cannot show that
+// rows are lost if they were committed after the last mark that reached the disk.
 //
 // Only one thread may use the ledger. No other code may open the database file while SQLite has it
 // open, because closing a second descriptor would drop SQLite's locks.
@@ -41,8 +41,8 @@ struct Space {
 class Ledger {
   public:
     // Opens the ledger of a directory, or creates it if there is none. Fails with Refused if
-    // another rolld has the ledger open or the ledger has a newer format, and with Corrupt if the
-    // ledger is damaged. The error names the file and says how to recover.
+    // another rolld has the ledger open, or if the ledger has a newer format. Fails with Corrupt if
+    // the ledger is damaged. The error names the file and says how to recover.
     static Result<Ledger> open(const std::filesystem::path& directory);
 
     Ledger(Ledger&&) noexcept;
@@ -61,9 +61,9 @@ class Ledger {
     Result<core::State> fold() const;
 
     // Writes a snapshot of `state` next to the ledger if many events were appended since the last
-    // snapshot, so that replaying them would be slow. `state` must be current. A child process
-    // writes the snapshot. If `now` is true, this process writes the snapshot, whatever the number
-    // of events.
+    // snapshot. Without a new snapshot, replaying these events would be slow. `state` must be
+    // current. A child process writes the snapshot. If `now` is true, this process writes the
+    // snapshot, whatever the number of events.
     void keep_snapshot(const core::State& state, bool now = false);
 
     // Returns at most `limit` events after event `since`; if `job` is given, only events of that
@@ -73,8 +73,8 @@ class Ledger {
     // Removes all events of the jobs that ended before `cutoff` and that no other job needs. Does
     // nothing if these jobs are less than a tenth of all jobs. Returns the number of removed jobs.
     //
-    // `state` must be the result of load(). Call this function before rolld serves clients, and
-    // then load() again: it now returns State without the removed jobs, but with their resource
+    // `state` must be the result of load(). Call this function before rolld serves clients. Then
+    // call load() again: load() now returns State without the removed jobs, but with their resource
     // use. The remaining events keep their numbers.
     Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
 

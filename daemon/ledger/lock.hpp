@@ -1,4 +1,5 @@
-// The lock of a ledger. It is a separate file, because only SQLite may open the database file.
+// The lock of a ledger. The lock is a separate file, because only SQLite may open the database
+// file.
 #pragma once
 
 #include <filesystem>

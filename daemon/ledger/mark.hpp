@@ -1,7 +1,7 @@
 // The mark: the newest (seq, hash) of the ledger's hash chain, in its own file.
 //
-// The file has two 64-byte slots with checksums, which are written alternately. A crash during a
-// write leaves the other slot readable.
+// The file has two 64-byte slots with checksums. The slots are written alternately. A crash during
+// a write leaves the other slot readable.
 #pragma once
 
 #include <cstdint>

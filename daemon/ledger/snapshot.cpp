@@ -20,8 +20,8 @@
 namespace roll::ledger {
 namespace {
 
-// Returns "roll-snapshot LAYOUT SEQ HASH SIZE ", which is the header without SUM, for a body of
-// `size` bytes.
+// Returns the header without SUM, "roll-snapshot LAYOUT SEQ HASH SIZE ", for a body of `size`
+// bytes.
 std::string head_of(const Mark& at, std::size_t size) {
     return fmt::format("roll-snapshot {:016x} {:020} {:016x} {:020} ", layout(), at.seq, at.hash,
                        size);

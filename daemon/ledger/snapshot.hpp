@@ -1,9 +1,9 @@
 // A snapshot is a copy of State in a file next to the ledger. With a snapshot, a start of rolld
 // applies only the events that are newer than the snapshot.
 //
-// A snapshot is only a cache. It names the row of the hash chain at which it was taken. A snapshot
-// is ignored if it is damaged, or belongs to another chain or another layout of State. All events
-// are then applied.
+// A snapshot is only a cache. A snapshot names the row of the hash chain at which it was taken. A
+// snapshot is ignored if it is damaged, or belongs to another chain or another layout of State. All
+// events are then applied.
 #pragma once
 
 #include <filesystem>
@@ -21,13 +21,13 @@ struct Snapshot {
     core::State state;
 };
 
-// Writes a snapshot atomically. Does not sync it, because reading detects a snapshot that a power
-// loss left incomplete.
+// Writes a snapshot atomically. Does not sync the file, because read_snapshot() detects a snapshot
+// that a power loss left incomplete.
 Result<void> write_snapshot(const std::filesystem::path& path, const Mark& at,
                             const core::State& state);
 
-// Reads a snapshot. Fails with NotFound if there is no snapshot, with Refused if another program
-// version wrote it, and with Corrupt if it is damaged.
+// Reads a snapshot. Fails with NotFound if there is no snapshot, and with Corrupt if the snapshot
+// is damaged. Fails with Refused if another version of rolld wrote the snapshot.
 Result<Snapshot> read_snapshot(const std::filesystem::path& path);
 
 // Writes snapshots in a child process. The child has a copy of State from the fork, so that the

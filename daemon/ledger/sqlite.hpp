@@ -25,8 +25,8 @@ using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 // Returns the error for a result code of SQLite: Refused for a full volume, Corrupt for a damaged
 // file, else Failed. The message names the file.
 Error sqlite_error(sqlite3* database, int code);
-// Like above, but also for a database that could not be opened: SQLite does not know the `name` of
-// its file.
+// Returns the error for a result code of SQLite if the database could not be opened. SQLite then
+// does not know the name of the file, so the caller passes `name`.
 Error sqlite_error(sqlite3* database, int code, const std::string& name);
 
 // Checks that the path is a regular file or does not exist. Fails with Refused.
@@ -34,8 +34,8 @@ Result<void> check_kind(const std::filesystem::path& path);
 // Opens a database. Closing it does not delete its WAL, because the WAL may still have rows that a
 // damaged database has lost.
 Result<Database> open_database(const std::filesystem::path& path);
-// Sets whether closing the database merges its WAL into it and deletes the WAL, which is SQLite's
-// default.
+// Sets what happens when the database is closed. If `merge` is true (SQLite's default), the WAL is
+// merged into the database and deleted. If `merge` is false, the WAL is kept.
 Result<void> merge_wal_at_close(sqlite3* database, bool merge);
 Result<void> execute(sqlite3* database, const std::string& sql);
 Result<Statement> prepare(sqlite3* database, std::string_view sql);

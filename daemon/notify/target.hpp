@@ -43,7 +43,7 @@ struct Target {
 // Returns the names of events that `on` may contain.
 const std::vector<std::string>& event_names();
 
-// Reads notify.yaml. Fails with InvalidArgument; the message names the entry.
+// Reads notify.yaml. Fails with InvalidArgument if an entry is wrong; the message names the entry.
 Result<std::vector<Target>> read_targets(std::string_view text, const std::string& file);
 
 }  // namespace roll::notify

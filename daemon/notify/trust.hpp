@@ -18,11 +18,11 @@ using TlsStream = boost::asio::ssl::stream<boost::beast::tcp_stream&>;
 // an authority that the system trusts. Allows TLS 1.2 and later. Fails if the file is unreadable.
 Result<void> trust(boost::asio::ssl::context& context, const Target& target);
 
-// Lets the handshake fail unless the server's certificate is for this host name or address. Returns
+// Lets the handshake fail if the server's certificate is not for this host name or address. Returns
 // false if OpenSSL refuses the name.
 bool expect_host(TlsStream& stream, const std::string& host);
 
-// Returns a sentence if the server's certificate was refused, else nullptr.
+// Returns why the server's certificate was refused, as a sentence; nullptr if it was accepted.
 const char* refusal_of(const TlsStream& stream);
 
 }  // namespace roll::notify

@@ -238,7 +238,7 @@ bool Desk::only_gone_are_left(const core::State& state) const {
     });
 }
 
-// Records that squeue does not show the job. It counts as gone only after several such polls,
+// Records that squeue does not show the job. The job counts as gone only after several such polls,
 // because the next poll may show it.
 void Desk::note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs) {
     Absence& absence = absent_.try_emplace(id, Absence{*answered_, 0}).first->second;

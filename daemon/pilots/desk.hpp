@@ -4,8 +4,8 @@
 //
 // A request's job in Slurm is identified by the request's key, never by Slurm's id alone. Slurm may
 // have queued a request even if sbatch failed. rolld therefore looks for its job before sending the
-// request again. A job that squeue does not show counts as gone only after a while, and only if no
-// worker in that job sends heartbeats.
+// request again. A job that squeue does not show counts as gone only after a while. While a worker
+// in that job sends heartbeats, the job does not count as gone.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,8 @@ struct DeskRules {
     std::chrono::milliseconds poll{20'000};  // time between two polls (squeue)
     // Time between two fast polls. Polling is fast for a while after a worker fell silent.
     std::chrono::milliseconds hurried{5'000};
-    // Time for which polling stays fast. Afterwards the worker is lost or sends heartbeats again.
+    // Time for which polling stays fast. By then, the silent worker is lost or sends heartbeats
+    // again.
     std::chrono::milliseconds hurry{60'000};
     // Time between two calls of scontrol that ask about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};
@@ -77,7 +78,7 @@ class Desk {
     // Takes the outcome of an errand. Returns the inputs for the core that follow from it.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
-    // Makes polling faster for a while. Call it after a worker fell silent, because Slurm may
+    // Makes polling faster for a while. Call hurry() after a worker fell silent, because Slurm may
     // already know that the worker's allocation has ended. The faster polls matter most if all
     // workers have ended: rolld then counts no silence until only_gone_are_left() is true.
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }

@@ -1,10 +1,11 @@
 // Watches silent workers that run in Slurm allocations and hold training jobs, and asks Slurm about
 // their nodes.
 //
-// Normally a silent worker counts as gone after its silence limit. It counts as gone earlier if two
-// reports arrive after it fell silent: scontrol reports its node down, and squeue reports that its
-// allocation has lost a node. Once the worker sends a heartbeat again, all records about the worker
-// are dropped. Errors, truncated answers and nodes that Slurm does not know are ignored.
+// Normally a silent worker counts as gone after its silence limit. The worker counts as gone
+// earlier if Slurm sends two reports after the worker fell silent: scontrol reports its node down,
+// and squeue reports that its allocation has lost a node. Once the worker sends a heartbeat again,
+// all records about the worker are dropped. Errors, truncated answers and nodes that Slurm does not
+// know are ignored.
 #pragma once
 
 #include <chrono>
@@ -23,14 +24,14 @@ using Instant = std::chrono::milliseconds;  // time of a steady clock
 
 class Suspects {
   public:
-    // `spacing` is the time between two questions to scontrol. Once a worker has been a suspect for
-    // `patience`, no more questions about the worker are asked.
+    // `spacing` is the time between two questions to scontrol. A suspect is a worker about whose
+    // node scontrol is asked. After `patience`, no more questions about a suspect are asked.
     Suspects(std::chrono::milliseconds spacing, std::chrono::milliseconds patience)
         : spacing_(spacing),
           patience_(patience) {}
 
-    // Updates the set of suspects: the silent workers that hold training jobs. Call it in each turn
-    // after all input is read.
+    // Updates the set of suspects: the silent workers that hold training jobs. Call watch() in each
+    // turn after all input is read.
     void watch(const core::State& state, const std::set<WorkerId>& silent, Instant now);
 
     // Returns the nodes about which scontrol must be asked now, all in one question; empty if no
@@ -41,8 +42,8 @@ class Suspects {
     // Records scontrol's answer to the last question.
     void note(const std::vector<slurm::NodeRow>& rows);
 
-    // Returns whether squeue must be asked now, because scontrol has reported a worker's node down
-    // since the last call, and squeue has not confirmed it.
+    // Returns whether squeue must be asked now. This is so if, since the last call, scontrol has
+    // reported a node down and squeue has not confirmed that the node is down.
     bool take_doubt();
 
     // Returns the time until which squeue may confirm that a node is down; nullopt if no

@@ -18,7 +18,7 @@
 namespace roll::query {
 namespace {
 
-// maximum number of jobs per reply, which together make about 9 MB
+// maximum number of jobs per reply; this many jobs take about 9 MB
 constexpr int kPageMax = protocol::kRowsMax;
 // Maximum number of jobs that a page visits if the request folds arrays, reverses the order, or
 // selects jobs by time or kind. Such a page may visit many jobs for each row. If the maximum is
@@ -140,7 +140,7 @@ struct Fold {
 
     void add(JobId id, const core::Job& job, const core::State& state) {
         // The row shows a running task if there is one, else the first queued task, else the last
-        // ended task. It shows a trial that halving stopped only if all tasks are such trials.
+        // ended task. The row shows a trial that halving stopped only if halving stopped all tasks.
         const auto rank = [](const core::Job& task) {
             if (task.stopped_by_halving()) return 3;
             return !core::is_over(task.phase) ? (task.attempt ? 0 : 1) : 2;
@@ -274,8 +274,8 @@ Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, cons
     if (!asked.args.selector.empty() && asked.args.selector != "all") {
         ROLL_TRY(selected, select(state, asked.args.selector, asked.args.me));
     }
-    // If the page lists only jobs that have not ended, visit only these, which are
-    // few.
+    // If the page lists only jobs that have not ended, visit only these jobs. There are few of
+    // them.
     const core::Index& index = state.index;
     const bool chosen = !asked.args.selector.empty() && asked.args.selector != "all";
     const bool live = asked.args.selector.empty() && asked.live();

@@ -10,11 +10,11 @@
 namespace roll::query {
 
 struct Progress {
-    Json told = Json::object();  // the program's report, with the GPU utilization added
+    Json told = Json::object();  // report of the job's program, with the GPU utilization added
     Json ranks = Json::array();  // rows of {rank, node, step, own_ms}
-    // Rows of {node, bytes, every_s, mebibytes}: the memory of the attempt's processes on a node,
-    // and its curve over the attempt. Value i of `mebibytes` is the largest memory in MiB from i *
-    // every_s to (i + 1) * every_s seconds after the start.
+    // Rows of {node, bytes, every_s, mebibytes}: the memory of the attempt's processes on a node in
+    // bytes, and the curve of this memory over the attempt. Value i of `mebibytes` is the largest
+    // memory in MiB from i * every_s to (i + 1) * every_s seconds after the start.
     Json memory = Json::array();
     std::int64_t cpu_ms = 0;  // processor time of the attempt's processes until now; 0: unknown
 };

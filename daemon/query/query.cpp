@@ -227,7 +227,7 @@ Progress progress_of(JobId id, const Hearsay& hearsay) {
 }
 
 // Computes texts about why the jobs of a page wait. Jobs that are equal for placement share one
-// text, which is computed once.
+// text, so this text is computed only once.
 class Waits {
   public:
     Waits(const core::State& state, Time now) : state_(state), now_(now) {}

@@ -20,8 +20,8 @@
 
 namespace roll::query {
 
-// Information outside State, for display: the progress of running jobs, and the time since each
-// worker's last heartbeat.
+// Told and Hearsay have information that is not in State and is only displayed, such as the
+// progress of running jobs.
 struct Told {
     std::string node;
     std::string progress;  // progress of the job's member on the node; not parsed yet
@@ -30,8 +30,8 @@ struct Hearsay {
     // Returns one entry per member of the job's attempt.
     std::function<std::vector<Told>(JobId)> told{};
     std::map<WorkerId, std::int64_t> heard_ms_ago;
-    // How a worker enforces the memory and CPU limits of jobs, how it isolates its attempts,
-    // and its host and process id. Empty: unknown.
+    // `limits`: how a worker enforces the memory and CPU limits of jobs. `wall`: how the worker
+    // isolates its attempts. `process`: the worker's host and process id. Empty: unknown.
     std::map<WorkerId, std::string> limits{}, wall{}, process{};
     // state that squeue last reported for the allocation
     std::map<AllocationId, std::string> slurm{};
@@ -52,7 +52,7 @@ int priority_before(const core::State& state, const std::vector<JobId>& ids);
 // Returns the kind of a job, such as "train"; "open" for a job group.
 const char* kind_name(const core::Job& job);
 
-// Makes the summaries of jobs that a reply lists.
+// Makes the summaries of jobs for a reply.
 class Rows {
   public:
     // `fields` names the fields of each summary; empty: all. Unknown names are ignored, because a
@@ -73,8 +73,8 @@ Result<Json> jobs(const core::State& state, const protocol::JobsArgs& args, cons
 Result<Json> show(const core::State& state, const protocol::ShowArgs& args, const Hearsay& hearsay,
                   Time now);
 
-// If `user` does not own the job, replaces the values of environment variables in a reply of show()
-// by null, and also removes the diff of the work tree if `user` is not an operator.
+// In a reply of show() about another user's job, replaces the values of environment variables by
+// null. If `user` is not an operator, also removes the diff of the work tree.
 void hide_private(Json& shown, const std::string& user, bool is_operator);
 // Returns the first `limit` workers, and the totals of all workers.
 Json nodes(const core::State& state, const Hearsay& hearsay,
@@ -84,12 +84,13 @@ Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 Json totals(const core::State& state, Time now);
 // Returns the use and the limits of a user and the user's accounts, and the user's waiting jobs.
 Json usage(const core::State& state, const protocol::UsageArgs& args, Time now);
-bool knows_user(const core::State& state, const std::string& user);  // a job or rolld.yaml names it
-// Returns a page of the report about the resources that jobs held, and that were wasted.
+// Returns whether a job or rolld.yaml names the user.
+bool knows_user(const core::State& state, const std::string& user);
+// Returns a page of the report about the resources that jobs held and wasted.
 Result<Json> report(const core::State& state, const protocol::ReportArgs& args, Time now);
 // Returns a training job's effective training time ratio (docs/reference.md); null if none.
 Json ettr(const core::Job& job, Time now);
-// Returns the ratio of all training jobs that have not ended; null if none of them has started.
+// Like ettr(), for all training jobs together that have not ended; null if none has started.
 Json ettr_of_open(const core::State& state, Time now);
 Json events(const core::State& state, std::span<const core::Row> rows, std::int64_t since);
 
@@ -108,16 +109,15 @@ struct Hold {
     std::string remedy;
     // Names of some nodes, each with the reason why the node cannot be used.
     std::vector<std::pair<std::string, std::string>> nodes{};
-    // true if the hold ends by itself, without an action of a user
-    bool comes = false;
+    bool comes = false;  // true if the hold ends by itself, without an action of a user
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
-std::string condition_text(const spec::After& after);  // as text, for example "ok:12"
+std::string condition_text(const spec::After& after);  // text of the condition, such as "ok:12"
 
 // Predicts what would happen to the first job of a submission. Returns the nodes on which the job
 // would start in this turn, or its holds if it would not start. Also returns the queue from which
-// rolld would request an allocation for it. Fails with the submission's error if it would fail.
+// rolld would request an allocation for the job. Fails if the submission would fail.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
 // Returns a hold if the job could never run, neither on a connected worker nor in an allocation
@@ -136,8 +136,8 @@ std::string waiting(const core::State& state, JobId id, Time now);
 // if there are no queues.
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now);
 
-// Returns the requested but not yet granted allocation that could hold a job with these resources,
-// as text such as "allocation 3 of queue gpu"; empty if there is none.
+// Returns an allocation that is requested, not granted yet, and could hold a job with these
+// resources, as text such as "allocation 3 of queue gpu". Empty if there is none.
 std::string on_order(const core::State& state, const spec::Resources& wanted);
 
 // Returns the name of each worker, and why it cannot take a member of the job now. Returns at most

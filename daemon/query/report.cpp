@@ -19,8 +19,8 @@
 namespace roll::query {
 namespace {
 
-// Maximum number of jobs that a page visits. It is limited because rolld serves no other client
-// during a turn.
+// Maximum number of jobs that a page visits. The number is limited because rolld serves no other
+// client during a turn.
 constexpr int kReportedMax = 20'000;
 constexpr std::array kGroups = {"user", "account", "kind", "week"};
 
@@ -69,7 +69,7 @@ Waste waste_of(const core::Job& job, const core::EndedAttempt& attempt) {
     const bool last = &attempt == &job.past.back();
     if (!last || !core::is_over(job.phase)) return Waste::Requeued;
     if (job.phase == core::JobPhase::Failed) return Waste::Failed;
-    // The sweep has used the metrics of this trial to choose the trials that continue.
+    // The trial was of use: the sweep has used its metrics to choose the trials that continue.
     if (job.stopped_by_halving()) return Waste::None;
     return job.phase == core::JobPhase::Cancelled ? Waste::Cancelled : Waste::None;
 }

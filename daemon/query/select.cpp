@@ -69,8 +69,8 @@ Result<void> add_matches(const core::State& state, const std::string& word, cons
 }
 
 // Adds tasks of an array, which `word` names as Slurm does ("12_3", "12_[0-2,5]") or as `rollctl
-// jobs` prints them ("12[0-2,5]"). Returns false if `word` names no array, because it may be the
-// name of a job. Fails with NotFound if the array exists but has none of these tasks.
+// jobs` prints them ("12[0-2,5]"). Returns false if `word` names no array: the word may be the name
+// of a job. Fails with NotFound if the array exists but has none of these tasks.
 Result<bool> add_tasks(const core::State& state, std::string_view word, std::set<JobId>& ids,
                        std::size_t& looks) {
     const std::size_t end = word.find_first_not_of("0123456789");

@@ -8,12 +8,13 @@
 
 namespace roll::query {
 
-// Returns the predicted starts of the jobs at the head of the queue. The first job that must wait
-// has its reserved time, which later jobs cannot delay. Leaves out a job whose start is unknown.
+// Returns the predicted starts of the jobs at the head of the queue. For the first job that must
+// wait, this is the reserved time. Later jobs cannot delay this start. Leaves out a job whose start
+// is unknown.
 std::map<JobId, Time> known_starts(const core::State& state, Time now);
 
-// The predicted starts of the jobs of one reply. They are computed at the first call of of() for a
-// waiting job, because a prediction takes as long as a pass over the queue.
+// The predicted starts of the jobs of one reply. A prediction takes as long as a pass over the
+// queue, so the starts are computed only at the first call of of() for a waiting job.
 class Starts {
   public:
     Starts(const core::State& state, Time now) : state_(state), now_(now) {}

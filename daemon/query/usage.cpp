@@ -1,5 +1,5 @@
 // Builds the reply to `usage`: the resource use and the limits of a user and of the user's
-// accounts, and the user's waiting jobs in the order of the queue.
+// accounts. Also lists the user's waiting jobs in the order of the queue.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -15,8 +15,8 @@
 namespace roll::query {
 namespace {
 
-// Number of jobs at the head of the queue that get a position. It is limited because rolld serves
-// no other client during a turn.
+// Number of jobs at the head of the queue that get a position. The number is limited because rolld
+// serves no other client during a turn.
 constexpr int kPositionsMax = 10'000;
 constexpr std::size_t kWaitingMax = 20;  // maximum number of waiting jobs in the reply
 
@@ -81,7 +81,7 @@ Json rows_of(const core::State& state, const std::string& user, Time now) {
     return rows;
 }
 
-// Lists waiting jobs. An array is one row, which shows the first job and the number of waiting
+// Lists waiting jobs. An array is one row. The row shows the first job and the number of waiting
 // tasks.
 class WaitingList {
   public:

@@ -1,5 +1,6 @@
 // The values of users' secrets: encrypted on disk (XChaCha20-Poly1305 of libsodium), in plain text
-// only in rolld's memory. They are not in the ledger: no event, snapshot or backup holds a value.
+// only in rolld's memory. The values are not in the ledger: no event, snapshot or backup holds a
+// value.
 //
 //   DIRECTORY/secrets.key     32 random bytes (mode 0600), created with the first secret
 //   DIRECTORY/secrets.sealed  "ROLLSEC1", a nonce of 24 bytes, and the encrypted JSON array of all
@@ -23,8 +24,8 @@ constexpr std::size_t kOfUserMax = 256;
 class Store {
   public:
     // Opens the store. The store is empty if nothing was stored yet. Fails with Refused if other
-    // users can read the key file, and with Corrupt if the key is missing or wrong or the data was
-    // changed.
+    // users can read the key file. Fails with Corrupt if the key is missing or wrong, or if the
+    // data was changed.
     static Result<Store> open(const std::filesystem::path& directory);
 
     // Stores a value and returns after it is on disk. Fails with InvalidArgument for an invalid

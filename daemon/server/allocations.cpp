@@ -4,8 +4,8 @@
 #include "daemon/server/server.hpp"
 
 namespace roll::server {
-// Starts the next errand (a Slurm command) if none is running. It does no harm if the outcome of an
-// errand is lost, because each errand follows only from State and from Slurm's last answers.
+// Starts the next errand (a Slurm command) if none is running. The loss of an errand's outcome does
+// no harm, because each errand follows only from State and from Slurm's last answers.
 void Server::run_errands() {
     if (stopping_) return;
     if (!withdrawing_ && !desk_.withdraw(engine_.state()).empty()) {
@@ -15,8 +15,8 @@ void Server::run_errands() {
     if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
 }
 
-// Runs a turn (one pass of the main loop) that withdraws the allocation requests that are no longer
-// needed and were never sent to Slurm.
+// Runs a turn (one pass of the main loop). The turn withdraws the allocation requests that are no
+// longer needed and were never sent to Slurm.
 void Server::withdraw() {
     withdrawing_ = false;
     for (core::Input& input : desk_.withdraw(engine_.state())) add(std::move(input));

@@ -38,7 +38,7 @@ std::string lacks(const protocol::Heartbeat& worker, const spec::JobSpec& spec) 
 }  // namespace
 
 // Adds the values of secrets to the worker's start orders. If the worker's release is too old for a
-// job, removes the start order and ends the attempt on this worker as an infra failure.
+// job, removes the job's start order. The attempt then ends on this worker as an infra failure.
 void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer) {
     std::erase_if(answer.start, [&](protocol::StartOrder& order) {
         const core::Job& job = engine_.state().jobs.at(order.attempt.job);

@@ -28,8 +28,8 @@ constexpr auto kHousekeeping = 10s;  // maximum time between turns
 constexpr auto kFullPause = 1s;      // pause before the next try while the ledger's volume is full
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // maximum number of messages per turn
-// Maximum size of an answer. It is smaller than kFrameBytesMax, because encryption enlarges the
-// frame, and a worker drops the connection at a frame that is too large.
+// Maximum size of an answer. The size is smaller than kFrameBytesMax, because encryption enlarges
+// the frame. A worker drops the connection at a frame that is too large.
 constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
@@ -287,7 +287,7 @@ Result<engine::Turn> Server::step() {
 }
 
 // Cancels the trials that successive halving stops. If a trial ends in this turn, the core refuses
-// to cancel it, which does no harm.
+// to cancel it. The refusal does no harm.
 void Server::stop_trials(const std::vector<sweeps::Loser>& losers) {
     for (const sweeps::Loser& loser : losers) add(core::Cancel{loser.job, loser.reason, "", true});
     turn();
@@ -363,7 +363,7 @@ bool Server::lost_volume() {
     return true;
 }
 
-// Sends a frame, unless the peer's key was revoked before this turn began.
+// Sends a frame. Does nothing if the peer's key was revoked before this turn began.
 void Server::send(const Peer& peer, std::string frame) {
     if (peer.local != 0) return door_.send(peer.local, frame);
     if (authenticator_->who(peer.key).role == Role::None) return;

@@ -61,7 +61,7 @@ class Server {
     void stop();
     // Ends the beacon's thread after run(). Returns false if it hangs; ~Server() then hangs, too.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
-    void set_policy(spec::Policy policy);  // called after rolld.yaml was read again
+    void set_policy(spec::Policy policy);  // Replaces the policy after rolld.yaml was read again.
     std::string endpoint() const { return reader_.bound_endpoint(); }
     const core::State& state() const { return engine_.state(); }
     std::shared_ptr<const TurnTimes> times() const { return times_; }

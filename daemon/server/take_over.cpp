@@ -82,8 +82,8 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied || interrupted;
     // While this rolld may not start jobs (State::adopting), use the longer `volume_patience`: its
-    // own, or that of the rolld that wrote the beacon. State keeps `adopting`, so this also holds
-    // after a restart.
+    // own, or that of the rolld that wrote the beacon. State keeps `adopting`, so the longer time
+    // also applies after a restart.
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));

@@ -19,7 +19,7 @@ io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 // Decides how this rolld starts. Fails with Refused in three cases:
 // - Another rolld's beacon changes while this function watches it.
 // - The ledger is older than the beacon, and --take-over is not set.
-// - Another machine wrote the beacon, whose rolld may still run, and --take-over is not set.
+// - Another machine wrote the beacon, and --take-over is not set: a rolld may still run there.
 // If another state directory on this machine wrote the beacon, and the beacon does not change, this
 // rolld takes over even without --take-over. Watching the beacon and taking over block for seconds.
 //

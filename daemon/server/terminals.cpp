@@ -32,8 +32,8 @@ Result<void> Server::open_terminal(const Asking& asking, const api::OpenTerminal
     return {};
 }
 
-// Takes a worker's message about a terminal. Ignores it unless that worker runs the terminal's
-// program.
+// Takes a worker's message about a terminal. Ignores a message from a worker that does not run the
+// terminal's program.
 void Server::take_terminal_news(const Peer& peer, const std::string& frame) {
     auto news = protocol::decode_terminal_news(frame);
     if (!news) return;

@@ -35,15 +35,15 @@ class Latencies {
         1,    2,     5,     10,     20,     50,      100,       200,       500,
         1000, 2'000, 5'000, 10'000, 60'000, 300'000, 1'800'000, 7'200'000, 86'400'000};
 
-    // Adds a duration. A negative one counts as 0: the wall clock was set back.
+    // Adds a duration. A negative duration, after the wall clock was set back, counts as 0.
     void add(std::chrono::milliseconds took);
     // Returns {count, seconds, buckets: [{le, count}]}: the number and the sum of the durations,
     // and the number of durations of at most `le` seconds each.
     Json json() const;
 
   private:
-    // counts_[i]: number of durations up to kLimitsMs[i] and above the limit before it. Durations
-    // above all limits are not counted here.
+    // counts_[i]: number of durations that are at most kLimitsMs[i] and above kLimitsMs[i - 1].
+    // Durations above all limits are not counted here.
     std::array<std::uint64_t, kLimitsMs.size()> counts_{};
     std::uint64_t count_ = 0;
     std::chrono::milliseconds sum_{0};

@@ -37,8 +37,8 @@ std::string time_text(std::chrono::seconds time) {
 constexpr std::array<const char*, 8> kKept = {"HOME", "USER",   "LOGNAME",         "SHELL",
                                               "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH"};
 
-// Returns shell lines that set the variables of rolld's environment. Without them, the job would
-// have the environment of sbatch, which has another locale.
+// Returns shell lines that set the variables of rolld's environment. Without these lines, the job
+// would have the environment of sbatch, with another locale.
 std::string exports(const Site& site) {
     std::string text = "unset LC_ALL\n";
     for (const char* name : kKept) {
@@ -51,8 +51,8 @@ std::string exports(const Site& site) {
 // Returns the environment that a worker inherits through sbatch (--export=ALL), without the secrets
 // in rolld's environment.
 //
-// Any other value of --export, including NIL, makes Slurm 22.05 first log the user in on the node,
-// which takes a second.
+// Any other value of --export, including NIL, makes Slurm 22.05 first log the user in on the node.
+// That takes a second.
 std::vector<std::string> inherited(const Site& site) {
     std::vector<std::string> kept;
     for (const char* name : {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "SLURM_CONF"}) {
@@ -120,9 +120,9 @@ std::string other_nodes(const spec::PilotQueue& queue) {
     return text + " \\\n    \"${worker[@]}\" </dev/null &\n";
 }
 
-// Lines of the batch script for several nodes. They pass Slurm's signals to the first worker; rolld
-// tells the other workers to end. The script waits for all workers, because Slurm would kill them
-// at the end of the script.
+// Lines of the batch script for several nodes. The script passes Slurm's signals to the first
+// worker. rolld tells the other workers to end. The script waits for all workers, because Slurm
+// would kill them at the end of the script.
 constexpr const char* kUntilAllHaveEnded = R"(trap 'kill -TERM $first' TERM INT HUP USR1 USR2
 for worker in $others $first; do
     until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done
@@ -134,9 +134,9 @@ exit $status
 
 // Returns the batch script of an allocation.
 //
-// The worker of the first node is started without srun, which would take half a second. On one
-// node, the worker replaces the script (exec), so that it receives Slurm's signals. The lines of
-// --setup run in a login shell, which provides `module`. Slurm 22.05 does not set
+// The worker of the first node is started without srun, because srun would take half a second. On
+// one node, the worker replaces the script (exec), so that it receives Slurm's signals. The lines
+// of --setup run in a login shell, which provides `module`. Slurm 22.05 does not set
 // SLURM_JOB_END_TIME, so the script computes the end of the allocation. If Slurm moves the end to
 // an earlier time, rolld learns this from squeue.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {

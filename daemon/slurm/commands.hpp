@@ -43,8 +43,8 @@ std::string job_name_of(std::string_view key);
 // Returns the KEY in the comment of a request's job; empty for any other text.
 std::string key_of(std::string_view comment);
 
-// Returns the batch script of an allocation. It starts one roll-worker per node, with srun if there
-// are several nodes.
+// Returns the batch script of an allocation. The script starts one roll-worker per node, with srun
+// if there are several nodes.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site);
 
 // Returns the `sbatch` command for an allocation request. Its standard input is the script.

@@ -75,8 +75,8 @@ bool converse(Talk& talk, Clock::time_point until, Finished& finished) {
     return true;
 }
 
-// Waits for the exit status. Returns false at the deadline, because a program may close its outputs
-// and then hang.
+// Waits for the exit status. A program may close its outputs and then hang, so returns false at the
+// deadline.
 bool wait_for(pid_t pid, Clock::time_point until, int& status) {
     constexpr auto kPause = std::chrono::milliseconds(2);
     for (;;) {

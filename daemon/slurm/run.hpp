@@ -16,8 +16,8 @@ struct Finished {
     std::string errors{};  // first lines of stderr, without the command's name
 };
 
-// Runs the command. Blocks until the command ends, or until the deadline passes and its process
-// group is killed. The command is also killed if the calling thread ends.
+// Runs the command. Blocks until the command ends, or until the deadline passes. At the deadline,
+// the command's process group is killed. The command is also killed if the calling thread ends.
 Finished run(const Command& command, std::chrono::milliseconds deadline);
 
 }  // namespace roll::slurm

@@ -58,7 +58,8 @@ class Watch {
         std::vector<std::int64_t> rungs{};
         std::map<JobId, Trial> started{};  // trials that have started, by job
     };
-    // A trial that the thread reads. The thread returns it with the new position in the file.
+    // A trial whose file the thread reads. The thread returns the trial with the new position in
+    // the file.
     struct Work {
         JobId sweep;
         JobId job;

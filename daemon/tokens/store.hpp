@@ -31,13 +31,13 @@ struct ApiToken {
 class Store {
   public:
     // Opens the store. The store is empty if no token was made yet. Fails with Corrupt if the file
-    // cannot be read as tokens.
+    // is not a valid list of tokens.
     static Result<Store> open(const std::filesystem::path& directory);
 
     // Makes a token and returns its text, `roll_ID_SECRET`, after the token is on disk. The store
     // does not keep the text. Ignores the token's `created` and `sha256`. Fails with
-    // InvalidArgument if the token expires in less than a minute or in more than 400 days, and with
-    // Refused if the user has too many tokens.
+    // InvalidArgument if the token expires in less than a minute or in more than 400 days. Fails
+    // with Refused if the user has too many tokens.
     Result<std::string> create(ApiToken token, Time now);
     // Revokes a token. Fails with NotFound if there is no such token.
     Result<void> revoke(const std::string& id);

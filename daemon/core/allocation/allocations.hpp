@@ -22,7 +22,8 @@ std::optional<Time> allocation_wakeup(const State& s, Time now);
 
 // Returns, for each granted allocation, the time at which rolld releases it. Usually this is the
 // allocation's end minus `handover` (a setting of the queue). If a job in the allocation needs more
-// time to save (save_margin), the time is earlier by up to a quarter of the queue's `time`.
+// time to save (save_margin), rolld releases the allocation earlier, by up to a quarter of the
+// queue's `time`.
 std::map<AllocationId, Time> go_back_at(const State& state);
 
 }  // namespace roll::core

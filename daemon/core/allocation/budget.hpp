@@ -8,14 +8,14 @@
 namespace roll::core {
 
 // Returns how many allocations the queue's limits allow at once, including the `alive` allocations
-// that exist now. The full GPU-hours of the `alive` allocations count as used.
+// that exist now. Each of the `alive` allocations counts with the GPU-hours of its full time.
 int most_alive(const AllocationQueue& queue, int alive);
 
 // Numbers of allocations of one queue: how many it has, and how many it may still request.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
-    // True if the queue must wait before it requests an allocation: it backs off after a failure,
-    // or no worker of its first allocation has joined yet.
+    // True if the queue must wait before it requests an allocation: the queue backs off after a
+    // failed request, or no worker of its first allocation has joined yet.
     bool later = false;
     int orders = 0;  // number of allocations that may be requested now
     int alive = 0;

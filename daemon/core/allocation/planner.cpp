@@ -128,8 +128,8 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
         if (!offers(spec, wanted) || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
         // `backlog` is the maximum number of the queue's requests that wait for their grant. A gang
-        // may exceed it if no request waits now (`fresh`). Without this exception, a gang that
-        // needs more than `backlog` requests would never get its nodes.
+        // may exceed `backlog` if no request waits now (`fresh`). Without this exception, a gang
+        // that needs more than `backlog` requests would never get its nodes.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -215,8 +215,8 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
 namespace {
 
 // Plans the ready jobs in queue order, within the users' limits. If a job cannot be served, skips
-// the other jobs of its group, which are equal to it. The cost therefore depends on the jobs that
-// are served, not on the number of jobs.
+// the other jobs of its group, because these jobs are equal for placement. The cost therefore
+// depends on the jobs that are served, not on the number of jobs.
 void serve_ready(const State& state, Time now, Planner& planner) {
     Limits limits(state, now);
     Queue queue(state, now, limits);
@@ -234,10 +234,10 @@ void serve_ready(const State& state, Time now, Planner& planner) {
 
 }  // namespace
 
-// worthwhile() finds the allocation requests whose nodes would be used too little. It lowers the
-// maximum number of these requests in `quotas`. The next round then plans all jobs again, because a
-// job may get its nodes from another queue instead. The loop ends, because each round that is not
-// the last lowers a maximum.
+// worthwhile() finds the allocation requests whose nodes would be used too little. worthwhile()
+// also lowers the maximum number of these requests in `quotas`. The next round then plans all jobs
+// again, because a job may get its nodes from another queue instead. The loop ends, because each
+// round that is not the last lowers a maximum.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas) {
     for (;;) {
         Planner planner(state, now, quotas);

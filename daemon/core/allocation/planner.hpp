@@ -17,9 +17,9 @@
 
 namespace roll::core {
 
-// Maximum number of batches of allocation requests, by queue and by the resources of the job.
-// Without an entry there is no maximum. An entry is added when the plan has batches whose nodes the
-// waiting jobs would use too little.
+// Maximum number of batches, by queue and by the resources of the job. A batch is the set of
+// allocations requested together for one job. Without an entry there is no maximum. worthwhile()
+// adds an entry if the waiting jobs would use too little of a batch's nodes.
 using OrderQuota = std::map<std::pair<std::string, spec::Resources>, int>;
 
 class Planner {
@@ -45,8 +45,8 @@ class Planner {
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
         // If `comes` is false, some nodes are missing and cannot be requested. If the live workers
         // can hold the gang once all of them are free, the gang waits for the busy workers. Reserve
-        // only the free live workers for it. Reserve no requested nodes: other jobs can use them,
-        // and would otherwise request more.
+        // only the free live workers for the gang. Reserve no requested nodes: other jobs can use
+        // these nodes, and would otherwise request more nodes.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -56,9 +56,8 @@ class Planner {
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
     // Returns whether the waiting jobs would use at least min_percent of each batch's nodes. Checks
-    // only queues that set min_percent. If a pair of a queue and resources has a batch below
-    // min_percent, sets the pair's maximum in `quotas` to the number of its batches that reach
-    // min_percent.
+    // only queues that set min_percent. If the batches of a queue and certain resources do not all
+    // reach min_percent, sets their maximum in `quotas` to the number of batches that do.
     bool worthwhile(OrderQuota& quotas) const;
 
   private:
@@ -107,10 +106,10 @@ class Planner {
     Events orders_{};
 };
 
-// Plans the ready jobs in queue order, within the users' limits. If the jobs would use the nodes of
-// some requests too little, repeats the simulation without these requests, until all remaining
-// requests are worthwhile. Records the excluded requests as maxima in `quotas`, which must outlive
-// the planner.
+// Plans the ready jobs in queue order, within the users' limits. If the jobs would use too little
+// of the nodes of some requests, repeats the simulation without these requests, until all remaining
+// requests are worthwhile. Records in `quotas` the maxima that exclude these requests. `quotas`
+// must outlive the planner.
 Planner plan_ready_jobs(const State& state, Time now, OrderQuota& quotas);
 
 }  // namespace roll::core

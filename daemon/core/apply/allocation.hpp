@@ -18,8 +18,8 @@ void on(State& s, const AllocationReleasing& e);
 void on(State& s, const AllocationEnded& e);
 void on(State& s, const PilotJoined& e);
 
-// Records that work on the worker has ended. The worker's allocation counts as idle from `at` on,
-// unless other work runs in the allocation.
+// Records that work on the worker has ended. The worker's allocation counts as idle from `at` on if
+// no other work runs in it.
 void note_used(State& s, WorkerId worker, Time at);
 
 }  // namespace roll::core

@@ -81,9 +81,9 @@ void on(State& s, const MemberEnded& e) {
     attempt.matched.insert(e.matched.begin(), e.matched.end());
     const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
     const int now = blame(e.outcome, e.exit_code);
-    // A member that is done may give a reason, for example the number of skipped steps. Keep it
-    // only while no other reason is known, because it does not explain a stop or a failure of
-    // another member.
+    // A member that is done may give a reason, for example the number of skipped steps. Keep this
+    // reason only while no other reason is known, because it does not explain why another member
+    // stopped or failed.
     if (e.outcome == Outcome::Done && attempt.reason.empty()) attempt.reason = e.reason;
     if (now <= known) return;
     if (!attempt.outcome && attempt.phase != AttemptPhase::Stopping) attempt.reason.clear();

@@ -8,8 +8,8 @@
 namespace roll::core {
 
 // Shifts every recorded time by `step`, so that the time since each recorded time stays the same.
-// Begin, deadline, cron times and the end of an allocation as reported by Slurm do not change,
-// because they are meant as wall clock times.
+// Wall clock times do not change: begin times, deadlines, cron times, and the end of an allocation
+// as Slurm reports it.
 void move_instants(State& state, std::chrono::milliseconds step);
 
 }  // namespace roll::core

@@ -43,11 +43,11 @@ bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& besid
     return beside.size() > before;
 }
 
-// Marks simultaneous faults of one kind as common if they seem to have one cause, such as a power
-// cut, a network failure or jobs that fail everywhere. Lost workers count as common if at least two
-// machines are affected at once. Failed attempts count as common if they affect at least three
-// machines, and if these machines are more than half of the number of workers. Fewer machines do
-// not suffice, because attempts may fail on two bad machines at the same time.
+// Marks simultaneous faults of one kind as common if they seem to have one cause. Examples are a
+// power cut, a network failure, and jobs that fail everywhere. Lost workers count as common if at
+// least two machines are affected at once. Failed attempts count as common if they affect at least
+// three machines, and if these machines are more than half of the number of workers. Fewer machines
+// do not suffice, because attempts may fail on two bad machines at the same time.
 void mark_common(State& state, const Fault& fault) {
     std::vector<Fault*> beside;
     std::ptrdiff_t hit = 0;

@@ -5,10 +5,9 @@
 
 namespace roll::core {
 
-// Records a fault of the machine that is blamed for the end of the job's current attempt, if the
-// attempt ended as an infra failure. Does nothing if the machine was draining or being released, if
-// its worker was lost (note_loss() records this), or if the attempt could not write its output
-// (kExitRefused).
+// Records a fault of the machine that is blamed for the infra failure of the job's current attempt.
+// Does nothing in three cases: the machine was draining or being released, its worker is lost (see
+// note_loss()), or the attempt could not write its output (kExitRefused).
 void note_fault(State& state, JobId id, Time at);
 
 // Records a fault of the machine of a lost worker, just before the worker is erased. Ignores a

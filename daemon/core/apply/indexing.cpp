@@ -34,8 +34,8 @@ void count_array(Index& index, const Job& job, int by) {
     if (running == 0) index.array_running.erase(job.array);
 }
 
-// Adds one job of an array to the array's counts if `by` is 1. Removes it if `by` is -1. There is
-// one count (AllOf) for each condition that a dependency on the array may have.
+// Adds one job of an array to the array's counts if `by` is 1. Removes the job if `by` is -1. There
+// is one count (AllOf) for each condition that a dependency on the array may have.
 void count_task(const State& state, JobId id, const Job& job, int by, Index& index) {
     Tasks& tasks = index.arrays[job.array];
     tasks.count += by;

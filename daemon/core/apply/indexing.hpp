@@ -12,8 +12,8 @@ void file(State& state, JobId id);
 
 // unfile_places() removes the job from the index of each worker that its attempt uses (by_worker),
 // and file_places() adds the job. Call these functions when the attempt gets its workers or gives
-// them up. Other changes of an attempt's places do not affect by_worker. They need no call, and are
-// therefore cheap for a gang with many places.
+// them up. Other changes of an attempt's places do not affect by_worker and need no call. Such
+// changes are therefore cheap for a gang with many places.
 void unfile_places(State& state, JobId id);
 void file_places(State& state, JobId id);
 

@@ -36,8 +36,8 @@ void on(State& s, const MachineExcluded& e) {
     machine.excluded_until = e.until;
     machine.reason = e.reason;
 }
-// Forgets the machine's faults, except faults that have a common cause. These are needed to
-// recognize the same cause in later faults of other machines.
+// Forgets the machine's faults, except faults that have a common cause. Faults with a common cause
+// are kept to recognize this cause in later faults of other machines.
 void on(State& s, const MachineForgiven& e) {
     const auto found = s.machines.find(e.machine);
     if (found == s.machines.end()) return;

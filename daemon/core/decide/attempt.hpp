@@ -14,9 +14,9 @@ Result<Events> on(const State& s, const CheckpointDeleted& in, Time now);
 Result<Events> on(const State& s, const RequestDone& in, Time now);
 Result<Events> on(const State& s, const ExportWritten& in, Time now);
 
-// Returns whether the worker has a member of the job's current attempt that has not ended. If it
-// has none, rolld ignores what the worker reports about the attempt. rolld's answer then lists the
-// attempt as FENCED, and the worker kills it.
+// Returns whether `key` is its job's current attempt and has a member on the worker that has not
+// ended. If not, rolld ignores what the worker reports about the attempt. rolld's answer then lists
+// the attempt as FENCED, and the worker kills the attempt.
 bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
 
 }  // namespace roll::core

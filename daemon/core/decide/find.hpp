@@ -20,7 +20,7 @@ auto* find(Map& map, const typename Map::key_type& id) {
 // Returns the error NotFound for a job that does not exist.
 tl::unexpected<Error> no_such_job(JobId id);
 
-// Returns the current attempt of the job in `key` if `key` has this attempt's token, else nullptr.
+// Returns the attempt `key` if it is the current attempt of its job, else nullptr.
 const Attempt* current(const State& s, const AttemptKey& key);
 
 // Returns the resources that the attempt `key` holds on the worker; nullptr if the attempt is not

@@ -10,10 +10,10 @@ namespace {
 
 // The parts of a refusal's message that depend on the request. cannot_take() builds the message.
 struct Refusal {
-    const char* trains;    // follows "only train and resume jobs"
-    const char* runs;      // follows "only running jobs"
-    const char* ended;     // follows "has ended"
-    const char* stopping;  // follows "is already stopping"
+    const char* trains;    // text after "only train and resume jobs" in the message
+    const char* runs;      // text after "only running jobs" in the message
+    const char* ended;     // text after "has ended" in the message
+    const char* stopping;  // text after "is already stopping" in the message
 };
 constexpr Refusal kOfSave{"write checkpoints", "save checkpoints",
                           "; rollctl show lists its checkpoints",

@@ -6,8 +6,8 @@
 
 namespace roll::core {
 
-// Fails if the total size of `jobs` jobs made from `spec` would be too large. Each of these jobs
-// holds the whole document.
+// Fails if `spec` makes jobs that are too large in total. `jobs` is the number of these jobs. Each
+// of them holds the whole document of `spec`.
 Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs);
 
 }  // namespace roll::core

@@ -57,8 +57,8 @@ Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec
     return {};
 }
 
-// Checks that the jobs in `afters` exist. A dependency on the first job of an array is a dependency
-// on all jobs of the array, so `array` is set in it.
+// Checks that the jobs in `afters` exist. A dependency on the first job of an array stands for all
+// jobs of the array. Sets `array` in such a dependency.
 Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     for (spec::After& after : afters) {
         const Job* job = find(s.jobs, after.job);

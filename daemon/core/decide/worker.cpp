@@ -34,7 +34,7 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 }
 
 // Registers a worker. A hello with a new session means that the node's roll-worker was restarted.
-// The new process killed the processes of the old one before it registered. The old worker is
+// Before the new process registered, it killed the processes of the old one. The old worker is
 // therefore lost, and a late message must not revive the old worker.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0 || in.memory < 0 || in.cpus < 0)
@@ -77,10 +77,10 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
 //
 // The report may be wrong. The node's processes may then run on until the worker's lease and fence
 // have ended. The members of training jobs on the node nevertheless end at once, so that their next
-// attempts can start. This is safe even if both attempts run for a while: each attempt names its
-// output by its token, and only the output of the current attempt counts. Other jobs wait until the
-// worker is lost. The worker is drained, so that it gets no new work even if its heartbeats arrive
-// again.
+// attempts can start. Ending these members is safe even if both attempts run for a while: each
+// attempt names its output by its token, and only the output of the current attempt counts. Other
+// jobs wait until the worker is lost. The worker is drained, so that it gets no new work even if
+// its heartbeats arrive again.
 Result<Events> on(const State& s, const NodeDown& in, Time) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || !worker->quiet) return Events{};

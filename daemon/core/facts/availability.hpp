@@ -22,10 +22,10 @@ bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& want
 bool is_large_enough(const Worker& worker, const spec::Resources& wanted);
 
 // Returns whether the nodes that the queue requests are large enough for a member with `wanted`,
-// and are granted for long enough.
+// and whether they are granted for a long enough time.
 bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted);
 
-// Returns the number of CPUs of a node that the queue requests. It equals the number of slots,
+// Returns the number of CPUs of a node that the queue requests. This is the number of slots,
 // because Roll requests one CPU per slot from Slurm.
 inline int cpus_of(const spec::PilotQueue& queue) { return queue.slots; }
 

@@ -8,8 +8,8 @@
 
 namespace roll::core {
 
-// Returns the array tasks whose counts in Index::arrays depend on job `id`: the job itself, if it
-// is a task of an array, and the task whose model the job exports.
+// Returns the array tasks that count differently in Index::arrays when job `id` changes: the job
+// itself, if it is a task of an array, and the task whose model the job exports.
 std::vector<JobId> tasks_at(const State& state, JobId id);
 
 // Returns when the job ended; Time{} if it has not ended or was removed.
@@ -25,7 +25,7 @@ Time ready_since(const State& state, const Job& job, const Index& index);
 // Returns the jobs with an attempt that holds resources of the worker. A job counts until its
 // attempt has ended, even if its part on this worker has ended before.
 const std::set<JobId>& jobs_on(const State& state, WorkerId worker);
-// Returns whether a member that has not ended is on the worker.
+// Returns whether some attempt has a member on the worker that has not ended.
 bool is_busy(const State& state, WorkerId worker);
 
 }  // namespace roll::core

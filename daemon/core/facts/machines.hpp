@@ -18,8 +18,9 @@ bool is_excluded(const State& state, const Worker& worker);
 // faults do not suffice.
 std::string fault_of(const State& state, const Machine& machine, Time since);
 
-// Returns whether this machine was excluded wrongly: later reports showed that other machines had
-// the same fault at the same time, and the machine's other faults do not suffice to exclude it.
+// Returns whether this machine was excluded wrongly. This is so if other machines turned out to
+// have had the same fault at the same time, and the machine's other faults do not suffice to
+// exclude it.
 bool was_innocent(const State& state, const Machine& machine);
 
 }  // namespace roll::core

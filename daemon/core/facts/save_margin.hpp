@@ -13,8 +13,8 @@ namespace roll::core {
 inline constexpr std::size_t kSavesKept = 200;
 inline constexpr auto kSaveSlack = std::chrono::seconds(60);
 
-// Returns the 99th percentile (nearest rank) of the newest save times plus kSaveSlack; 0 before
-// the first save.
+// Returns kSaveSlack plus the 99th percentile (nearest rank) of `save_ms`, the job's newest save
+// times. Returns 0 before the first save.
 std::chrono::milliseconds save_margin(const std::vector<std::int64_t>& save_ms);
 
 // Returns how long an attempt with the time limit `limit` runs before rolld stops it: the limit

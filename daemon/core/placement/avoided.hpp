@@ -13,8 +13,8 @@ namespace roll::core {
 // Returns the workers on nodes that the job avoids.
 std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
-// Returns the workers that the job must not use. If a variant of the job fits on the workers that
-// the job does not avoid, these are all workers that it avoids, else none. `shapes` has the indices
+// Returns the workers that the job must not use. These are the workers that the job avoids if a
+// variant of the job fits on the other workers. Otherwise there are none. `shapes` has the indices
 // of the variants to try. `all` is the capacity of all workers when they are idle, because the job
 // also waits for workers that are busy now.
 std::set<WorkerId> forbidden_workers(const State& state, const Job& job, const Capacity& all,

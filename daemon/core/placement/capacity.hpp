@@ -40,7 +40,8 @@ Capacity all_capacity(const State& state, Time now);
 Capacity known_capacity(const State& state, Time now, bool excluded = false);
 
 // Returns the capacity that no attempt holds. An attempt holds all its places until its last member
-// has ended; otherwise the gang's next attempt could start while members of this attempt still run.
+// has ended. Otherwise, the gang's next attempt could start while members of this attempt still
+// run.
 Capacity free_capacity(const State& state, Time now);
 
 // Removes the capacity of `places` from `capacity`.

@@ -23,9 +23,9 @@ std::vector<int> part_of_a_gpu(const FreeSlots& free, int percent) {
     return {best};
 }
 
-// Returns `count` whole GPUs. If a NUMA node has enough free GPUs, takes all of them from this
-// node; if several nodes have enough, from the one with the fewest free GPUs. If no node has
-// enough, uses several nodes, the nodes with the most free GPUs first.
+// Returns `count` whole GPUs. Prefers a single NUMA node: among the nodes with enough free GPUs,
+// the node with the fewest. If no node has enough, uses several nodes, the nodes with the most free
+// GPUs first.
 std::vector<int> whole_gpus(const FreeSlots& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {

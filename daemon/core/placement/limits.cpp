@@ -134,9 +134,9 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
                 spec::policy_of(policy, job.user).quota, wanted);
 }
 
-// Returns the decayed use of an account or user, divided by its share. Adds the use of the running
-// jobs over the next half_life / kLookAhead, so that a user whose jobs have just received many
-// resources waits.
+// Returns the decayed use of an account or user, divided by its share. Adds the use that the
+// running jobs will have over the next half_life / kLookAhead. A user whose jobs have just received
+// many resources therefore waits.
 std::int64_t Limits::score(const Sum& sum, int share) const {
     const std::chrono::milliseconds ahead =
         std::chrono::milliseconds(state_.policy.half_life) / kLookAhead;
@@ -162,7 +162,7 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
 
 // Returns whether an account of the job exceeds its own quota. Checks the quota of slots if the job
 // wants slots, and the quota of GPUs if the job wants GPUs. If `started` is false, the current use
-// does not include the job, so `wanted` is added to it.
+// does not include the job, so `wanted` is added.
 bool Limits::is_over(const Job& job, const spec::Resources& wanted, bool started) const {
     const int slots = wanted.slots(), gpus = wanted.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {

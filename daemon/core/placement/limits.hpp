@@ -30,7 +30,7 @@ class Limits {
     // Returns the limit that the job would exceed if it ran with `wanted`, one of its variants;
     // nullopt if it may start.
     std::optional<Excess> excess(const Job& job, const spec::Resources& wanted) const;
-    // Adds the job to the sums as if it ran with `wanted`. If `sign` is -1, removes it again.
+    // Adds the job to the sums as if it ran with `wanted`. If `sign` is -1, removes the job again.
     void add(const Job& job, const spec::Resources& wanted, int sign = 1);
 
     // Returns the job's sort key for fair share; a smaller key comes first. The key has one number
@@ -41,7 +41,7 @@ class Limits {
     // Returns whether an account of the running job borrows, that is, uses more than its own quota.
     bool borrows(const Job& job) const;
     // Returns whether the job can start now only if it borrows: in each variant that may start now,
-    // one of its accounts would exceed that account's own quota. False if no variant may start now.
+    // one of the job's accounts would exceed its own quota. False if no variant may start now.
     bool would_borrow(const Job& job) const;
     // Returns whether the job fits, without borrowing, into the quota of the nearest account that
     // has a quota. Searches the job's account, then its parent, and so on. False if none has a
@@ -71,8 +71,8 @@ class Limits {
 // and the job can end before its deadline.
 std::vector<int> allowed_variants(const Job& job, const Limits& limits, Time now);
 
-// Returns the limit on the number of jobs that `count` more jobs of this user would exceed; nullopt
-// if there is none.
+// Returns the limit on the number of jobs that would be exceeded if the user had `count` more jobs;
+// nullopt if no limit would be exceeded.
 std::optional<Excess> too_many_jobs(const State& state, const User& user, int count);
 
 // Returns `account` and its ancestors, the topmost last.

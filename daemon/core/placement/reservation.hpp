@@ -17,8 +17,8 @@
 
 namespace roll::core {
 
-// Time that a backfilled attempt is assumed to need in addition to its limit, to start, save and
-// stop.
+// Assumed time that a backfilled attempt needs to start, save and stop, in addition to its time
+// limit.
 inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
 
 // The places that an attempt holds. `until` is the time at which the attempt releases the places;
@@ -30,20 +30,22 @@ struct Holder {
 
 class Reservation {
   public:
-    // `wanted` are the resources of the first job. `all` is the whole capacity of the workers that
-    // the job may use, and `free` is the part that is free now. `held` lists the attempts that hold
-    // the other part; they may also hold places on workers that are not in `all`.
+    // `wanted` are the resources of the first job in the queue that must wait. `all` is the whole
+    // capacity of the workers that the job may use, and `free` is the part that is free now. `held`
+    // lists the attempts that hold the other part; these attempts may also hold places on workers
+    // that are not in `all`.
     Reservation(const spec::Resources& wanted, const Capacity& free, const Capacity& all,
                 std::vector<Holder> held);
 
-    // Returns the latest time at which the first job starts; nullopt if that time is unknown.
+    // Returns the reserved time: the first job starts at this time or earlier. nullopt if the time
+    // is unknown.
     std::optional<Time> at() const { return at_; }
 
     // Returns places in `free` for a job that starts now, although it is behind the first job in
     // the queue. Empty if the job does not fit or would delay the first job.
     std::vector<Place> places_beside(const spec::Resources& later, const Capacity& free, Time now,
                                      std::set<WorkerId> avoid);
-    // Records that a later job was given `places`.
+    // Records that a job behind the first job was given `places`.
     void add(const spec::Resources& later, const std::vector<Place>& places, Time now);
 
   private:
@@ -57,8 +59,8 @@ class Reservation {
     std::set<WorkerId> fitting_{};
 };
 
-// Returns the latest time at which the job's attempt ends, without the time for stopping; nullopt
-// if the attempt has no limit or is already stopping.
+// Returns the latest time at which the job's attempt ends, without the time that stopping takes.
+// Returns nullopt if the attempt has no time limit or is already stopping.
 std::optional<Time> latest_end(const Job& job, Time now);
 // Like latest_end() above, for an attempt with the time limit `limit` that began at `began`.
 std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,

@@ -9,8 +9,8 @@
 namespace roll::core {
 namespace {
 
-// Returns the resources that the attempt holds on its workers. Leaves out the blamed node and
-// workers that take no jobs or whose heartbeats are missing.
+// Returns the resources that the attempt holds on its workers. Leaves out the blamed node, workers
+// that take no jobs, and workers whose heartbeats are missing.
 Capacity held_capacity(const State& state, const Attempt& attempt, Time now) {
     const Capacity all = all_capacity(state, now);
     Capacity held;

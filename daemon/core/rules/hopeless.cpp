@@ -25,8 +25,8 @@ std::string hopeless(const spec::After& after) {
     return job + " did not succeed, but this job waits for it to succeed";
 }
 
-// Collects the end events of queued jobs and of the dependents that end with them. Each job ends
-// once.
+// Collects the events that end queued jobs, and the events that then end the jobs that depend on
+// them. Each job ends once.
 class Ends {
   public:
     Ends(const State& state, Time now) : state_(state), now_(now) {}

@@ -5,8 +5,8 @@
 
 namespace roll::core {
 
-// Ends queued jobs that were cancelled, that have an impossible dependency, or that cannot end
-// before their deadline.
+// Ends queued jobs that were cancelled, that have a dependency that can no longer be met, or that
+// cannot end before their deadline.
 Events end_hopeless_jobs(const State& state, Time now);
 
 }  // namespace roll::core

@@ -5,8 +5,8 @@
 
 namespace roll::core {
 
-// Ends the members of lost workers. Their processes are already dead, because a worker kills them
-// before rolld counts the worker as lost.
+// Ends the members of lost workers. The processes of these members are already dead: a worker kills
+// its processes before rolld counts the worker as lost.
 Events end_lost_members(const State& state, Time now);
 
 }  // namespace roll::core

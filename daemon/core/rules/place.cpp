@@ -141,8 +141,8 @@ std::optional<Promise> promised(const State& state, Time now) {
     return Placer(state, now).promise();
 }
 
-// Places the ready jobs. A job that must wait gets no reservation if the live workers could never
-// hold it, or if its array's limit or a quota blocks it.
+// Places the ready jobs. The first job that must wait gets a reservation. A job gets none if the
+// live workers could never hold it, or if its array's limit or a quota blocks it.
 Events place_jobs(const State& state, Time now) {
     if (state.adopting || !dispatches(state)) return {};
     return Placer(state, now).run();

@@ -43,8 +43,8 @@ class Predictor {
     }
 
   private:
-    // Returns the time at which the job starts behind all earlier jobs, and lets it hold its places
-    // from then on.
+    // Returns the time at which the job starts behind all earlier jobs. From this time on, the job
+    // holds its places in the prediction.
     std::optional<Time> start_of(JobId id, Limits& limits) {
         const Job& job = state_.jobs.at(id);
         const std::vector<int> shapes = allowed_variants(job, limits, now_);

@@ -17,8 +17,8 @@ struct PredictedStart {
 // Returns the first ready jobs in the order of the queue, at most kPredictedMax and fewer on large
 // clusters. The prediction assumes that jobs start in this order, that every job uses its whole
 // time limit, and that no job is added. Backfill may start a job earlier than predicted. The time
-// is unknown if a quota blocks the job or no worker could hold it. It is also unknown if the job,
-// or a job before it, waits for an attempt without a time limit.
+// is unknown if a quota blocks the job or no worker could hold it. The time is also unknown if the
+// job, or an earlier job in the queue, waits for an attempt without a time limit.
 inline constexpr std::size_t kPredictedMax = 100;
 std::vector<PredictedStart> predicted_starts(const State& state, Time now);
 

@@ -22,8 +22,8 @@ std::string stop_reason(const Job& job, Time now) {
 
 std::string time_is_up(const Job& job, Time now) {
     const Attempt& attempt = *job.attempt;
-    // Keep the reason of a stop that has begun. The attempt saves a checkpoint as it stops, and the
-    // time of this save may raise the limit of run_limit() above the attempt's run time.
+    // Keep the reason of a stop that has begun. The attempt saves a checkpoint as it stops. The
+    // duration of this save may change run_limit(), so that the attempt would no longer seem late.
     const bool was_late = attempt.reason == kTimeIsUp || attempt.reason == kDeadline;
     if (attempt.phase == AttemptPhase::Stopping && was_late) return attempt.reason;
     const auto limit = run_limit(job.resources().time, job.save_ms);

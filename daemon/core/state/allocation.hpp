@@ -29,15 +29,15 @@ struct AllocationQueue {
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 
-// Phases: Ordered (requested) -> Pending -> Granted -> erased. If Slurm requeues an allocation, it
-// becomes Pending again, and rolld releases it: Slurm starts a requeued job only after two minutes,
-// but a new request at once.
+// Phases: Ordered (requested) -> Pending -> Granted -> erased. If Slurm requeues an allocation, the
+// phase becomes Pending again, and rolld releases the allocation. A new request is faster: Slurm
+// starts a requeued job only after two minutes.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {
     std::string queue;
-    // Incarnation of the rolld that made the request. Identifies the request in Slurm, together
-    // with the allocation's id.
+    // Incarnation of the rolld that made the request. The incarnation and the allocation's id
+    // together identify the request in Slurm.
     std::uint64_t incarnation = 0;
     AllocationPhase phase = AllocationPhase::Ordered;
     std::string slurm_job{};  // Slurm's job id; empty while Ordered

@@ -32,7 +32,7 @@ struct Place {
     bool up = false;         // true once the ranks of this member have started
     bool ended = false;      // true once this member has ended; never true for a spare
     int gpu_percent = 100;   // share of each GPU in percent
-    // true if this is a spare, which runs nothing and may replace a failing node
+    // true if this is a spare: a node that runs nothing and may replace a failing node
     bool spare = false;
     std::int64_t memory = 0;  // memory that the member holds, in bytes
     int cpus = 0;
@@ -101,7 +101,7 @@ struct EndedAttempt {
     friend bool operator==(const EndedAttempt&, const EndedAttempt&) = default;
 };
 
-// A valid checkpoint: its directory has its final name and the ledger has recorded it.
+// A valid checkpoint: it is recorded in the ledger, and its directory has the final name.
 struct Checkpoint {
     std::int64_t step = 0;
     Token token;
@@ -110,7 +110,7 @@ struct Checkpoint {
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
-// A checkpoint of a training that the training has exported.
+// An export that a training has made of one of its checkpoints.
 struct CheckpointExport {
     std::int64_t step = 0;
     std::string directory;  // absolute path of the export

@@ -93,7 +93,7 @@ struct AllocationClosed { AllocationId allocation; std::string by{}; };         
 struct AllocationReleasing { AllocationId allocation; bool failed = false; std::string reason; };
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
 struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // the worker that has just joined is in this allocation
-struct ClockStepped { std::int64_t by_ms = 0; Time at{}; };                         // the wall clock was set; negative: back
+struct ClockStepped { std::int64_t by_ms = 0; Time at{}; };                         // the wall clock was moved by `by_ms`
 struct UseCarried {  // resource use, including the use of jobs removed from the ledger
     std::string account; std::string user; std::int64_t gpu_ms = 0; std::int64_t decayed = 0; Time at{};
 };

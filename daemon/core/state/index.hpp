@@ -24,7 +24,7 @@ namespace roll::core {
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};
-    JobId array{};  // array that contains all jobs of the group (id of its first job); 0: none
+    JobId array{};  // first job of the array that contains all jobs of the group; 0: no array
     std::string account{};
     std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;
@@ -50,7 +50,7 @@ struct ReadyJobs {
     friend bool operator==(const ReadyJobs&, const ReadyJobs&) = default;
 };
 
-// The progress of a dependency condition on all jobs of an array.
+// How far the jobs of an array meet the condition of a dependency on the array.
 struct AllOf {
     int left = 0;    // number of jobs that must still end before the condition is decided
     int failed = 0;  // number of jobs that can no longer meet the condition
@@ -72,17 +72,18 @@ struct Index {
     std::set<std::pair<Time, JobId>> sleeping;  // jobs that are queued and not due, by due time
     // Jobs that have not ended, by the time of their deadline.
     std::set<std::pair<Time, JobId>> deadlines;
-    std::set<JobId> doomed;  // queued jobs that were cancelled or have a dependency that cannot be
-                             // met
+    // queued jobs that were cancelled, or that have a dependency that can no longer be met
+    std::set<JobId> doomed;
     // Jobs that ended well and whose export is not queued yet.
     std::set<JobId> to_export;
     // maps a job that has not ended to the jobs that wait for it
     std::map<JobId, std::set<JobId>> dependents;
     // Maps an open group to its jobs that have not ended.
     std::map<JobId, std::set<JobId>> inside;
-    std::set<JobId> closed;                      // closed groups that have not ended
-    std::map<JobId, int> array_running;          // number of running jobs, by the array's first job
-    std::map<JobId, Tasks> arrays;               // counts of an array's tasks, by its first job
+    std::set<JobId> closed;              // closed groups that have not ended
+    std::map<JobId, int> array_running;  // number of running jobs, by the array's first job
+    // counts of an array's tasks, by the array's first job
+    std::map<JobId, Tasks> arrays;
     std::map<std::string, WorkerId> by_session;  // all workers, by session
     // Maps a worker to the jobs whose attempt holds resources of the worker.
     std::map<WorkerId, std::set<JobId>> by_worker;

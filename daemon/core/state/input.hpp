@@ -55,8 +55,7 @@ struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // the w
 struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory;
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
-// `token`: the attempt that wrote the checkpoint. `attempt`: the attempt that reports its
-// deletion.
+// `token`: the attempt that wrote the checkpoint. `attempt`: the attempt that reports the deletion.
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };
 struct RequestDone { WorkerId worker; AttemptKey attempt; RequestAnswer answer; };  // the ranks carried out a request
 // `step`: step of the exported checkpoint of a training; 0: the export of a convert job. Exports of

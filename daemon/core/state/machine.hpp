@@ -14,8 +14,8 @@ struct Fault {
     Time at{};
     JobId job;
     bool certain = false;  // true if a check of the machine itself found the fault
-    // True if the worker was lost or restarted. This counts as one fault, however many jobs ran
-    // there.
+    // True if the worker was lost or restarted. The loss counts as one fault, however many jobs ran
+    // on the worker.
     bool lost = false;
     // True if other machines failed at the same time. The fault then does not count against this
     // machine.

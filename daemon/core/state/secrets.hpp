@@ -17,8 +17,8 @@ struct SecretName {
 };
 using SecretNames = std::set<SecretName>;
 
-// Returns the first secret of the job that is not in `names` for its user; nullopt if none is
-// missing.
+// Returns the first secret that the job names and that `user` does not have in `names`; nullopt if
+// none is missing.
 std::optional<std::string> missing_secret(const SecretNames& names, const std::string& user,
                                           const spec::JobSpec& spec);
 

@@ -96,8 +96,8 @@ struct Worker {
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     // Run directory and host of the roll-worker; empty: unknown. A new roll-worker with the same
-    // value is a restart of this roll-worker. With another value, it is a second roll-worker on the
-    // node.
+    // value is a restart of this roll-worker. A new roll-worker with another value is a second
+    // roll-worker on the node.
     std::string home{};
     friend bool operator==(const Worker&, const Worker&) = default;
 };
@@ -106,7 +106,7 @@ struct State {
     // The incarnation of rolld. The first event of each start increases it.
     std::uint64_t incarnation = 0;
     bool adopting = false;  // true for a while after a take-over or a restore; no job starts then
-    // Reason that a user gave for stopping dispatch. While it is set, no job starts and no
+    // Reason that a user gave for stopping dispatch. While a reason is set, no job starts and no
     // allocation is requested.
     std::optional<std::string> stopped{};
     spec::Policy policy;

@@ -37,7 +37,7 @@ std::int64_t use_at(const Use& use, Time now, std::chrono::seconds half_life);
 void change(Use& use, const spec::Resources& resources, int sign, Time at,
             std::chrono::seconds half_life);
 
-// Returns the GPUs x milliseconds that an attempt is charged if it held `resources` for the time
+// Returns the GPUs x milliseconds that an attempt is charged for holding `resources` for the time
 // `held`.
 std::int64_t gpu_ms(const spec::Resources& resources, std::chrono::milliseconds held);
 
