@@ -14,7 +14,7 @@ constexpr const char* name_in(const std::array<const char*, N>& names, Enum valu
     return names.at(static_cast<std::size_t>(value));
 }
 
-// Returns nullopt if no enumerator has this name.
+// Returns the enumerator with this name; nullopt if there is none.
 template <class Enum, std::size_t N>
 std::optional<Enum> find_name(const std::array<const char*, N>& names, std::string_view name) {
     const auto found = std::ranges::find(names, name);

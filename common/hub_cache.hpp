@@ -20,7 +20,7 @@ std::filesystem::path hub_cache();
 std::ptrdiff_t hub_name_parts(const std::string& text);
 
 // Returns the directory of a model or data set, such as "HuggingFaceTB/SmolLM2-135M": the snapshot
-// of the branch `main`, or the only snapshot. Returns nullopt if the cache does not have it.
+// of the branch `main`, or the only snapshot. Returns nullopt if the cache has no such snapshot.
 std::optional<std::string> cached_snapshot(const std::string& name, HubKind kind);
 
 }  // namespace roll

@@ -31,8 +31,8 @@ std::string dump(const Json& json);
 Result<Json> parse_json(std::string_view text, int depth_max = 100);
 
 // Returns whether a JSON value is exactly a T: an integer in T's range (not 1.0 or true), a list of
-// such values, ... The library's own conversions are lenient: they wrap -1, truncate 2.5 and turn
-// true into 1.
+// such values, ... The conversions of nlohmann::json are lenient: they wrap -1, truncate 2.5 and
+// turn true into 1.
 template <class T>
 bool holds(const Json& json) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -52,7 +52,8 @@ bool holds(const Json& json) {
     }
 }
 
-// Names the values that holds<T>() accepts, for a message: "a whole number from 0 to 255".
+// Returns a description of the values that holds<T>() accepts, for a message: "a whole number from
+// 0 to 255".
 template <class T>
 std::string accepted() {
     if constexpr (std::is_same_v<T, bool>) {

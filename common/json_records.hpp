@@ -1,6 +1,6 @@
 // Finds the records of a data file. A .jsonl has one JSON value in each line. A .json has a list of
-// values or, as some programs write it, also one value in each line. Nothing is parsed here: the
-// text of a record may be damaged.
+// values. Some programs write .json files that have one value in each line, like .jsonl files. The
+// values are not parsed, so the text of a record may be invalid JSON.
 #pragma once
 
 #include <cstddef>

@@ -11,9 +11,9 @@ namespace roll {
 struct Processor {
     // Levels of vector instructions in ascending order; each level includes the levels before it.
     enum class Vectors { Default, Avx2, Avx512, Avx512Bf16, Amx };
-    // How bfloat16 matrices are multiplied. Widened: their elements are converted to float32.
-    // Pairs: the instruction VDPBF16PS multiplies pairs of numbers and adds the products. Tiles:
-    // AMX multiplies tiles of the matrices.
+    // How bfloat16 matrices are multiplied. Widened: the elements of the matrices are converted to
+    // float32. Pairs: the instruction VDPBF16PS multiplies pairs of numbers and adds the products.
+    // Tiles: AMX multiplies tiles of the matrices.
     enum class Bfloat16 { Widened, Pairs, Tiles };
 
     Vectors vectors = Vectors::Default;
@@ -35,10 +35,10 @@ struct Processor {
 const char* name_of(Processor::Vectors vectors);
 
 // Detects the processor. For tests, the variable ROLL_PROCESSOR can select a lower level. Its value
-// is NAME, NAME-intel or NAME-other, where NAME is the name of the level, and the suffix overrides
-// the detected manufacturer. If ROLL_PROCESSOR is not set, LibTorch's ATEN_CPU_CAPABILITY can
-// select a lower level. Fails with InvalidArgument if ROLL_PROCESSOR is malformed or exceeds what
-// the processor supports.
+// is NAME, NAME-intel or NAME-other. NAME is the name of the level. The suffix overrides the
+// detected manufacturer. If ROLL_PROCESSOR is not set, LibTorch's ATEN_CPU_CAPABILITY can select a
+// lower level. Fails with InvalidArgument if ROLL_PROCESSOR is malformed or exceeds what the
+// processor supports.
 Result<Processor> find_processor();
 
 // Returns the result of find_processor(), which is called once per process. Ends the program if

@@ -16,10 +16,10 @@ namespace roll::cli {
 // them (io::queue_signals()). Call it before any thread is started.
 io::Descriptor queue_session_signals();
 
-// Runs the session. Returns the exit status of the program: 128+N if signal N ended it. Fails with
-// Unavailable if rolld does not answer any more, and with Failed if the program cannot be run or
-// was ended with its job. `signals` is from queue_session_signals(). `raw`: standard input is a
-// terminal whose keys go to the program.
+// Runs the session. Returns the exit status of the program; 128+N if signal N ended the program.
+// Fails with Unavailable if rolld does not answer any more, and with Failed if the program cannot
+// be run or was ended with its job. `signals` is from queue_session_signals(). `raw`: standard
+// input is a terminal whose keys go to the program.
 Result<int> run_session(Daemon& daemon, std::uint64_t terminal, const io::Descriptor& signals,
                         bool raw);
 

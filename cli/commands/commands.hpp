@@ -109,8 +109,8 @@ Result<int> run_update(const Context& context, const std::string& selector,
 Result<int> run_nodes(const Context& context, const std::string& format);
 // Prints the fields and named formats that the option -o accepts (`-o help`).
 Result<int> print_format_help(const Fields& fields);
-// Drains a node, or ends its draining if `draining` is false. If `all` is true and `node` is empty,
-// does so for all nodes, including nodes that join later. Fails if `all` is false and `node` is
+// Drains a node. If `draining` is false, ends the draining instead. If `all` is true and `node` is
+// empty, changes all nodes, including nodes that join later. Fails if `all` is false and `node` is
 // empty.
 Result<int> run_drain(const Context& context, const std::string& node, bool all, bool draining,
                       const std::string& message = {});

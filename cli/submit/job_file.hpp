@@ -27,8 +27,8 @@ std::vector<std::string> notes_of(const Source& source);
 Result<void> apply_options(const JobOptions& options, Source& source);
 
 // Returns the spec of each source. Fails with one InvalidArgument that lists all problems of all
-// sources and of the models from which they start. If `config_suffices`, a model's directory needs
-// no weights.
+// sources and of the models from which the jobs start. If `config_suffices`, a model's directory
+// needs no weights.
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources,
                                                  bool config_suffices = false);
 

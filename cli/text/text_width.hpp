@@ -38,8 +38,9 @@ enum class Keep {
     Progress,  // also the characters with which progress bars write over their own line
 };
 
-// Returns the text without all other control characters and escape sequences. Text of jobs and of
-// other users then cannot move the cursor, clear the screen or rename the window.
+// Returns the text without the control characters and escape sequences that `keep` does not name.
+// Text of jobs and of other users then cannot move the cursor, clear the screen or rename the
+// window.
 std::string printable(std::string_view text, Keep keep = Keep::Lines);
 
 // Returns a JSON text in which U+007F to U+009F are escaped. Strings may have these control

@@ -15,7 +15,7 @@ namespace roll::io {
 class Channel {
   public:
     virtual ~Channel() = default;
-    // Sends a frame. Returns false if it cannot be sent now.
+    // Sends a frame. Returns false if the frame cannot be sent now.
     virtual bool send(const std::string& frame) = 0;
     // Returns the next frame; nullopt if no frame arrives in time or the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;
@@ -23,12 +23,13 @@ class Channel {
     // closed. The descriptor may be edge-triggered: wait for it only after receive() has returned
     // nullopt.
     virtual int descriptor() const = 0;
-    // Returns the reason why no reply will arrive; nullopt if the channel knows of none.
+    // Returns the reason why no reply will arrive; nullopt if the channel knows no such reason.
     virtual std::optional<Error> trouble() const = 0;
 };
 
-// Returns a channel over ZeroMQ. Fails with Unavailable if no process listens on the endpoint. If a
-// machine refuses connections over TCP, waits a second for a rolld that starts again.
+// Returns a channel over ZeroMQ. Fails with Unavailable if no process listens on the endpoint. If
+// the endpoint's machine refuses TCP connections, first waits a second, because rolld may be
+// restarting.
 Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
                                              const std::string& server_public_key);
 

@@ -29,8 +29,8 @@ class Client {
     static Result<Client> connect(const StateDirectory& directory);
 
     // Sends a request and returns the reply's `ok` or its error. Fails with Unavailable if no reply
-    // arrives in time: rolld does not run, or does not authorize this key. rolld may still carry
-    // out a request that timed out.
+    // arrives in time, for example because rolld does not run or does not authorize this client's
+    // key. rolld may still carry out a request that timed out.
     Result<Json> ask(const std::string& op, const Json& args = Json::object(),
                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
 

@@ -17,8 +17,8 @@ struct CurveKeys {
 
 CurveKeys make_curve_keys();
 
-// Loads a pair. Fails with NotFound if the pair does not exist, Refused if other users can access
-// the secret key, Corrupt if the file contains no key.
+// Loads a pair. Fails with NotFound if the pair does not exist, with Refused if other users can
+// access the secret key, and with Corrupt if the file contains no key.
 Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const std::string& name);
 Result<std::string> load_public_key(const std::filesystem::path& file);
 

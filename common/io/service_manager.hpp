@@ -20,12 +20,12 @@ class ServiceManager {
 
     bool is_there() const { return static_cast<bool>(socket_); }
 
-    // Sends assignments, one on each line, for example "READY=1\nSTATUS=serves". Waits at most a
-    // second for a service manager that does not read; the message is then lost.
+    // Sends assignments, one on each line, for example "READY=1\nSTATUS=serves". If the service
+    // manager does not read, waits at most a second and then drops the assignments.
     void tell(std::string_view assignments) const;
 
-    // Returns the time within which the service manager expects the next "WATCHDOG=1"; 0: it
-    // expects none.
+    // Returns the time within which the service manager expects the next "WATCHDOG=1"; 0: the
+    // service manager expects none.
     std::chrono::milliseconds watchdog() const { return watchdog_; }
 
   private:

@@ -55,8 +55,8 @@ class StateDirectory {
     // next to the socket of default_endpoint().
     Result<std::string> local_socket() const;
 
-    // Returns the endpoint that rolld wrote here at its start. Fails with Unavailable and the hint
-    // `rollctl up` if rolld was never started in this directory.
+    // Returns the endpoint that rolld wrote to this directory at its start. Fails with Unavailable
+    // and the hint `rollctl up` if rolld was never started in this directory.
     Result<std::string> read_endpoint() const;
 
   private:

@@ -88,8 +88,8 @@ class FieldWriter {
     bool brief_;
 };
 
-// Parses the arguments of an operation. Ignores unknown fields unless `strict`, because a newer
-// client may send them.
+// Parses the arguments of an operation. If `strict`, fails if there are unknown fields. Otherwise
+// ignores unknown fields, because a newer client may send them.
 template <class Args>
 Result<Args> read_arguments(const Json& json, bool strict = false) {
     Args args;

@@ -1,7 +1,7 @@
 // Helpers for the codecs of this folder: strict readers of nested values, and the version check.
 //
 // A missing field or a wrong type fails with Corrupt and the path. Unknown fields are ignored,
-// since a newer peer may send more.
+// because a newer peer may send more fields.
 #pragma once
 
 #include <optional>

@@ -22,7 +22,7 @@ constexpr int kReportDescriptor = 3;
 
 // Exit statuses of a rank besides 0 and 1 (the program's own failure).
 constexpr int kExitInvalid = 2;   // the input can never work; no retry
-constexpr int kExitDiverged = 3;  // the loss or a gradient is not finite or too high; no retry
+constexpr int kExitDiverged = 3;  // the loss or a gradient is too high or not finite; no retry
 // the output cannot be written, which counts as the job's fault; no retry
 constexpr int kExitRefused = 4;
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint

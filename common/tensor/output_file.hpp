@@ -53,7 +53,7 @@ class OutputFile {
     Result<void> write_out(std::int64_t offset, std::span<const std::byte> bytes);
     bool write_direct(std::int64_t offset, std::span<const std::byte> bytes) const;
     int fd_ = -1;
-    int direct_fd_ = -1;  // the same file, opened to bypass the page cache; -1 if not
+    int direct_fd_ = -1;  // the same file, opened to bypass the page cache; -1: not opened
     std::filesystem::path path_;
     std::unique_ptr<EarlierFile> earlier_;  // the file `earlier` of create(); may be null
 };

@@ -12,9 +12,9 @@
 namespace roll::yaml {
 
 // Returns one value per YAML document. Scalars are typed as in YAML 1.2's core schema: 3e-3 is a
-// number, "yes" a string, a quoted scalar always a string. Fails with InvalidArgument and the
-// message "FILE:LINE: ..." on malformed YAML, duplicate keys, keys that are not scalars, or aliases
-// that expand to too many nodes.
+// number, and "yes" and all quoted scalars are strings. Fails with InvalidArgument and the message
+// "FILE:LINE: ..." on malformed YAML, duplicate keys, keys that are not scalars, or aliases that
+// expand to too many nodes.
 Result<std::vector<Json>> read(std::string_view text, const std::string& file);
 
 // Returns the line of each key and list entry (from 1), by its path: "train.optimizer.lr",

@@ -14,7 +14,7 @@ constexpr const char* kSlotsPerRank = "slots_per_rank";
 constexpr const char* kBatch = "sbatch";         // for jobs with the key sbatch
 constexpr const char* kContainer = "container";  // for jobs with the key container
 constexpr const char* kFiles = "files";          // for jobs with the key files
-constexpr const char* kShell = "shell";          // for `rollctl shell`; no job needs it
+constexpr const char* kShell = "shell";          // for `rollctl shell`; no job needs this feature
 // Features for values in training jobs. A trainer of an older release would ignore these values.
 constexpr const char* kTorchDist = "torch_dist";    // for checkpoint.format torch_dist
 constexpr const char* kLongRows = "long_rows";      // for data.truncate and data.packing wrapped

@@ -78,12 +78,13 @@ struct JobSpec {
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 
     bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
-    // Returns the number of alternatives. Alternative 0 is `resources`; 1, 2, ... are `variants`.
+    // Returns the number of alternative resources. Alternative 0 is `resources`; 1, 2, ... are
+    // `variants`.
     int shapes() const { return 1 + static_cast<int>(variants.size()); }
     const Resources& shape(int index) const {
         return index == 0 ? resources : variants.at(static_cast<std::size_t>(index - 1));
     }
-    std::chrono::seconds shortest_time() const;  // shortest time limit of all alternatives
+    std::chrono::seconds shortest_time() const;  // shortest time limit of all alternative resources
 };
 
 const char* name_of(JobKind kind);

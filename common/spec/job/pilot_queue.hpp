@@ -42,8 +42,9 @@ struct PilotQueue {
     // An allocation is requested only if the waiting jobs would use at least this percentage of
     // it.
     int min_percent = 0;
-    std::chrono::seconds idle{300};      // an allocation is released after this time without jobs
-    std::chrono::seconds handover{120};  // jobs stop this long before the end, see margin()
+    std::chrono::seconds idle{300};  // an allocation is released after this time without jobs
+    // Jobs stop this time before the end of the allocation, see margin()
+    std::chrono::seconds handover{120};
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
 
     // Returns the time before the end of an allocation at which the allocation's jobs must begin to

@@ -43,8 +43,8 @@ struct UserPolicy {
     friend bool operator==(const UserPolicy&, const UserPolicy&) = default;
 };
 
-// Excludes a machine for `exclude_for` after `failures` infra failures within `within`. The
-// failures must come from at least two different jobs.
+// Excludes a machine for the time `exclude_for` after `failures` infra failures (retry.hpp) within
+// the time `within`. The failures must come from at least two different jobs.
 struct BadNodes {
     int failures = 3;  // number of infra failures; 0: machines are never excluded
     std::chrono::seconds within{3600};
@@ -67,10 +67,10 @@ struct Policy {
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-// Reads a section of rolld.yaml, or of a policy in the ledger.
+// Reads a quota in rolld.yaml, or in a policy in the ledger.
 Quota read_quota(const Json& json);
 
-// Reads a section of rolld.yaml, or of a policy in the ledger.
+// Reads an account in rolld.yaml, or in a policy in the ledger.
 Account read_account(const Json& json);
 
 // Returns the account to charge for a user's job that names no account; empty if there is none.

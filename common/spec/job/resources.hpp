@@ -31,8 +31,8 @@ struct Resources {
     // get environment variables such as their rank and the world size. 0: one process per node,
     // which does not get these variables.
     int tasks_per_node = 0;
-    // Limits of the attempt's processes on each node. 0: the job requests no limit, and nothing is
-    // reserved for it
+    // Limits of the attempt's processes on each node. 0: the job requests no limit, and no memory
+    // or CPUs are reserved for the job
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     int slots_per_rank = 1;  // slots per rank, for training jobs without GPUs

@@ -34,7 +34,7 @@ Json draw_trials(const Json& sweep, std::vector<Problem>& problems);
 std::optional<Problem> set_parameters(Json& document, const Json& parameters);
 
 // Returns whether `trials` is a list of mappings whose keys can be set in the document. A trial
-// cannot set `sweep`, because Trials::document() writes into it.
+// cannot set `sweep`, because Trials::document() writes into this section.
 bool can_set(const Json& trials, Json document);
 
 // The documents of the trials of a sweep.
@@ -73,9 +73,9 @@ std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
 // there.
 using RungValues = std::vector<std::optional<double>>;
 
-// A trial that halving stops at the rung `rung` (a number of steps). `rank` is the position of its
-// value among the known values at this rung, from the best (1). Only the best `keep` trials may go
-// on.
+// A trial that halving stops at the rung `rung` (a number of steps). `rank` is the position of the
+// trial's value among the known values at this rung; the best value has rank 1. Only the best
+// `keep` trials may go on.
 struct Stop {
     std::size_t trial = 0;
     std::int64_t rung = 0;

@@ -11,7 +11,7 @@ namespace roll::spec {
 // The policy for a step that is not finite, or that is a spike. Only spikes may be ignored.
 enum class OnBadStep { Ignore, Stop, Skip, Retry, Rewind };
 
-// A step is a spike if its loss or gradient norm is too far above those of earlier steps.
+// A step is a spike if its loss or gradient norm is too far above the values of earlier steps.
 // worker/train/job/outlier.hpp has the rule.
 struct BadStepSpec {
     OnBadStep on_not_finite = OnBadStep::Stop;

@@ -28,8 +28,8 @@ struct ConvertSpec {
     std::string state;                     // optimizer state to convert; empty: convert the weights
     // convert: also convert the optimizer's state, to a torch_dist or mca target
     bool optimizer = false;
-    // convert: Megatron's kind of the written optimizer state, and for the kind dp_reshardable the
-    // number of elements of a full bucket (0: one bucket) and the type of the gradients
+    // convert: Megatron's kind of the written optimizer state. For the kind dp_reshardable: the
+    // number of elements of a full bucket (0: one bucket), and the type of the gradients.
     std::string optimizer_kind = "fully_reshardable";
     std::int64_t bucket_size = 0;
     std::string grad_dtype = "fp32";

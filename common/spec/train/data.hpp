@@ -69,8 +69,8 @@ struct DataSpec {
     std::map<std::string, std::string> columns, tags;
     bool completions = false;  // each line has a prompt and completions (objective sft)
     bool pairs = false;        // each line has a pair of completions; implies `completions`
-    // Each line has a completion with a label, or a pair of completions, from which two completions
-    // with labels are made. Implies `completions`.
+    // Each line has a completion with a label, or a pair of completions. A pair becomes two
+    // completions with labels. Implies `completions`.
     bool labels = false;
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text

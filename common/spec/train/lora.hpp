@@ -62,17 +62,17 @@ inline constexpr const char* kAllLinear = "all-linear";
 // model.layers.0.self_attn.q_proj, as in PEFT.
 struct LoraPatterns {
     // Names of modules. Each is a full name, or the end of a full name after a dot: "q_proj" stands
-    // for all modules whose names end with ".q_proj". If `targets_match`, `targets` is one regular
-    // expression instead, which must match the whole name. `exclude_matches` has the same meaning
-    // for `exclude`.
+    // for all modules whose names end with ".q_proj". If `targets_match` is true, `targets` is
+    // instead one regular expression that must match the whole name. `exclude_matches` has the same
+    // meaning for `exclude`.
     std::vector<std::string> targets = {}, exclude = {};
     bool targets_match = false, exclude_matches = false;
     std::vector<std::int64_t> layers = {};  // numbers of the layers; empty: all layers
     // Words that may stand before a layer's number, such as "layers" in "layers.0"; empty: any.
     std::vector<std::string> layers_pattern = {};
-    // Ranks and alphas of single modules. Each pair has a regular expression and a value. The
-    // value applies to modules for which the full name, or its end after a dot, matches the regular
-    // expression.
+    // Ranks and alphas of single modules. Each pair has a regular expression and a value. The value
+    // applies to each module whose full name matches the regular expression. A match of the end of
+    // the full name after a dot also counts.
     std::vector<std::pair<std::string, double>> ranks = {}, alphas = {};
 
     bool all_linear() const { return targets == std::vector<std::string>{kAllLinear}; }

@@ -90,8 +90,9 @@ struct OptimizerSpec {
     double momentum = 0;    // momentum of SGD and Muon
     bool nesterov = false;  // Nesterov momentum of SGD and Muon
     UpdateScale update_scale = UpdateScale::Original;
-    int ns_steps = 5;                         // number of Newton-Schulz iterations of Muon
-    std::vector<ParameterGroup> groups = {};  // the first group that matches a name applies
+    int ns_steps = 5;  // number of Newton-Schulz iterations of Muon
+    // The first group whose pattern matches a parameter's name applies
+    std::vector<ParameterGroup> groups = {};
     AdafactorSpec adafactor = {};
     EmaSpec ema = {};
     bool offload = false;  // true: the state is outside the memory of the device

@@ -44,7 +44,8 @@ std::optional<Recompute> recompute_named(std::string_view name);
 struct ParallelSpec {
     int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
     Schedule schedule = Schedule::Auto;  // order of the pipeline's micro-batches
-    std::string schedule_file{};         // CSV file with the schedule; empty: see `schedule`
+    // CSV file with the schedule; empty: `schedule` selects the schedule
+    std::string schedule_file{};
     int group = 0;  // interleaved schedule: number of micro-batches in a group; 0: pp
     // Schedule::Auto: largest number of bytes of activations on a rank; 0: no limit
     std::int64_t activation_limit = 0;
