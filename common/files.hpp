@@ -14,8 +14,8 @@ namespace roll {
 
 Result<std::string> read_file(const std::filesystem::path& path);
 
-// Like read_file(), but fails with InvalidArgument unless the path names a regular file, because
-// opening a FIFO could block for ever.
+// Like read_file(), but fails with InvalidArgument if the path does not name a regular file.
+// Opening a FIFO, for example, could block for ever.
 Result<std::string> read_regular_file(const std::filesystem::path& path);
 
 // Writes a temporary file, fsyncs it, renames it to `path` and fsyncs the directory.

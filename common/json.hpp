@@ -100,7 +100,7 @@ class JsonReader {
         const Json* field = find(key);
         return field == nullptr || field->is_null() ? std::move(fallback) : convert<T>(*field, key);
     }
-    // Returns the field, or a null value if it is missing. The field then counts as read.
+    // Returns the field, or a null value if the field is missing. The field then counts as read.
     const Json& raw(const char* key);
     bool has(const char* key) const { return object_ != nullptr && object_->contains(key); }
 

@@ -12,8 +12,8 @@ namespace roll {
 bool is_json_list(std::string_view text);
 
 struct JsonRecord {
-    // Text of the record, without the list's commas and brackets and without spaces around it. May
-    // be empty.
+    // Text of the record, without the commas and brackets of the list, and without spaces at both
+    // ends. May be empty.
     std::string_view text;
     std::size_t end = 0;  // position at which the next record begins
 };

@@ -1,5 +1,5 @@
 // Detects the processor's vector instructions. The trainer chooses its kernels and matrix products
-// by the result; other programs only report the result.
+// by the result. Other programs only report the result.
 #pragma once
 
 #include <string>
@@ -22,11 +22,12 @@ struct Processor {
     // did
     std::string forced = {};
 
-    // Returns whether this processor has the instructions that oneDNN's block kernels need. These
-    // kernels multiply blocks of float32 matrices.
+    // Returns whether this processor has the instructions for oneDNN's block kernels, which
+    // multiply blocks of float32 matrices.
     bool has_blocks() const { return vectors != Vectors::Default; }
     // Returns whether MKL, and not oneDNN, computes float32 products. This is the case on Intel's
-    // processors, where MKL is faster, and on processors that cannot run oneDNN's block kernels.
+    // processors, because MKL is faster there. This is also the case on processors that cannot run
+    // oneDNN's block kernels.
     bool takes_mkl() const { return intel || !has_blocks(); }
     Bfloat16 bfloat16() const;
 };
@@ -50,7 +51,7 @@ const Processor& processor();
 std::string processor_text(const Processor& processor);
 
 // If ROLL_PROCESSOR is set, sets the environment variables that limit LibTorch, oneDNN and MKL to
-// the same level. Call it before the first tensor operation.
+// the same level. Call this function before the first tensor operation.
 void limit_libraries(const Processor& processor);
 
 }  // namespace roll

@@ -37,8 +37,8 @@ Result<Daemon> Daemon::connect_for_change(const Context& context) {
     for (bool told = false;;) {
         auto daemon = connect(context);
         std::error_code error;
-        // The state directory of a key's holder is on another machine than rolld, so it does not
-        // show whether rolld is about to start.
+        // If the user has a key for another user's rolld, that rolld runs on another machine. The
+        // state directory then does not show whether rolld is about to start.
         const bool expected =
             directory.is_key_holders() || std::filesystem::exists(directory.pid("rolld"), error);
         if (daemon || daemon.error().code != ErrorCode::Unavailable || !expected ||

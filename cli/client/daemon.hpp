@@ -104,9 +104,9 @@ class Daemon {
     std::optional<io::Client> client_;
 };
 
-// Waits until a bulk change of jobs is complete. `reply` is the first reply, which may report
-// progress. If rolld has forgotten the request, calls `repeat` to send it again. Prints progress on
-// stderr.
+// Waits until a bulk change of jobs is complete. `reply` is the first reply to the request, and may
+// report progress. If rolld has forgotten the request, `repeat` sends the request again. Prints
+// progress on stderr.
 Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
                           const std::function<Result<Json>()>& repeat);
 

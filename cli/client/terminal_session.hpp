@@ -1,5 +1,5 @@
-// The client's end of a terminal in a job: copies standard input to the program, and the program's
-// output to standard output and standard error, until the program ends.
+// The client's end of a terminal in a job. Until the program ends, copies standard input to the
+// program, and the program's output to standard output and standard error.
 //
 // On a terminal, all keys go to the program. Enter, ~ and . end the session, as in ssh.
 #pragma once
@@ -13,7 +13,7 @@
 namespace roll::cli {
 
 // Blocks the signals that a session handles, and returns a descriptor from which the session reads
-// them (io::queue_signals()). Call it before any thread is started.
+// them (io::queue_signals()). Call this function before any thread is started.
 io::Descriptor queue_session_signals();
 
 // Runs the session. Returns the exit status of the program; 128+N if signal N ended the program.

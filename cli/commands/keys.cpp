@@ -46,8 +46,8 @@ Result<void> check_reachable(const std::string& endpoint) {
                 "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070; then add the key");
 }
 
-// Returns the state directory. Fails with Refused if it contains only a key of another user's
-// rolld, because the authorized keys are in the state directory of that rolld.
+// Returns the state directory. Fails with Refused if the directory contains only a key of another
+// user's rolld, because the authorized keys are in the state directory of that rolld.
 Result<io::StateDirectory> operators_directory(const Context& context) {
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
     if (!directory.is_key_holders()) return directory;

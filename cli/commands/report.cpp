@@ -124,7 +124,7 @@ Json report_of(const std::vector<Json>& pages, const std::vector<std::string>& b
         for (std::size_t i = 0; i < by.size(); ++i) row[by[i]] = keys[i];
         rows.push_back(std::move(row));
     }
-    // A job that ran in several weeks has a row for each of them, so the sum over the rows would
+    // A job that ran in several weeks has one row for each week, so the sum over the rows would
     // count the job several times.
     Json all = total.json();
     if (std::ranges::find(by, "week") != by.end()) all.erase("jobs");

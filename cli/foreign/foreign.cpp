@@ -69,7 +69,7 @@ void apply_defaults(const Json& config, const OrderedJson& table, Json& document
     }
 }
 
-// Returns the positive integer at a path; 1 if there is none.
+// Returns the positive integer at a path; 1 if there is no such integer.
 std::int64_t size_at(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number_integer()) return 1;

@@ -70,14 +70,15 @@ Result<std::vector<std::string>> files_of_configuration(const std::string& set,
                                 set, fmt::join(known, ", "), known.front()));
     if (!found) return tl::unexpected(found.error());
     std::vector<std::string> files(found->begin(), found->end());
-    // A data set may have its rows both as .parquet and as text; then read only the text.
+    // A data set may have its rows both as .parquet and as text. In this case, read only the text
+    // files.
     const auto is_table = [](const std::string& file) { return file.ends_with(".parquet"); };
     if (!std::ranges::all_of(files, is_table)) std::erase_if(files, is_table);
     return files;
 }
 
-// Returns the cached files of a data set of the Hub; an empty list if the cache does not have them.
-// If `text` is OWNER/NAME/FILE, returns this file. If `text` is OWNER/NAME or
+// Returns the cached files of a data set of the Hub; an empty list if the cache does not have the
+// data set. If `text` is OWNER/NAME/FILE, returns this file. If `text` is OWNER/NAME or
 // OWNER/NAME:CONFIGURATION, returns the training files, but only if `whole` is true, as for
 // data.train.
 Result<std::vector<std::string>> cached_files(const std::string& text, bool whole) {
@@ -151,7 +152,7 @@ std::string without_configuration(const std::string& name) {
 
 std::string download_of(const std::string& name, const std::string& base, HubKind kind) {
     // If the first folder of the name exists here, the name is more likely a path than a name of
-    // the Hub. So is FOLDER/FILE.txt.
+    // the Hub. A name such as FOLDER/FILE.txt is also more likely a path.
     const std::ptrdiff_t parts = hub_name_parts(name);
     if (parts < 2 || exists(base, name.substr(0, name.find('/')))) return "";
     static const std::set<std::string> kFiles{".yaml",  ".yml", ".toml",   ".json",

@@ -75,8 +75,8 @@ class Tail {
 
     StoredFile file_;
     std::uint64_t offset_;
-    // The last bytes that were read; they end at offset_. If the head of the file was removed,
-    // find_again() searches for these bytes, and reading continues after them.
+    // The last bytes that were read. They end at the offset offset_. If the head of the file was
+    // removed, find_again() searches for these bytes, and reading continues after them.
     std::string seen_;
     std::string partial_;
 };

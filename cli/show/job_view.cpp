@@ -324,8 +324,8 @@ std::string jobs_text(const Json& jobs, const Format& format, const Look& look) 
     return table(kColumns, rows, look.color, look.width);
 }
 
-// Returns the limits of memory and CPUs per node that a job requests, and how the nodes of its
-// attempt enforce these limits; "" if the job requests none.
+// Returns the job's limits of memory and CPUs per node, and how the nodes of the job's attempt
+// enforce these limits; "" if the job requests no limits.
 static std::string asked_limits_text(const Json& job) {
     const Json resources = job.value("resources", Json());
     if (!resources.is_object()) return "";

@@ -70,8 +70,8 @@ const SbatchOption* find_option(const std::vector<SbatchOption>& options, const 
 }
 
 // Turns a batch script that runs in a container into a plain command, because the container does
-// not have the node's programs, such as srun. Replaces the key `sbatch` by those variables of Slurm
-// that describe the job.
+// not have the node's programs, such as srun. Replaces the key `sbatch` by variables in `env`:
+// those of Slurm's variables that describe the job.
 void leave_srun(Json& document) {
     const Json batch = document["sbatch"];
     const Json resources = document.value("resources", Json::object());

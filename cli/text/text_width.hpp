@@ -24,7 +24,7 @@ std::string fit_text(std::string_view text, std::size_t columns);
 // spaces before the text if `right`.
 std::string pad_text(std::string text, std::size_t columns, bool right = false);
 
-// Returns the lines of the text without their ends.
+// Returns the lines of the text without the characters that end lines.
 std::vector<std::string> lines_of(const std::string& text);
 
 // Returns the text as one line without control characters and without escape sequences, because

@@ -33,8 +33,8 @@ struct Beacon {
     // value.
     std::string home{};
     std::uint64_t counter = 0;  // number of records that this incarnation has published
-    // Time in ms for which rolld keeps running although it cannot read its own beacon file; 0: for
-    // ever.
+    // Time in ms for which rolld keeps running although rolld cannot read its own beacon file; 0:
+    // for ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;
 };

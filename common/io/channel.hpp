@@ -1,5 +1,5 @@
-// Carries a client's requests to rolld and the replies back: over ZeroMQ with CURVE from any host,
-// or over a Unix socket on the same machine.
+// Carries a client's requests to rolld and the replies back. The connection is ZeroMQ with CURVE
+// from any host, or a Unix socket on the same machine.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@ class Channel {
     // Returns the next frame; nullopt if no frame arrives in time or the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;
     // Returns a descriptor that becomes readable when a frame arrives; -1 if the connection is
-    // closed. The descriptor may be edge-triggered: wait for it only after receive() has returned
-    // nullopt.
+    // closed. The descriptor may be edge-triggered, so wait for it only after receive() has
+    // returned nullopt.
     virtual int descriptor() const = 0;
     // Returns the reason why no reply will arrive; nullopt if the channel knows no such reason.
     virtual std::optional<Error> trouble() const = 0;

@@ -30,8 +30,8 @@ Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory
                                           const std::string& name,
                                           const std::filesystem::path& authorized = {});
 
-// Returns the authorized keys: for each file NAME.pub in the directory, the public key and its
-// NAME. Ignores files without a key. Returns an empty map if the directory cannot be read.
+// Returns the authorized keys. Maps the public key in each file NAME.pub of the directory to NAME.
+// Ignores files without a key. Returns an empty map if the directory cannot be read.
 std::map<std::string, std::string> read_authorized(const std::filesystem::path& directory);
 
 }  // namespace roll::io

@@ -14,8 +14,9 @@ class ServiceManager {
   public:
     ServiceManager() = default;
 
-    // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and removes them from the environment,
-    // because a job must not speak for this program. Call it before any thread is started.
+    // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Removes these variables from the
+    // environment, because a job must not send messages in the name of this program. Call this
+    // function before any thread is started.
     static ServiceManager from_environment();
 
     bool is_there() const { return static_cast<bool>(socket_); }

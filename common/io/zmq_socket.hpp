@@ -46,7 +46,7 @@ class ZmqSocket {
     ZmqSocket& operator=(const ZmqSocket&) = delete;
 
     // Makes the socket a CURVE server. libzmq asks the authenticator (ZAP) of `domain` whether each
-    // peer may connect. Call it before bind or connect.
+    // peer may connect. Call this function before bind() or connect().
     void set_curve_server(const CurveKeys& keys, const std::string& domain);
     void set_curve_client(const CurveKeys& keys, const std::string& server_public_key);
 

@@ -1,7 +1,7 @@
-// The messages between rolld and a roll-worker about terminals in jobs (`rollctl shell`). A worker
-// needs the feature `shell` for them. The messages use the same connection as heartbeats and
-// answers. They begin with kTerminalMark, so that neither side takes them for a heartbeat or an
-// answer. A release without terminals ignores these messages.
+// The messages between rolld and a roll-worker about terminals in jobs (`rollctl shell`). Only a
+// worker with the feature `shell` gets these messages. The messages use the same connection as
+// heartbeats and answers. They begin with kTerminalMark, so that neither side takes them for a
+// heartbeat or an answer. A release without terminals ignores these messages.
 //
 // Neither side sends more data than the receiver can buffer. A worker sends output only up to the
 // position TerminalOrder::limit. A client sends input only up to kTerminalWindow bytes beyond

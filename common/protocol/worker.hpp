@@ -68,7 +68,8 @@ struct Answer {
     // Silence of the worker that rolld had counted when heartbeat `sequence` arrived, in ticks of
     // the beacon's counter (docs/leases.md).
     std::int64_t counted = 0;
-    // Value of the beacon's counter when the worker last renewed its lease; `counted` was 0 then.
+    // Value of the beacon's counter when the worker last renewed its lease. At that time, `counted`
+    // was 0.
     std::uint64_t counter = 0;
     std::string beacon{};  // path of the beacon file; empty: no beacon
     // if not empty: why rolld does not accept the worker; the answer then has no orders

@@ -61,7 +61,7 @@ std::int64_t product(std::initializer_list<std::int64_t> factors) {
     return all;
 }
 
-// Returns the end of a message, which proposes those changes that are not empty.
+// Returns the end of a message. It proposes those of the `changes` that are not empty.
 std::string remedy(std::initializer_list<std::string> changes) {
     std::string text;
     for (const std::string& change : changes)
@@ -106,7 +106,7 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     // of `step`.
     const std::int64_t step = wanted / std::gcd(wanted, *nodes);
     const std::int64_t enough = dp ? step : (per_node + step - 1) / step * step;
-    // `largest` is the limit in the schema.
+    // `largest` is the schema's limit for the key.
     const std::int64_t size = product({enough, each}), largest = gpus ? 64 : 4096;
     const std::string resize =
         size > largest

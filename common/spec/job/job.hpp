@@ -65,8 +65,8 @@ struct JobSpec {
     std::string export_document;
     // The whole job file as canonical JSON with absolute paths, for the worker and the ranks.
     SharedText document;
-    // If true, this is a job group (`rollctl open`). A group runs no program. It takes jobs until
-    // it is closed, and ends when its last job ends.
+    // If true, this is a job group (`rollctl open`). A group runs no program. Jobs can be added to
+    // the group until it is closed. The group ends when its last job ends.
     bool open = false;
     std::optional<JobId> into{};  // the job group to which this job belongs
     // Names of the user's secrets to put into the environment of the job's programs

@@ -1,5 +1,5 @@
-// An allocation queue (`rollctl alloc add`): a kind of Slurm allocation that rolld may request, and
-// limits of these requests.
+// An allocation queue (`rollctl alloc add`). It describes a kind of Slurm allocation that rolld may
+// request, and limits of the requests.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ struct PilotQueue {
     int slots = 1;  // CPU slots per node, passed as --cpus-per-task
     int gpus = 0;   // GPUs per node, passed as --gres=gpu:N
     // Memory per node in bytes, passed as --mem. 0: Slurm's default applies. rolld then does not
-    // know the memory of a future node, so it requests no allocation for a job that sets `memory`.
-    // Such a job can still run on a connected node of this queue.
+    // know the memory of a future node, so rolld requests no allocation for a job that sets
+    // `memory`. Such a job can still run on a connected node of this queue.
     std::int64_t memory = 0;
     std::chrono::seconds time{};
     // more arguments of sbatch, passed after the arguments that Roll sets

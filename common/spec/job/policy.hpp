@@ -21,9 +21,10 @@ struct Quota {
     // maximum number of GPU-hours in total; a running job counts with its full time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
-    // slots that may be used beyond `slots` while no other account needs them
+    // slots beyond `slots` that may be used while no other account needs these slots
     int borrow_slots = 0;
-    int borrow_gpus = 0;  // GPUs that may be used beyond `gpus` while no other account needs them
+    // GPUs beyond `gpus` that may be used while no other account needs these GPUs
+    int borrow_gpus = 0;
     friend bool operator==(const Quota&, const Quota&) = default;
 };
 
@@ -58,7 +59,7 @@ struct Policy {
     std::chrono::seconds starve_after{48 * 3600};
     std::chrono::seconds half_life{0};  // half-life of past use in fair share; 0: no decay
     bool preempt = false;
-    // Time for which an attempt must have run before it may be preempted.
+    // Minimum time for which an attempt runs before it may be preempted.
     std::chrono::seconds min_run{600};
     BadNodes bad_nodes{};
     bool gang_slurm_variables = false;  // processes of gangs get Slurm's variables

@@ -28,8 +28,8 @@ struct Resources {
     int segment = 0;  // number of consecutive nodes that must be in one segment; 0: no requirement
     int spares = 0;   // additional nodes, held to replace nodes that fail
     // Number of processes of a command on each node. The processes on all nodes form a gang: they
-    // get environment variables such as their rank and the world size. 0: one process per node,
-    // which does not get these variables.
+    // get environment variables such as their rank and the world size. 0: there is one process per
+    // node, without these variables.
     int tasks_per_node = 0;
     // Limits of the attempt's processes on each node. 0: the job requests no limit, and no memory
     // or CPUs are reserved for the job

@@ -107,7 +107,7 @@ Result<void> read_update_rule(const Json& json, OptimizerSpec& optimizer);
 // Returns the kind with this name; AdamW if there is none.
 OptimizerKind optimizer_named(std::string_view name);
 
-// Returns the globs of a group's pattern. The character | separates them.
+// Returns the globs in a group's pattern, in which the character | separates globs.
 std::vector<std::string> globs_of(const std::string& match);
 
 }  // namespace roll::spec

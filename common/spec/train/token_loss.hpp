@@ -12,8 +12,8 @@
 namespace roll::spec {
 
 struct TokenLossSpec {
-    // The loss of a token is (1 - label_smoothing) times -log p of the target, plus label_smoothing
-    // times the mean of -log p over the vocabulary, as in transformers and torch.
+    // The loss of a token has two terms, as in transformers and torch: (1 - label_smoothing) times
+    // -log p of the target, and label_smoothing times the mean of -log p over the vocabulary.
     double label_smoothing = 0;
     // z_loss times the square of log Z is added to the loss of a token, where Z is the denominator
     // of the softmax (arXiv:2204.02311).
@@ -32,7 +32,7 @@ struct TokenLossSpec {
     friend bool operator==(const TokenLossSpec&, const TokenLossSpec&) = default;
 };
 
-// The keys of `objective` that set these options.
+// The keys of `objective` that set the options of TokenLossSpec.
 inline constexpr std::array<std::string_view, 3> kTokenLossKeys{"label_smoothing", "z_loss",
                                                                 "neftune_alpha"};
 
