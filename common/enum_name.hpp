@@ -1,4 +1,5 @@
-// Converts between an enumerator and its name in a list that has the order of the enumerators.
+// Converts between an enumerator and its name. The names are in a list that has the order of the
+// enumerators.
 #pragma once
 
 #include <algorithm>

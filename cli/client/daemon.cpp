@@ -140,7 +140,7 @@ Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
                                            .wait_ms = 1000};
         reply = daemon.ask_patiently(again, kRestartPatience);
         const bool forgotten = !reply && reply.error().code == ErrorCode::NotFound;
-        // A restarted rolld has no record of the request, so send it again.
+        // A restarted rolld has no record of the request, so send the request again.
         if (forgotten) reply = repeat();
     }
     return reply;

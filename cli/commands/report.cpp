@@ -63,8 +63,8 @@ struct Sum {
 
 using Words = std::vector<std::string>;
 
-// Returns the cells of a row: its keys, the number of jobs, the GPU-hours and the slot-hours, then
-// the wasted GPU-hours and slot-hours for each cause in kCauses, then the ETTR.
+// Returns the cells of a row: the row's keys, the number of jobs, the GPU-hours, the slot-hours,
+// the wasted GPU-hours and slot-hours for each cause in kCauses, and the ETTR.
 Words cells_of(Words cells, const Json& row) {
     const auto hours = [](const Json& of, const char* unit) {
         return fmt::format("{:.2f}", of.value(unit, 0.0));

@@ -206,8 +206,8 @@ Result<int> run_top(const Context& context) {
     const top::Canvas canvas{kPlainWidth, kPlainHeight, true, wall_clock_now(), false};
     auto lines = top::draw(data, {}, canvas);
     lines.pop_back();  // remove the line that lists the keys
-    // Replace consecutive empty lines by one. They only fill the screen between the list and the
-    // events.
+    // Replace consecutive empty lines by one. On a screen, they only fill the space between the
+    // list and the events.
     const auto repeats = std::unique(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
         return top::text_of(a).empty() && top::text_of(b).empty();
     });

@@ -74,7 +74,8 @@ std::string endpoint_of(const UpOptions& options, const io::StateDirectory& stat
     }
     const std::size_t port = earlier.rfind(':');
     const std::string host = earlier.substr(6, port - 6);
-    // rolld writes this machine's name in place of 0.0.0.0. A socket cannot be bound to a name.
+    // If the previous rolld listened on 0.0.0.0, the stored endpoint has this machine's name
+    // instead. A socket cannot be bound to a name, so replace the name by 0.0.0.0.
     const bool is_name =
         host.find_first_not_of("0123456789.") != host.npos && host.find(':') == host.npos;
     const std::string endpoint = "tcp://" + (is_name ? "0.0.0.0" : host) + earlier.substr(port);

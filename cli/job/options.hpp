@@ -33,8 +33,8 @@ struct JobOptions {
     bool hold = false;
     std::string name;
     std::string time;
-    std::string begin;     // earliest start, for parse_when()
-    std::string deadline;  // time of cancellation, for parse_when()
+    std::string begin;     // earliest start, in a form that parse_when() accepts
+    std::string deadline;  // time of cancellation, in a form that parse_when() accepts
     std::string array;
     std::string cron;
     std::string account;

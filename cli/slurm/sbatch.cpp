@@ -89,7 +89,8 @@ void leave_srun(Json& document) {
     add("SLURM_GPUS_ON_NODE", resources.value("gpus_per_node", Json()));
     add("SLURM_NTASKS", batch.value("ntasks", batch.value("ntasks_per_node", Json())));
     add("SLURM_CPUS_PER_TASK", batch.value("cpus_per_task", Json()));
-    // The numbers of the job and of its task in the array are known only in the job.
+    // Set these variables when the job starts, because the ids of the job and of the array's task
+    // are not known before.
     document["setup"] =
         "export SLURM_JOB_ID=\"$ROLL_JOB\" SLURM_JOBID=\"$ROLL_JOB\"\n"
         "[ -z \"$ROLL_ARRAY_INDEX\" ] || export SLURM_ARRAY_TASK_ID=\"$ROLL_ARRAY_INDEX\"\n" +

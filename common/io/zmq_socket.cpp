@@ -45,7 +45,8 @@ Result<void> refuse(const char* verb, const std::string& endpoint) {
                        number == ENAMETOOLONG;
     std::string hint;
     if (usage) hint = "an endpoint looks like ipc:///run/roll/rolld.sock or tcp://host:7070";
-    // The interface or the name may appear later, for example after the boot.
+    // This error is not InvalidArgument, because the interface or the name may appear later, for
+    // example while the machine boots.
     if (number == ENODEV) hint = "this machine has no interface or address with this name";
     return fail(usage ? ErrorCode::InvalidArgument : ErrorCode::Refused,
                 std::string("cannot ") + verb + " " + endpoint + ": " + zmq_strerror(number), hint);

@@ -39,7 +39,8 @@ struct TerminalStart {
     std::vector<std::string> command{};  // program and arguments; empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes
     std::string term{};     // value of TERM; empty: not set
-    bool owns = false;      // when the program ends, the attempt ends with the program's status
+    // True: when the program ends, the attempt ends with the program's exit status
+    bool owns = false;
     friend bool operator==(const TerminalStart&, const TerminalStart&) = default;
 };
 

@@ -43,7 +43,8 @@ std::vector<Problem> impossible_variants(const Json& document) {
     return problems;
 }
 
-// Parses the jobs of `then`. Replaces their documents in `document` by documents with all defaults.
+// Parses the jobs of `then`. In `document`, replaces the documents of these jobs by documents with
+// all defaults.
 std::vector<JobSpec> read_chain(Json& document, const std::string& base,
                                 std::vector<Problem>& problems) {
     std::vector<JobSpec> jobs;

@@ -1,4 +1,5 @@
-// Checks that a job's document fits into a start order, and its strings into execve.
+// Checks that a job's document fits into a start order, and that the strings of the document fit
+// into execve.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace roll::spec {
 // Numbers have the same limits as in schemas/job.schema.json.
 std::vector<Problem> spec_problems(const JobSpec& spec);
 
-// Fails with InvalidArgument and the first of spec_problems(), if there is one.
+// Fails with InvalidArgument and the first problem of spec_problems(), if there is one.
 Result<void> check_spec(const JobSpec& spec);
 
 }  // namespace roll::spec

@@ -57,8 +57,8 @@ struct JobSpec {
     // Absolute path of the directory to which the job writes. "{id}" in the path becomes the job's
     // id.
     std::string output;
-    // This job starts from the newest recorded checkpoint of the source job. Set for resume jobs
-    // and for automatic exports.
+    // This job starts from the newest recorded checkpoint of the job `source_job`. Set for resume
+    // jobs and for automatic exports.
     std::optional<JobId> source_job;
     // The document of the convert job that exports the model if this job succeeds; empty: no
     // automatic export.

@@ -39,8 +39,8 @@ struct PilotQueue {
     // An allocation that has not ended counts with its full time limit.
     int max_gpu_hours = 0;
     int backlog = 4;  // maximum number of requests that Slurm has not granted yet
-    // An allocation is requested only if the waiting jobs would use at least this percentage of
-    // it.
+    // An allocation is requested only if the waiting jobs would use at least this percentage of the
+    // allocation.
     int min_percent = 0;
     std::chrono::seconds idle{300};  // an allocation is released after this time without jobs
     // Jobs stop this time before the end of the allocation, see margin()
@@ -52,8 +52,8 @@ struct PilotQueue {
     std::chrono::seconds margin() const { return std::min(handover, time / 4); }
 };
 
-// Encode a queue as one JSON object, and decode it. Decoding fails with one InvalidArgument that
-// lists all problems.
+// Encode a queue as one JSON object, and decode such an object. Decoding fails with one
+// InvalidArgument that lists all problems.
 std::string to_json(const PilotQueue& queue);
 Result<PilotQueue> pilot_queue_from_json(std::string_view text);
 

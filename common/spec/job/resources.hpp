@@ -15,7 +15,7 @@ namespace roll::spec {
 // Without GPUs, it has one rank per `slots_per_rank` slots. Every layout of ranks starts from this
 // number. Requires that `slots_per_rank` is at least 1.
 int ranks_on_node(int gpus, int slots, int slots_per_rank);
-// Like the function above, but reads the keys of `resources` of a job file. Keys may be missing.
+// Like ranks_on_node() above, but reads the keys of `resources` of a job file. Keys may be missing.
 int ranks_on_node(const Json& resources);
 
 // Resources of an attempt. A training job has ranks_per_node() ranks on each of its nodes.

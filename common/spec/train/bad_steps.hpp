@@ -16,8 +16,9 @@ enum class OnBadStep { Ignore, Stop, Skip, Retry, Rewind };
 struct BadStepSpec {
     OnBadStep on_not_finite = OnBadStep::Stop;
     OnBadStep on_spike = OnBadStep::Ignore;
-    double deviations = 6;  // limit of a spike, in standard deviations of normal noise
-    int window = 128;       // number of latest applied steps with which a step is compared
+    // Distance of a spike from the median of earlier steps, in standard deviations
+    double deviations = 6;
+    int window = 128;  // number of latest applied steps with which a step is compared
 };
 
 // Reads these keys of `train`, whose types the schema's checker has accepted.

@@ -24,7 +24,7 @@ struct ConvertSpec {
     std::string target;
     std::string to;      // target format "hf", "mca", ...; empty: MCA if the source is HF, else HF
     std::string config;  // directory with the config, if `source` has no config
-    std::string strictness = "raise_all";  // one of Megatron's strictness modes
+    std::string strictness = "raise_all";  // Megatron's mode for missing and unexpected keys
     std::string state;                     // optimizer state to convert; empty: convert the weights
     // convert: also convert the optimizer's state, to a torch_dist or mca target
     bool optimizer = false;

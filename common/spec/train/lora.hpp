@@ -20,7 +20,7 @@ namespace roll::spec {
 // The linear layers of a decoder layer that can have LoRA, in the order of the forward pass.
 enum class LoraPlace { Q, K, V, Out, Gate, Up, Down };
 
-// For each of these linear layers, the last part of its name in HuggingFace's models
+// Maps the last part of a linear layer's name in HuggingFace's models to the layer's LoraPlace
 inline constexpr std::array<std::pair<std::string_view, LoraPlace>, 7> kLoraPlaces{
     {{"q_proj", LoraPlace::Q},
      {"k_proj", LoraPlace::K},
@@ -103,7 +103,7 @@ struct LoraSpec {
 };
 
 // Returns the LoraPlace that the last part of a module's name stands for, such as Q for "q_proj";
-// nullopt if it stands for none.
+// nullopt if there is no such LoraPlace.
 std::optional<LoraPlace> place_of(std::string_view module);
 
 const char* name_of(LoraPlace place);
