@@ -21,8 +21,8 @@ namespace roll {
 using Json = nlohmann::json;  // sorts keys, so that dump() has one result for equal values
 using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for output that people read
 
-// Returns the value on one line. Replaces bytes that are not UTF-8 (e.g. from a log line) by U+FFFD
-// and never throws.
+// Returns the value on one line. Never throws: replaces bytes that are not UTF-8, for example from
+// a log line, by U+FFFD.
 std::string dump(const Json& json);
 
 // Parses a JSON text. Fails with Corrupt if the text is not JSON or nests deeper than `depth_max`

@@ -259,7 +259,8 @@ Result<int> run_doctor(const Context& context, bool slurm) {
     findings.push_back(check_libtorch());
     findings.push_back(check_processor());
     if (slurm) {
-        // Do not report missing workers, because Slurm starts workers on demand.
+        // Do not report missing workers, because Slurm allocations start workers when they are
+        // needed.
         std::erase_if(findings, [](const Finding& finding) { return finding.what == "worker"; });
         for (Finding& finding : slurm_findings(context)) findings.push_back(std::move(finding));
     }

@@ -36,7 +36,7 @@ std::string role_of(const std::string& file) {
 }
 
 // Fails if rolld listens on a Unix socket. Only rolld's own user and root can connect to such a
-// socket, and they need no key.
+// socket, and these two users need no key.
 Result<void> check_reachable(const std::string& endpoint) {
     if (!endpoint.starts_with("ipc://")) return {};
     return fail(ErrorCode::Refused,

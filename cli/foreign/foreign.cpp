@@ -36,7 +36,7 @@ std::vector<std::string> paths_of(const OrderedJson& entry) {
 }
 
 // Reads one key of the configuration. `entry` is the key's entry in schemas/foreign/trainer.json.
-// Keys whose entry has a `rule` have no effect here, because apply_rules() reads them.
+// Does nothing for a key whose entry has a `rule`, because apply_rules() reads such keys.
 void read_key(const std::string& key, const Json& value, const OrderedJson& entry, Json& document,
               Foreign& foreign) {
     if (entry.contains("to")) {

@@ -23,7 +23,8 @@ Result<void> use_hub_cache(Json& document, const std::string& base,
 // configuration, or if the configuration has no training files.
 Result<std::vector<std::string>> hub_files(const std::string& name);
 
-// Returns OWNER/NAME of the text OWNER/NAME:CONFIGURATION. Returns any other text as it is.
+// If the text has the form OWNER/NAME:CONFIGURATION, returns OWNER/NAME. Returns any other text
+// unchanged.
 std::string without_configuration(const std::string& name);
 
 // Returns the command that downloads the model or data set; empty if `name` cannot be a name of the

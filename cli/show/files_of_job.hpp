@@ -59,7 +59,7 @@ class JobFiles {
 // after the text that was read last.
 class Tail {
   public:
-    // Starts at the offset `from`. Requires that a line begins there.
+    // Starts at the offset `from`, which must be the beginning of a line.
     explicit Tail(StoredFile file, std::uint64_t from = 0)
         : file_(std::move(file)),
           offset_(from) {}

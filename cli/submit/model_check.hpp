@@ -42,7 +42,7 @@ class ModelCheck {
         std::vector<std::string> problems;
     };
     struct Tokens {
-        // Number of token ids; nullopt: the tokenizer has a problem or is not visible here.
+        // Number of token ids; nullopt: the tokenizer has a problem, or this machine cannot see it.
         std::optional<std::int64_t> ids;
         std::string problem;
     };

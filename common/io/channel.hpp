@@ -33,7 +33,8 @@ class Channel {
 Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
                                              const std::string& server_public_key);
 
-// Returns a channel over the Unix socket at `path`; null if no rolld of this user listens there.
+// Returns a channel over the Unix socket at `path`; null if no rolld of this user listens on the
+// socket.
 std::unique_ptr<Channel> local_channel(const std::string& path);
 
 }  // namespace roll::io

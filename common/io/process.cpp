@@ -80,8 +80,7 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
 }
 
 // Restores the default actions of all signals up to SIGSYS, and unblocks all signals. Real-time
-// signals have numbers above SIGSYS. They need no reset, because Roll neither handles nor ignores
-// them.
+// signals have higher numbers. They need no reset, because Roll neither handles nor ignores them.
 void reset_signals() {
     for (int signal = 1; signal <= SIGSYS; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;

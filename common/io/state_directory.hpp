@@ -38,9 +38,9 @@ class StateDirectory {
     // of another user's rolld, but no key pair of a rolld.
     bool is_key_holders() const;
 
-    // Fails with Refused if is_key_holders() is true. A rolld started here would overwrite the
-    // public key of the other user's rolld. The directory's owner could then no longer connect to
-    // that rolld.
+    // Fails with Refused if is_key_holders() is true. A rolld started in this directory would
+    // overwrite the public key of the other user's rolld. The directory's owner could then no
+    // longer connect to that rolld.
     Result<void> check_own() const;
 
     // Creates the directory and its key directories with mode 0700.

@@ -24,7 +24,7 @@ struct StartOrder {
     int ranks_per_node = 1;
     std::vector<int> slots;
     std::vector<int> gpus;
-    // share of each GPU in percent; if below 100, other jobs may use the same GPU
+    // share of each GPU in percent; below 100: other jobs may use the rest of the GPU
     int gpu_percent = 100;
     std::string nonce;  // random text per attempt; names the rendezvous of the attempt's ranks
     // Checkpoints from which the attempt may start, newest first. The list has the recorded

@@ -104,7 +104,7 @@ struct F8E4M3 {
         return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(denormal));
     }
 };
-// Casts fp64 to a 16-bit type by way of fp32, and so rounds twice, as torch does.
+// Casts fp64 to fp32 and then to the 16-bit type. This rounds twice, as torch does.
 struct F64 {
     using Bits = double;
     static float widen(Bits b) { return static_cast<float>(b); }

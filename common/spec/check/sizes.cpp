@@ -71,7 +71,7 @@ std::string remedy(std::initializer_list<std::string> changes) {
 
 // Returns the data-parallel size: `dp` of the document, or the size that follows from the number of
 // ranks. Adds a problem if the parallel sizes do not fit the number of ranks. Returns nullopt if
-// the size is unknown, or if the job leaves the choice of the parallel sizes to Roll.
+// the size is unknown, or if Roll chooses the parallel sizes of the job.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");

@@ -48,7 +48,7 @@ struct JobSpec {
     std::optional<Time> begin{};     // earliest time at which the job may start
     std::optional<Time> deadline{};  // time at which the job is cancelled if it has not ended
     std::optional<Array> array{};
-    // Cron schedule (cron.hpp); at each of its times, a copy of this job is queued
+    // Cron schedule (cron.hpp). At each time of the schedule, a copy of this job is queued
     std::string cron{};
     // Maximum time of a step before the attempt counts as hung; 0: no limit; nullopt: the worker
     // learns a limit from the earlier steps.

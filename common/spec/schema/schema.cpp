@@ -284,7 +284,7 @@ class Checker {
         }
     }
 
-    // Checks enum, const and x-built (the values that this release supports).
+    // Checks enum, const and x-built. x-built lists the values that this release supports.
     void check_values(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto holds = [&](const OrderedJson& values) {
             for (const OrderedJson& one : values)
@@ -384,9 +384,9 @@ void fill_from(const OrderedJson& properties, Json& value) {
     }
 }
 
-// Returns whether the string is a path. An empty text, the key's special words, references to
-// earlier jobs of a chain ("{NAME.output}") and paths below "{files}" are not paths of this
-// machine.
+// Returns whether the string is a path of this machine. The following strings are not: an empty
+// text, the key's special words, references to earlier jobs of a chain ("{NAME.output}"), and paths
+// below "{files}".
 bool is_path(const OrderedJson& rule, const Json& text) {
     if (!rule.contains("x-path") || word(text).empty() || is_reference(word(text))) return false;
     if (word(text).starts_with(kFilesDirectory)) return false;

@@ -54,8 +54,8 @@ struct ParallelSpec {
     // account_for_embedding: the embedding counts as a layer when layers are divided into stages.
     // account_for_loss: the output layer counts as a layer.
     bool account_for_embedding = false, account_for_loss = false;
-    // Megatron's layout string (pipeline_layout.hpp), which gives the layers of each part of the
-    // pipeline; empty: the fields above divide the layers
+    // Megatron's layout string (pipeline_layout.hpp). It gives the layers of each part of the
+    // pipeline. Empty: the fields above divide the layers
     std::string pipeline_layout{};
     // true: the layers are divided so that the slowest stage is as fast as possible
     bool stages_by_cost = false;

@@ -22,9 +22,9 @@ struct TokenLossSpec {
     // times neftune_alpha / sqrt(T C) for T positions and C channels (arXiv:2310.05914). 0: no
     // noise.
     double neftune_alpha = 0;
-    // The loss of a token is (1 - teacher_weight) times the loss above, plus teacher_weight times
-    // temperature^2 times the divergence from the teacher (worker/train/ops/teacher.hpp). 0: no
-    // teacher.
+    // The loss of a token has two terms: (1 - teacher_weight) times the loss above, and
+    // teacher_weight times temperature^2 times the divergence from the teacher
+    // (worker/train/ops/teacher.hpp). 0: no teacher.
     double teacher_weight = 0;
     double temperature = 1;
 
