@@ -20,14 +20,14 @@ constexpr const char* kTorchDist = "torch_dist";    // for checkpoint.format tor
 constexpr const char* kLongRows = "long_rows";      // for data.truncate and data.packing wrapped
 constexpr const char* kLoraFrom = "lora_from";      // for train.lora.from
 constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and train.lora.exclude
-constexpr const char* kSpikes = "spikes";    // for train.on_spike with another value than ignore
+constexpr const char* kSpikes = "spikes";    // for train.on_spike with a value other than ignore
 constexpr const char* kExports = "exports";  // for export.every
-// For train.optimizer.offload with another value than none
+// For train.optimizer.offload with a value other than none
 constexpr const char* kOffload = "offload";
-// for train.activation_offload with another value than none
+// for train.activation_offload with a value other than none
 constexpr const char* kActivationOffload = "activation_offload";
-// for parallel.pipeline_layout and parallel.schedule_file, and for parallel.stages with another
-// value than even
+// for parallel.pipeline_layout and parallel.schedule_file, and for parallel.stages with a value
+// other than even
 constexpr const char* kStages = "stages";
 // for jobs with GPUs that have parallel.tp, pp or zero, or train.lora
 constexpr const char* kGpuLayouts = "gpu_layouts";
