@@ -68,14 +68,14 @@ class Parser {
   private:
     using Action = std::function<Result<int>()>;
 
-    // Prints the error and returns the exit status. Commands that exit with a job's status return
-    // kOwnTrouble.
+    // Prints the error and returns the exit status. For a command that exits with a job's status,
+    // the exit status is kOwnTrouble.
     int failed(const Error& error, int argc, char** argv) const {
         print_error(context_, error);
         return returns_job_status(argc, argv) ? kOwnTrouble : exit_code(error.code);
     }
 
-    // Applies the value of ROLL_OUTPUT_MODE. --json and --parsable override it.
+    // Applies the value of ROLL_OUTPUT_MODE. The options --json and --parsable override this value.
     Result<void> set_mode(const std::string& mode) {
         if (mode == "json" || mode == "parsable" || mode == "text" || mode.empty()) {
             const bool flags = app_.count("--json") + app_.count("--parsable") > 0;
@@ -113,7 +113,7 @@ class Parser {
         return sub;
     }
 
-    // Adds a subcommand to a command, such as `add` to `keys`.
+    // Adds the subcommand `name`, such as `add`, to the command `above`, such as `keys`.
     CLI::App* command_of(CLI::App* above, const std::string& name, const std::string& what,
                          Action action) {
         above->require_subcommand(1);
@@ -230,7 +230,7 @@ class Parser {
         add_submit_options(sweep);
         add_subcommands(*sweep, add_sweep_commands);
         sweep->require_subcommand(0, 1);
-        // CLI11 calls the callback of a command after the callback of its subcommand.
+        // CLI11 calls this callback even if a subcommand was given.
         sweep->callback([this, sweep] {
             if (sweep->get_subcommands().empty())
                 chosen_ = [this] { return run_sweep(context_, submit_); };
@@ -403,8 +403,8 @@ class Parser {
         pass("generate", "Generate text with a model: DIR \"prompt\" ...", "roll-rank");
     }
 
-    // Adds `convert` or `merge`. Both take the arguments of roll-convert. With --submit, they
-    // also take the options of a job.
+    // Adds the command `name`: `convert` or `merge`. Both commands take the arguments of
+    // roll-convert. With --submit, they also take the options of a job.
     void add_conversion(const std::string& name, const std::string& what) {
         CLI::App* sub = app_.add_subcommand(name, what);
         sub->allow_extras();
@@ -432,7 +432,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // With --submit, --name is the job's name. roll-convert gets it only for NeMo targets.
+        // With --submit, --name names the job. Only for NeMo targets, it also names the model.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});

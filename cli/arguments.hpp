@@ -9,9 +9,9 @@ bool has_flag(int argc, char** argv, std::string_view flag);
 // Returns the name of the command: the first argument that is not an option.
 std::string_view first_word(int argc, char** argv);
 
-// Returns the number of leading words that rollctl parses. In `submit` and `shell`, the words after
-// "--" are a program and its arguments, which rollctl does not parse, so the result is the number
-// of words before "--". For all other commands, and if there is no "--", the result is `argc`.
+// Returns the number of leading words that rollctl parses. For `submit` and `shell`, this is the
+// number of words before "--". The words after "--" are a program and its arguments, which rollctl
+// does not parse. For all other commands, and if there is no "--", the result is `argc`.
 int words_before_program(int argc, char** argv);
 
 // Returns whether the command exits with the exit status of a job or of a program in a job.

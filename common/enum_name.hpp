@@ -1,4 +1,5 @@
-// Converts between an enumerator and its name in a list that has the order of the enumerators.
+// Converts between an enumerator and its name. The names are in a list that has the order of the
+// enumerators.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@ constexpr const char* name_in(const std::array<const char*, N>& names, Enum valu
     return names.at(static_cast<std::size_t>(value));
 }
 
-// Returns nullopt if no enumerator has this name.
+// Returns the enumerator with this name; nullopt if there is none.
 template <class Enum, std::size_t N>
 std::optional<Enum> find_name(const std::array<const char*, N>& names, std::string_view name) {
     const auto found = std::ranges::find(names, name);

@@ -9,7 +9,7 @@
 namespace roll {
 
 enum class ErrorCode {
-    InvalidArgument,  // the request can never succeed: usage, job file, sizes (exit 2)
+    InvalidArgument,  // the request can never succeed: wrong usage, job file or sizes (exit 2)
     NotFound,         // a job, file or node does not exist (exit 3)
     Refused,          // denied: no permission, quota reached, stale token or full disk (exit 4)
     Unavailable,      // no daemon runs, or the peer is gone; a retry may succeed (exit 5)

@@ -109,8 +109,8 @@ Result<std::string> read_regular_file(const std::filesystem::path& path) {
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
     std::filesystem::path temporary = path;
-    // Add a random number to the pid: a process in another PID namespace may have the same pid and
-    // write the same file.
+    // Add a random number to the pid, because a process in another PID namespace may have the same
+    // pid and write the same file.
     temporary +=
         "." + std::to_string(::getpid()) + "-" + std::to_string(std::random_device{}()) + ".tmp";
     if (const auto written = write_temporary(temporary, content); !written) {
@@ -185,8 +185,9 @@ Result<void> rename_new(const std::filesystem::path& from, const std::filesystem
 
 namespace {
 
-// All mapped files, for the SIGBUS handler. The handler may lock the mutex: SIGBUS is raised only
-// by a read of a mapped page, and no thread reads a mapped page while it holds the mutex.
+// All mapped files, for the SIGBUS handler. The handler can lock the mutex without a deadlock.
+// SIGBUS is raised only by a read of a mapped page, and no thread reads a mapped page while it
+// holds the mutex.
 struct MappedFiles {
     struct Entry {
         std::size_t size = 0;
@@ -226,14 +227,14 @@ bool replace_failed_pages(const std::byte* address) {
 void on_failed_read(int /*signal*/, siginfo_t* info, void* /*context*/) {
     const int number = errno;
     if (!replace_failed_pages(static_cast<const std::byte*>(info->si_addr)))
-        // Restore the default action: when the read is repeated, it raises SIGBUS again, which then
-        // ends the program.
+        // Restore the default action. The read is then repeated and raises SIGBUS again, which ends
+        // the program.
         ::signal(SIGBUS, SIG_DFL);
     errno = number;
 }
 
-// Fails if the mapped file has shrunk. Succeeds if its name now belongs to another file, because
-// the mapping keeps the old file.
+// Fails if the mapped file has shrunk. Succeeds if the file's name now belongs to another file,
+// because the mapping keeps the old file.
 Result<void> check_size(const MappedFiles::Entry& entry) {
     struct stat info {};
     if (::stat(entry.path.c_str(), &info) != 0 || info.st_ino != entry.number ||

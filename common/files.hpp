@@ -14,8 +14,8 @@ namespace roll {
 
 Result<std::string> read_file(const std::filesystem::path& path);
 
-// Like read_file(), but fails with InvalidArgument unless the path names a regular file, because
-// opening a FIFO could block for ever.
+// Like read_file(), but fails with InvalidArgument if the path does not name a regular file.
+// Opening a FIFO, for example, could block for ever.
 Result<std::string> read_regular_file(const std::filesystem::path& path);
 
 // Writes a temporary file, fsyncs it, renames it to `path` and fsyncs the directory.
@@ -56,8 +56,8 @@ class MappedFile {
     std::span<const std::byte> bytes_;
 };
 
-// Installs a SIGBUS handler. The kernel raises SIGBUS when a mapped page cannot be read because its
-// file has shrunk or its disk fails. The handler replaces that page and all later pages of the
+// Installs a SIGBUS handler. The kernel raises SIGBUS when a mapped page cannot be read because the
+// file has shrunk or the disk fails. The handler replaces that page and all later pages of the
 // mapping by zeros, and remembers the file. Call it once before any thread starts. Results computed
 // from mapped files are valid only if check_mapped_reads() succeeds afterwards.
 void survive_failed_reads();
@@ -66,9 +66,9 @@ void survive_failed_reads();
 // file.
 Result<void> check_mapped_reads();
 
-// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. The sizes
-// are compared because a file that was cut within its last page raises no signal: the bytes after
-// its new end read as zeros.
+// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. A file
+// that was cut within its last page raises no signal, because the bytes after the new end read as
+// zeros. Therefore this function compares the sizes.
 Result<void> check_mapped_files();
 
 }  // namespace roll

@@ -16,11 +16,11 @@ enum class HubKind { Model, Dataset };
 std::filesystem::path hub_cache();
 
 // Returns the number of parts of a name on the Hub, such as 2 for OWNER/NAME; 0 if the text cannot
-// be such a name.
+// be a name on the Hub.
 std::ptrdiff_t hub_name_parts(const std::string& text);
 
 // Returns the directory of a model or data set, such as "HuggingFaceTB/SmolLM2-135M": the snapshot
-// of the branch `main`, or the only snapshot. Returns nullopt if the cache does not have it.
+// of the branch `main`, or the only snapshot. Returns nullopt if the cache has no such snapshot.
 std::optional<std::string> cached_snapshot(const std::string& name, HubKind kind);
 
 }  // namespace roll

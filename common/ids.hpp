@@ -15,14 +15,16 @@ struct Id {
     friend auto operator<=>(Id, Id) = default;
 };
 
-using JobId = Id<struct JobTag>;                // one submitted job: 1, 2, 3, ...
-using AllocationId = Id<struct AllocationTag>;  // Slurm allocation; gets its id before sbatch runs
-using WorkerId = Id<struct WorkerTag>;          // one incarnation of a roll-worker process
+using JobId = Id<struct JobTag>;  // one submitted job: 1, 2, 3, ...
+// One Slurm allocation; rolld chooses the id before it runs sbatch
+using AllocationId = Id<struct AllocationTag>;
+using WorkerId = Id<struct WorkerTag>;  // one incarnation of a roll-worker process
 
-// The fencing token of an attempt: the incarnation of rolld that placed the attempt, and the
-// attempt's number within its job (1, 2, ...). Every message, directory name and record about the
-// attempt contains the token, because attempt numbers alone would repeat after the ledger is
-// restored from a backup. A later attempt of the job has a greater token.
+// The fencing token of an attempt. It consists of the incarnation of rolld that placed the attempt,
+// and the attempt's number within the job (1, 2, ...). Every message, directory name and record
+// about the attempt contains the token. Attempt numbers alone would not suffice, because they
+// repeat after the ledger is restored from a backup. A later attempt of the job has a greater
+// token.
 struct Token {
     std::uint64_t incarnation = 0;
     std::uint64_t attempt = 0;

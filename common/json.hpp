@@ -21,8 +21,8 @@ namespace roll {
 using Json = nlohmann::json;  // sorts keys, so that dump() has one result for equal values
 using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for output that people read
 
-// Returns the value on one line. Replaces bytes that are not UTF-8 (e.g. from a log line) by U+FFFD
-// and never throws.
+// Returns the value on one line. Never throws: replaces bytes that are not UTF-8, for example from
+// a log line, by U+FFFD.
 std::string dump(const Json& json);
 
 // Parses a JSON text. Fails with Corrupt if the text is not JSON or nests deeper than `depth_max`
@@ -31,8 +31,8 @@ std::string dump(const Json& json);
 Result<Json> parse_json(std::string_view text, int depth_max = 100);
 
 // Returns whether a JSON value is exactly a T: an integer in T's range (not 1.0 or true), a list of
-// such values, ... The library's own conversions are lenient: they wrap -1, truncate 2.5 and turn
-// true into 1.
+// such values, ... The conversions of nlohmann::json are lenient: they wrap -1, truncate 2.5 and
+// turn true into 1.
 template <class T>
 bool holds(const Json& json) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -52,7 +52,8 @@ bool holds(const Json& json) {
     }
 }
 
-// Names the values that holds<T>() accepts, for a message: "a whole number from 0 to 255".
+// Returns a description of the values that holds<T>() accepts, for a message: "a whole number from
+// 0 to 255".
 template <class T>
 std::string accepted() {
     if constexpr (std::is_same_v<T, bool>) {
@@ -99,7 +100,7 @@ class JsonReader {
         const Json* field = find(key);
         return field == nullptr || field->is_null() ? std::move(fallback) : convert<T>(*field, key);
     }
-    // Returns the field, or a null value if it is missing. The field then counts as read.
+    // Returns the field, or a null value if the field is missing. The field then counts as read.
     const Json& raw(const char* key);
     bool has(const char* key) const { return object_ != nullptr && object_->contains(key); }
 

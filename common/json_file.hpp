@@ -8,8 +8,8 @@
 
 namespace roll {
 
-// Parses the text of the file `path`. If it is not a JSON object, fails with Corrupt. The message
-// names the file and the reason.
+// Parses the text of the file `path`. If the text is not a JSON object, fails with Corrupt. The
+// message names the file and the reason.
 Result<Json> parse_json_object(std::string_view text, const std::filesystem::path& path);
 
 // Reads a regular file that holds a JSON object. Fails as read_regular_file() and

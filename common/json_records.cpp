@@ -12,9 +12,9 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(0, text.find_last_not_of(kSpaces) + 1);
 }
 
-// Returns the end of a value in a JSON list: the position of the comma after the value, or of the
-// bracket that closes the list. Returns text.size() if there is neither. `at` is the value's first
-// position, or a position before it.
+// Returns the end of a value in a JSON list. The end is the position of the comma after the value,
+// or of the bracket that closes the list. Returns text.size() if there is neither. `at` is the
+// value's first position, or a position before the value.
 std::size_t value_end(std::string_view text, std::size_t at) {
     int depth = 0;
     bool in_string = false;
@@ -48,7 +48,7 @@ JsonRecord record_at(std::string_view text, bool list, std::size_t at) {
     const std::size_t begin = at == 0 ? text.find('[') + 1 : at;
     const std::size_t mark = value_end(text, begin);
     std::size_t end = std::min(mark + 1, text.size());
-    // If only spaces follow the record, the record is the last one, so it ends at the end of the
+    // If only spaces follow the record, the record is the last one. Its end is then the end of the
     // text.
     if (text.find_first_not_of(kSpaces, end) == std::string_view::npos) end = text.size();
     return {trimmed(text.substr(begin, mark - begin)), end};

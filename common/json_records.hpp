@@ -1,6 +1,6 @@
 // Finds the records of a data file. A .jsonl has one JSON value in each line. A .json has a list of
-// values or, as some programs write it, also one value in each line. Nothing is parsed here: the
-// text of a record may be damaged.
+// values. Some programs write .json files that have one value in each line, like .jsonl files. The
+// values are not parsed, so the text of a record may be invalid JSON.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace roll {
 bool is_json_list(std::string_view text);
 
 struct JsonRecord {
-    // Text of the record, without the list's commas and brackets and without spaces around it. May
-    // be empty.
+    // Text of the record, without the commas and brackets of the list, and without spaces at both
+    // ends. May be empty.
     std::string_view text;
     std::size_t end = 0;  // position at which the next record begins
 };

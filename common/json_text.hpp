@@ -18,7 +18,8 @@ namespace roll {
 class JsonText {
   public:
     // Adds a field. The object must not have a field `key` yet. The string `key` must outlive this
-    // object. `value` is a bool, an integer, a string, a JsonText, a Json, or a list of these.
+    // object. `value` is a bool, an integer, a string, a JsonText, a Json, or a list of such
+    // values.
     template <class T>
     JsonText& add(const char* key, const T& value) {
         const std::size_t begin = values_.size();
@@ -31,7 +32,7 @@ class JsonText {
   private:
     struct Field {
         std::string_view key;
-        std::size_t begin = 0;  // the value's text is values_[begin, end)
+        std::size_t begin = 0;  // the text of the value is values_[begin, end)
         std::size_t end = 0;
     };
     void append(bool value) { values_ += value ? "true" : "false"; }

@@ -1,5 +1,5 @@
 // A program's log file. Each line is a JSON object {"at", "level", "program", "text"}. Pure
-// functions do not log; they return their notes to the caller instead.
+// functions do not log. They return notes to the caller instead.
 #pragma once
 
 #include <filesystem>

@@ -8,7 +8,8 @@
 
 namespace roll {
 
-// Parses a number. Returns nullopt if the text is anything else, or does not fit the type.
+// Parses a text that is only a number. Returns nullopt if the text is not a number, or if the
+// number does not fit the type.
 template <std::integral Number>
 std::optional<Number> parse_number(std::string_view text, int base = 10) {
     Number value{};

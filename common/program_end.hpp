@@ -8,8 +8,8 @@
 
 namespace roll {
 
-// Prints the error on stderr: "PROGRAM: MESSAGE", then "  next: HINT" if it has a hint. Returns
-// the exit status.
+// Prints the error on stderr: "PROGRAM: MESSAGE", then "  next: HINT" if the error has a hint.
+// Returns the exit status.
 inline int end_with(const char* program, const Error& error) {
     std::fprintf(stderr, "%s: %s\n", program, error.message.c_str());
     if (!error.hint.empty()) std::fprintf(stderr, "  next: %s\n", error.hint.c_str());

@@ -1,4 +1,4 @@
-// Recognizes environment variables that probably hold secrets, by their names.
+// Recognizes the names of environment variables that probably hold secrets.
 #pragma once
 
 #include <string_view>

@@ -62,9 +62,9 @@ void SharedText::share_with(const SharedText& other) {
     };
     SharedText best =
         part_of(other.shared_ ? other.shared_ : std::make_shared<const std::string>(other.own_));
-    // The first choice is the text that `other` already shares, because sharing it needs no new
-    // copy. Copy and share the whole text of `other` only if own_ then becomes smaller by more than
-    // an eighth of this object's text.
+    // Prefer the text that `other` already shares, because sharing it needs no new copy. Copy and
+    // share the whole text of `other` only if own_ becomes much smaller: by more than an eighth of
+    // this object's text.
     const std::size_t eighth = whole.size() / 8;
     if (other.shared_ && best.own_.size() > eighth) {
         SharedText closer = part_of(std::make_shared<const std::string>(other.text()));

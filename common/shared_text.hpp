@@ -18,7 +18,7 @@ class SharedText {
     std::size_t own_size() const { return own_.size(); }  // number of characters not shared
 
     // Shares the start and the end of this text with `other`, or with the text that `other` already
-    // shares. Does nothing unless at least half of this text can be shared. text() does not change.
+    // shares. Does nothing if less than half of this text can be shared. text() does not change.
     void share_with(const SharedText& other);
 
     friend bool operator==(const SharedText& a, const SharedText& b) {

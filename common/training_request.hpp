@@ -1,6 +1,6 @@
 // Requests to a running training, and their names on the wire and in the ledger. The ranks carry
-// out a request between two steps, all at the same step. A request to save a checkpoint is not in
-// this list: its answer is the checkpoint (protocol::SaveOrder).
+// out a request between two steps, all at the same step. A request to save a checkpoint is not one
+// of these kinds, because the answer to such a request is the checkpoint (protocol::SaveOrder).
 #pragma once
 
 #include <array>

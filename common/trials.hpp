@@ -13,7 +13,7 @@ namespace roll {
 struct TrialMetric {
     Json last, best, best_step, step;
 
-    // Takes the next row of the trial's metrics.jsonl.
+    // Updates the values with the next row of the trial's metrics.jsonl.
     void add(const Json& row, const std::string& metric, bool maximize);
 };
 
@@ -21,9 +21,9 @@ struct TrialMetric {
 using ReadTrial =
     std::function<TrialMetric(const std::string& output, const std::string& metric, bool maximize)>;
 
-// Returns roll.sweep/1. `first` is the job of the first trial, as `show` returns it. `jobs` are the
-// summaries of the trials. Fails with InvalidArgument if the first job is not the first trial of a
-// sweep.
+// Returns JSON with the schema roll.sweep/1. `first` is the job of the first trial, as `show`
+// returns it. `jobs` are the summaries of the trials. Fails with InvalidArgument if the first job
+// is not the first trial of a sweep.
 Result<Json> sweep_json(const Json& first, const Json& jobs, const ReadTrial& read_trial);
 
 // Returns the number of trials of a sweep. `first` is the job of the first trial. Returns 0 if this

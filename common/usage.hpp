@@ -20,8 +20,8 @@ struct Usage {
     friend bool operator==(const Usage&, const Usage&) = default;
 };
 
-// Largest values of `disk_read` and `disk_written` of a member, 1 PiB. Larger counts are reported
-// as this value, which keeps sums over the members in range.
+// Largest values of `disk_read` and `disk_written` of a member, 1 PiB. A larger count is reported
+// as this value, so that sums over the members do not overflow.
 constexpr std::int64_t kDiskBytesMax = std::int64_t{1} << 50;
 
 // Returns the smallest of the usage's values. The usage is invalid if this value is negative.

@@ -65,7 +65,7 @@ void print_bytes(const std::string& bytes) {
 }
 
 int check_stdout(int status) {
-    // CLI11 prints --help to std::cout.
+    // Check std::cout, too, because CLI11 prints --help there.
     if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;
     if (print_errno == 0) return status;
     say(fmt::format("rollctl: cannot write to standard output: {}; the command itself {}",

@@ -37,8 +37,8 @@ Result<Daemon> Daemon::connect_for_change(const Context& context) {
     for (bool told = false;;) {
         auto daemon = connect(context);
         std::error_code error;
-        // The state directory of a key's holder is on another machine than rolld, so it does not
-        // show whether rolld is about to start.
+        // If the user has a key for another user's rolld, that rolld runs on another machine. The
+        // state directory then does not show whether rolld is about to start.
         const bool expected =
             directory.is_key_holders() || std::filesystem::exists(directory.pid("rolld"), error);
         if (daemon || daemon.error().code != ErrorCode::Unavailable || !expected ||
@@ -140,7 +140,7 @@ Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
                                            .wait_ms = 1000};
         reply = daemon.ask_patiently(again, kRestartPatience);
         const bool forgotten = !reply && reply.error().code == ErrorCode::NotFound;
-        // A restarted rolld has no record of the request, so send it again.
+        // A restarted rolld has no record of the request, so send the request again.
         if (forgotten) reply = repeat();
     }
     return reply;

@@ -35,10 +35,9 @@ class Daemon {
     // directory.
     static Result<Daemon> connect(const Context& context);
 
-    // Connects for an operation that changes State, and for commands in scripts that must outlive a
-    // restart of rolld. Waits up to 20 s for a rolld that is starting or has crashed, and says on
-    // stderr that it waits. If rolld is on another machine, also waits for a rolld that was
-    // stopped.
+    // Like connect(), for operations that change State and for commands that must work while rolld
+    // restarts. If rolld is starting or has crashed, waits up to 20 s for rolld, and says on stderr
+    // that the command waits. If rolld is on another machine, also waits if rolld was stopped.
     static Result<Daemon> connect_for_change(const Context& context);
 
     // Sends one request, for example ask(protocol::NodesArgs{}), and returns the reply. If `args`
@@ -105,9 +104,9 @@ class Daemon {
     std::optional<io::Client> client_;
 };
 
-// Waits until a bulk change of jobs is complete. `reply` is the first reply, which may report
-// progress. If rolld has forgotten the request, calls `repeat` to send it again. Prints progress on
-// stderr.
+// Waits until a bulk change of jobs is complete. `reply` is the first reply to the request, and may
+// report progress. If rolld has forgotten the request, `repeat` sends the request again. Prints
+// progress on stderr.
 Result<Json> await_change(Daemon& daemon, const char* op, Result<Json> reply,
                           const std::function<Result<Json>()>& repeat);
 
@@ -122,8 +121,9 @@ Result<Json> change(const Context& context, Args args) {
     return await_change(daemon, Args::kOperation.name, repeat(), repeat);
 }
 
-// Says on stderr which of the selected jobs had ended before the change, if any, or that no job was
-// changed. `reply` is the reply of change().
+// Says on stderr which selected jobs had already ended before the change. If there are none and no
+// job was changed, says on stderr that no selected job is queued or running. `reply` is the reply
+// of change().
 void say_finished(const Json& reply);
 
 // Returns the ids of the jobs that `selector` selects, ascending. Fails with NotFound if `selector`

@@ -241,12 +241,13 @@ class Session {
     bool raw_;
     EscapeKeys escape_{};
     std::optional<std::uint64_t> read_id_{};
-    std::map<std::uint64_t, Steady::time_point> writes_{};  // send times of unanswered writes
+    // Send time of each write without a reply, by request id
+    std::map<std::uint64_t, Steady::time_point> writes_{};
     Steady::time_point posted_at_{};
     std::deque<Outgoing> output_{};
-    std::uint64_t received_ = 0;  // bytes of output
-    std::uint64_t sent_ = 0;      // bytes of input
-    std::uint64_t taken_ = 0;     // bytes of input that the program has taken
+    std::uint64_t received_ = 0;  // number of output bytes that arrived
+    std::uint64_t sent_ = 0;      // number of input bytes that were sent
+    std::uint64_t taken_ = 0;     // number of sent bytes that the program has taken
     bool input_ended_ = false;
     std::optional<int> status_{};  // exit status; set once the program has ended
     std::string trouble_{};        // why the program ended without an exit status

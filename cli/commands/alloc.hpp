@@ -42,7 +42,7 @@ Result<int> run_alloc_list(const Context& context, const std::string& format);
 // A command that changes or describes one allocation queue or one allocation.
 struct AllocVerb {
     const char* name;
-    const char* argument;  // "QUEUE" or "ALLOCATION"
+    const char* argument;  // name of the argument: "QUEUE" or "ALLOCATION"
     const char* what;      // help text
     // Returns the help text of the argument.
     const char* argument_help() const;

@@ -17,9 +17,9 @@ Error become(const std::string& program, const std::vector<std::string>& argumen
         argv.push_back(const_cast<char*>(argument.c_str()));
     }
     argv.push_back(nullptr);
-    // Limit how long waiting threads of roll-rank spin. On shared cores, spinning threads take
-    // time from working threads: generating 16 tokens took 23 s instead of 8 s. libgomp reads the
-    // variable when it is loaded.
+    // Limit how long waiting threads of roll-rank spin. On shared cores, spinning threads take time
+    // from working threads: generating 16 tokens took 23 s instead of 8 s. libgomp reads
+    // GOMP_SPINCOUNT when libgomp is loaded, so set the variable before.
     if (program == "roll-rank" && std::getenv("OMP_WAIT_POLICY") == nullptr)
         ::setenv("GOMP_SPINCOUNT", "1000", /*replace=*/0);
     ::execv(path.c_str(), argv.data());

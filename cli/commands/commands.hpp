@@ -1,5 +1,5 @@
-// The commands of rollctl, one per file. A command prints its data and returns the exit status, or
-// it returns an Error, which run() prints and converts to an exit status.
+// The commands of rollctl, one per file. A command prints its data and returns the exit status. A
+// command that fails returns an Error instead. run() prints the error and sets the exit status.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
 // Submits ended jobs again. With `failed_only`, submits only jobs that failed or were cancelled.
 Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
                          const SubmitOptions& options);
-// Submits a convert or merge job. `words` are roll-convert's arguments. The first of them is
+// Submits a convert or merge job. `words` are roll-convert's arguments. The first argument is
 // "convert" or "merge".
 Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
                                   const SubmitOptions& options);
@@ -92,7 +92,7 @@ struct MetricsOptions {
 void add_metrics_options(CLI::App& command, MetricsOptions& options);
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);
 
-// Waits for the jobs and returns their highest exit status. With `follow`, prints their progress.
+// Waits for the jobs and returns the highest exit status. With `follow`, prints their progress.
 Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors,
                      bool follow);
 
@@ -109,8 +109,8 @@ Result<int> run_update(const Context& context, const std::string& selector,
 Result<int> run_nodes(const Context& context, const std::string& format);
 // Prints the fields and named formats that the option -o accepts (`-o help`).
 Result<int> print_format_help(const Fields& fields);
-// Drains a node, or ends its draining if `draining` is false. If `all` is true and `node` is empty,
-// does so for all nodes, including nodes that join later. Fails if `all` is false and `node` is
+// Drains a node. If `draining` is false, ends the draining instead. If `all` is true and `node` is
+// empty, changes all nodes, including nodes that join later. Fails if `all` is false and `node` is
 // empty.
 Result<int> run_drain(const Context& context, const std::string& node, bool all, bool draining,
                       const std::string& message = {});
@@ -122,8 +122,8 @@ struct PlanFiles {
 void add_plan_options(CLI::App& command, PlanFiles& files);
 Result<int> run_plan(const Context& context, const std::string& file, const PlanFiles& files,
                      const JobOptions& options);
-// Checks that the job's layout gives the same results as one rank. Reduces the job to its smallest
-// sizes for this check.
+// Checks that the job's layout gives the same results as one rank. For this check, reduces the
+// sizes of the job.
 Result<int> run_prove(const Context& context, const std::string& file, const JobOptions& options);
 // Maps the name of a command to its subcommands; a command without subcommands has an empty list.
 using Commands = std::map<std::string, std::vector<std::string>>;
@@ -139,7 +139,7 @@ Result<void> replace_models(const Context& context, std::vector<std::string>& wo
 // Replaces the selectors in a job document by job ids. A dependency in `after`, such as "ok:last",
 // gets the id of the selected job, or the id of the whole array if this job is a task of an array.
 // `into` gets the id of the selected job group, or of the group to which the selected job belongs.
-// Fails unless each selector selects exactly one job.
+// Fails if a selector selects no job or several jobs.
 Result<void> replace_selectors(const Context& context, Json& document);
 
 // Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the

@@ -61,7 +61,7 @@ Result<int> run_compat(const Context& context, const std::string& directory) {
                     "name a directory without Slurm's programs, such as ~/.local/share/roll/slurm");
     }
     ROLL_TRY_VOID(make_directories(directory));
-    // rolld skips a directory with this file when it searches for Slurm's own programs.
+    // When rolld searches for Slurm's own programs, it skips directories that contain this file.
     ROLL_TRY_VOID(write_file_atomically(fs::path(directory) / io::kCompatMark, ""));
     for (const char* name : kWritten) {
         const fs::path file = fs::path(directory) / name;

@@ -86,8 +86,9 @@ std::string spell(std::string_view words, std::string_view between, std::string_
     return text.append(after);
 }
 
-// Returns one line for each command that has subcommands. `line` is the format of a line. Its first
-// placeholder stands for the command, its second placeholder for the list of subcommands.
+// Returns one line for each command that has subcommands. `line` is the format of a line. The first
+// placeholder of the format stands for the command, and the second placeholder for the list of
+// subcommands.
 std::string verb_lines(const Commands& commands,
                        fmt::format_string<const std::string&, const std::string&> line) {
     std::string text;

@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the objective that fits a file. The keys of the file's first record determine it:
-// "chosen" and "rejected" mean `dpo`, a "label" that is true or false means `kto`, and "text" means
-// `pretrain`. Otherwise, the objective is `sft`.
+// Returns the objective that fits a file. The keys of the file's first record determine the
+// objective: "chosen" and "rejected" mean `dpo`, a "label" that is true or false means `kto`, and
+// "text" means `pretrain`. Otherwise, the objective is `sft`.
 const char* objective_of(std::string_view text, bool list) {
     const std::string_view first = first_record(text, list);
     if (first.empty()) return "pretrain";
@@ -32,7 +32,7 @@ const char* objective_of(std::string_view text, bool list) {
 }
 
 // Returns the cached files of a data set of the HuggingFace Hub; an empty list if `name` is a path.
-// Fails if the name is one of the Hub, and the cache does not have the data set.
+// Fails if `name` is a name of the Hub, but the cache lacks the data set.
 Result<std::vector<std::string>> files_of_hub(const std::string& name) {
     std::error_code ignored;
     if (fs::exists(name, ignored)) return std::vector<std::string>();
@@ -46,7 +46,8 @@ Result<std::vector<std::string>> files_of_hub(const std::string& name) {
     return files;
 }
 
-// Returns the absolute path of a model's directory, which may be a name of the HuggingFace Hub.
+// Returns the absolute path of a model's directory. `name` is a path, or the model's name on the
+// HuggingFace Hub.
 std::string model_directory(const std::string& name) {
     std::error_code ignored;
     const auto cached =
@@ -66,7 +67,7 @@ Result<bool> is_data(const fs::path& file) {
     return record && record->is_object() && !record->contains("kind");
 }
 
-// Fails if data.train does not accept files of this type and the job's schema has advice for them.
+// Fails if the job's schema has advice for files of this type, which data.train does not accept.
 Result<void> check_kind(const std::string& file) {
     const OrderedJson& rule =
         spec::job_schema().at(OrderedJson::json_pointer("/properties/data/properties/train/items"));

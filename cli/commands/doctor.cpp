@@ -22,11 +22,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Finds a state directory that is not on a local disk. A directory that holds only a key may be
-// anywhere.
+// Checks that the state directory of a rolld is on a local disk. A state directory that holds only
+// a key may be on any volume.
 Finding check_volume(const io::StateDirectory& state) {
     struct statfs info {};
-    fs::path place = state.root();  // or its nearest existing parent, before the first `rollctl up`
+    // Before the first `rollctl up`, the nearest existing parent of the state directory is checked.
+    fs::path place = state.root();
     while (::statfs(place.c_str(), &info) != 0 && place.has_relative_path())
         place = place.parent_path();
     const std::string root = state.root().string();
@@ -245,8 +246,8 @@ Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_volume(state), check_keys(state),
                                      check_users(state)};
-    // These checks send requests to rolld, which answers only the owner of a client's key. A user
-    // who holds only a worker's key must read the worker's log instead.
+    // The following checks send requests to rolld. rolld answers only the owner of a client's key.
+    // A user who holds only a worker's key must read the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));
@@ -258,7 +259,8 @@ Result<int> run_doctor(const Context& context, bool slurm) {
     findings.push_back(check_libtorch());
     findings.push_back(check_processor());
     if (slurm) {
-        // Do not report missing workers, because Slurm starts workers on demand.
+        // Do not report missing workers, because Slurm allocations start workers when they are
+        // needed.
         std::erase_if(findings, [](const Finding& finding) { return finding.what == "worker"; });
         for (Finding& finding : slurm_findings(context)) findings.push_back(std::move(finding));
     }

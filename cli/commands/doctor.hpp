@@ -16,8 +16,9 @@ struct Finding {
     std::string remedy;  // advice, or a command to run; not empty if `good` is false
 };
 
-// Returns the name of the network file system with this type (statfs), or an empty string. Locks
-// and shared memory of SQLite are not reliable there, so the ledger must be on a local disk.
+// Returns the name of the network file system with this type (statfs), or an empty string. On a
+// network file system, the locks and the shared memory of SQLite are not reliable, so the ledger
+// must be on a local disk.
 std::string network_file_system(std::uint64_t type);
 
 std::vector<Finding> slurm_findings(const Context& context);

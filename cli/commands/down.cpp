@@ -13,9 +13,9 @@ namespace {
 constexpr auto kCheckpointPatience = std::chrono::minutes(10);
 constexpr auto kDownPatience = std::chrono::seconds(20);
 
-// Stops the worker. Returns false if no worker was running. Before the worker ends, each of its
-// attempts saves a checkpoint at its next step. If `now` is set, a second SIGTERM makes the worker
-// end without these checkpoints.
+// Stops the worker. Returns false if no worker was running. Before the worker ends, each attempt on
+// the worker saves a checkpoint at the attempt's next step. If `now` is set, a second SIGTERM makes
+// the worker end without these checkpoints.
 Result<bool> end_worker(const io::StateDirectory& state, bool now) {
     const auto pid = io::running(state.pid("worker"), "roll-worker");
     if (!pid) return false;

@@ -52,8 +52,8 @@ std::uint64_t whole_job(const Json& job) {
     return job.value("id", std::uint64_t{0});
 }
 
-// Returns the id of a job group: of the job itself if it is a group, else of the group to which the
-// job belongs.
+// Returns the id of a job group. If the job is itself a group, returns its id, else the id of the
+// group to which the job belongs.
 Result<std::uint64_t> group_of(const Json& job) {
     if (job.value("kind", Json()) == "open") return job.value("id", std::uint64_t{0});
     if (const Json into = job.value("into", Json()); into.is_number())

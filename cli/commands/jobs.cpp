@@ -153,8 +153,8 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
         add(page);
     } else {
         // Request pages with few rows, so that the first rows of a long queue are printed at once.
-        // With a selector, leave the limit to rolld, which evaluates the selector again for each
-        // page.
+        // With a selector, use rolld's default page size, because rolld evaluates the selector
+        // again for each page.
         constexpr int kJobsPerPage = 4000;  // a page takes about 30 MB of memory as JSON
         constexpr int kRowsPerPage = 2000;
         if (context.json || options.selector.empty())

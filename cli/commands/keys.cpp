@@ -36,7 +36,7 @@ std::string role_of(const std::string& file) {
 }
 
 // Fails if rolld listens on a Unix socket. Only rolld's own user and root can connect to such a
-// socket, and they need no key.
+// socket, and these two users need no key.
 Result<void> check_reachable(const std::string& endpoint) {
     if (!endpoint.starts_with("ipc://")) return {};
     return fail(ErrorCode::Refused,
@@ -46,8 +46,8 @@ Result<void> check_reachable(const std::string& endpoint) {
                 "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070; then add the key");
 }
 
-// Returns the state directory. Fails with Refused if it contains only a key of another user's
-// rolld, because the authorized keys are in the state directory of that rolld.
+// Returns the state directory. Fails with Refused if the directory contains only a key of another
+// user's rolld, because the authorized keys are in the state directory of that rolld.
 Result<io::StateDirectory> operators_directory(const Context& context) {
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
     if (!directory.is_key_holders()) return directory;

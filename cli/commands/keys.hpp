@@ -12,8 +12,8 @@ namespace roll::cli {
 // the jobs of `holder` run as the owner, and what these jobs can read.
 std::string trust_text(const std::string& holder);
 
-// Adds the subcommands list, add and revoke. They read `context` when they run, so `context` must
-// outlive `keys`.
+// Adds the subcommands list, add and revoke. The subcommands read `context` when they run, so
+// `context` must outlive `keys`.
 void add_keys_commands(CLI::App& keys, const AddCommand& command, const Context& context);
 
 }  // namespace roll::cli

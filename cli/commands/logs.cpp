@@ -89,8 +89,8 @@ class LogOutput {
         if (newline) text_ += '\n';
         if (text_.size() > kAtOnce) flush();
     }
-    // A log is copied to a file or a pipe as it is. On a terminal, it must not change more than its
-    // own lines.
+    // In a file or a pipe, the output contains the log unchanged. On a terminal, the output must
+    // not contain escape sequences that change more than the log's own lines.
     void flush() {
         const std::string text = std::exchange(text_, {});
         print_bytes(terminal_ ? printable(text, Keep::Progress) : text);
@@ -191,7 +191,7 @@ class Follower {
 
   private:
     void add(const StoredFile& file, const Json& job, int rank, const std::vector<int>& ranks) {
-        // The log of a later attempt is shown from its beginning.
+        // Show the log of a later attempt from the beginning of the log.
         const std::uint64_t from = fresh_ ? begin_of(file, wanted_) : 0;
         logs_.emplace(rank, Log{Tail(file, from), mark_of(job, many_, rank, ranks)});
     }
@@ -206,8 +206,8 @@ class Follower {
     std::optional<Error> missing_{};
 };
 
-// Prints the new lines of the job's logs until the job has ended. Calls `look` with each reply to
-// `show`, after printing the new lines. Returns the error of the missing log if the job has ended
+// Prints the new lines of the job's logs until the job has ended. After printing the new lines,
+// calls `look` with the reply to `show`. Returns the error of the missing log if the job has ended
 // without a log; else nullopt.
 Result<std::optional<Error>> follow_one(const Context& context, Daemon& daemon, std::uint64_t id,
                                         const LogsOptions& options, const Wanted& wanted,
@@ -346,7 +346,7 @@ Result<int> follow_output(const Context& context, Daemon& daemon, std::uint64_t 
     std::string last;
     int status = 0;
     const auto look = [&](const Json& job) {
-        // Print each state only once: the reason why a job waits may change with each look.
+        // Print each state only once. The reason why a job waits may differ in each reply.
         const std::string state = field_text(job, "state") + field_text(job, "attempt");
         if (std::exchange(last, state) != state) say(job_line(job, 0, false));
         status = exit_status(job);

@@ -28,8 +28,8 @@ struct LogsOptions {
 void add_logs_options(CLI::App& command, LogsOptions& options);
 Result<int> run_logs(const Context& context, const LogsOptions& options);
 
-// Follows the logs of all ranks of a command job as `rollctl logs -f --rank all` does, and prints
-// the states of the job on stderr. Returns the job's exit status when the job has ended.
+// Follows the logs of all ranks of a command job, as `rollctl logs -f --rank all` does. Prints the
+// states of the job on stderr. Returns the job's exit status when the job has ended.
 Result<int> follow_output(const Context& context, Daemon& daemon, std::uint64_t id);
 
 }  // namespace roll::cli

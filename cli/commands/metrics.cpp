@@ -30,7 +30,7 @@ std::vector<Json> rows_with(const std::vector<Json>& rows, const std::string& ke
     return found;
 }
 
-// Returns a sentence that says that no row has the metric `key`, and lists the metrics that the
+// Returns an error message: no row has the metric `key`. The message lists the metrics that the
 // rows have.
 std::string missing_key_text(const std::vector<Json>& rows, const std::string& key) {
     std::set<std::string> known;

@@ -63,8 +63,8 @@ struct Sum {
 
 using Words = std::vector<std::string>;
 
-// Returns the cells of a row: its keys, the number of jobs, the GPU-hours and the slot-hours, then
-// the wasted GPU-hours and slot-hours for each cause in kCauses, then the ETTR.
+// Returns the cells of a row: the row's keys, the number of jobs, the GPU-hours, the slot-hours,
+// the wasted GPU-hours and slot-hours for each cause in kCauses, and the ETTR.
 Words cells_of(Words cells, const Json& row) {
     const auto hours = [](const Json& of, const char* unit) {
         return fmt::format("{:.2f}", of.value(unit, 0.0));
@@ -124,7 +124,7 @@ Json report_of(const std::vector<Json>& pages, const std::vector<std::string>& b
         for (std::size_t i = 0; i < by.size(); ++i) row[by[i]] = keys[i];
         rows.push_back(std::move(row));
     }
-    // A job that ran in several weeks has a row for each of them, so the sum over the rows would
+    // A job that ran in several weeks has one row for each week, so the sum over the rows would
     // count the job several times.
     Json all = total.json();
     if (std::ranges::find(by, "week") != by.end()) all.erase("jobs");

@@ -29,8 +29,8 @@ constexpr std::chrono::milliseconds kPoll{250};
 constexpr std::chrono::seconds kSayAfter{1};
 constexpr std::chrono::seconds kEndPatience{2};  // longest wait for the end of a cancelled job
 
-// The command of an interactive job. It ends with the job's terminal, or after a minute if no
-// terminal is opened.
+// The command of an interactive job. The command ends when the job's terminal ends, or after a
+// minute if no terminal is opened.
 const std::vector<std::string> kHolder = {
     "/bin/sh", "-c", "sleep 60; echo 'no terminal was opened within 60 s' >&2; exit 1"};
 
@@ -87,9 +87,9 @@ Error how_it_ended(const Json& job) {
             "rollctl show " + id};
 }
 
-// Cancels the job, because its terminal has ended with `error`. Returns `error`. Exception: if
-// somebody else has cancelled the job, for example before its programs started, returns
-// how_it_ended().
+// Cancels the job, because its terminal has ended with `error`, and returns `error`. If somebody
+// else has cancelled the job, for example before its programs started, returns how_it_ended()
+// instead.
 Error cancel_after(Daemon& daemon, std::uint64_t id, Error error) {
     constexpr const char* kReason = "the terminal of this interactive job ended";
     // If rolld does not answer, do not wait for the end of the job.
@@ -107,7 +107,7 @@ Error cancel_after(Daemon& daemon, std::uint64_t id, Error error) {
     return error;
 }
 
-// Waits until the job runs. Prints why it waits.
+// Waits until the job runs. While the job waits, prints the reason.
 Result<void> await_start(Daemon& daemon, std::uint64_t id, const io::Descriptor& signals) {
     const auto begun = std::chrono::steady_clock::now();
     JobWatch watch(daemon, id);

@@ -12,8 +12,8 @@
 namespace roll::cli {
 namespace {
 
-// Texts of --help. sbatch has no text here, because help_text() makes its text from the table of
-// its options.
+// Texts of --help. The text for sbatch is not here, because help_text() makes that text from the
+// table of sbatch's options.
 struct SlurmHelp {
     std::string_view name;
     const char* text;

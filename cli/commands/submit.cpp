@@ -37,7 +37,8 @@ namespace {
 // Sentences that tell the user how rollctl has read the job files
 using Notes = std::vector<std::string>;
 
-// Submits the jobs. A retry sends the same key again, so that rolld queues each job only once.
+// Submits the jobs. After a lost reply, sends the request again with the same key, so that rolld
+// queues each job only once.
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
                                const std::string& key, bool strict) {
     const std::string user = user_name();
@@ -60,15 +61,16 @@ void warn_of_never(const Json& reply) {
         field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
 }
 
-// Returns whether --follow prints the job's output, which it does only for a single command.
+// Returns whether --follow prints the job's output. This is so only if the submission is a single
+// job of kind command.
 bool follows_output(const Context& context, const SubmitOptions& options, const Json& reply,
                     const std::vector<spec::JobSpec>& specs) {
     return options.follow && !context.json && !context.parsable && specs.size() == 1 &&
            specs[0].kind == spec::JobKind::Command && reply.value("jobs", std::uint64_t{1}) == 1;
 }
 
-// Prints the job that was queued. If `prints_output`, prints it on stderr, because stdout gets the
-// output of the job.
+// Prints the job that was queued. If `prints_output`, prints the job on stderr, because stdout gets
+// the output of the job.
 void print_queued(const Context& context, const SubmitOptions& options, const Json& reply,
                   const spec::JobSpec& spec, bool prints_output) {
     const auto id = reply.value("id", std::uint64_t{0});
@@ -123,8 +125,8 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
-// Fails if the key is too long. The second and later jobs of a submission get the key with a dot
-// and a number appended, so the key must be shorter than kKeyBytesMax.
+// Fails if the key is too long. The keys of the second and later jobs of a submission end with a
+// dot and a number. These keys must also fit into kKeyBytesMax bytes.
 Result<void> check_key(const std::string& key) {
     constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
     if (key.size() <= kLongest) return {};
@@ -175,7 +177,7 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     return status;
 }
 
-// Prints the jobs of --dry-run, with all defaults filled in. If rolld runs, also prints its
+// Prints the jobs of --dry-run, with all defaults filled in. If rolld runs, also prints rolld's
 // forecast for each job.
 Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>& specs,
                         const Notes& notes) {

@@ -19,7 +19,8 @@ namespace {
 constexpr auto kCheckpointPoll = std::chrono::seconds(5);
 
 // Returns the checkpoint that answers request number `asked` to the attempt `token`. A checkpoint
-// that answers a later request also answers this one. Returns nullptr if there is none yet.
+// that answers a later request also answers this request. Returns nullptr if there is no such
+// checkpoint yet.
 const Json* answering(const Json& checkpoints, const std::string& token, std::uint64_t asked) {
     for (const Json& one : checkpoints) {
         if (field_text(one, "token") == token && one.value("asked", std::uint64_t{0}) >= asked)

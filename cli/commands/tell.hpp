@@ -22,7 +22,8 @@ struct TellOptions {
 // Adds the arguments of the two commands.
 void add_tell_options(CLI::App& checkpoint, CLI::App& tell, TellOptions& options);
 
-// Requests a checkpoint of a training job, waits for the checkpoint, and prints its directory.
+// Requests a checkpoint of a training job, waits until the checkpoint is recorded, and prints the
+// checkpoint's directory.
 Result<int> run_checkpoint(const Context& context, const TellOptions& options);
 
 // Makes a request to a running training, waits for its answer, and prints the answer.

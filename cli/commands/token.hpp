@@ -10,8 +10,8 @@ class App;
 
 namespace roll::cli {
 
-// Adds the subcommands create, list and revoke. They read `context` when they run, so `context`
-// must outlive `token`.
+// Adds the subcommands create, list and revoke. The subcommands read `context` when they run, so
+// `context` must outlive `token`.
 void add_token_commands(CLI::App& token, const AddCommand& command, const Context& context);
 
 }  // namespace roll::cli

@@ -26,7 +26,7 @@ constexpr int kRedrawMs = 1000;  // interval at which the clock and the duration
 constexpr std::size_t kPlainHeight = 60;
 constexpr std::size_t kPlainWidth = 160;
 
-// The signal that ends the program; 0: none. The signal handler sets it.
+// The signal that ends the program; 0: none. The signal handler sets this variable.
 volatile std::sig_atomic_t ending_signal = 0;  // NOLINT
 void note_signal(int signal) { ending_signal = signal; }
 
@@ -181,7 +181,8 @@ Result<int> run_screen(const Context& context, top::Reading reading) {
     top::Reader reader(std::move(reading), [fd = woken.get()] { ::eventfd_write(fd, 1); });
     const int signal = show(*screen, reader, woken.get());
     screen.reset();
-    // Do not wait for the reader's thread, because it may wait for rolld for seconds.
+    // Do not wait for the end of the reader's thread, because the thread may wait for rolld for
+    // seconds.
     if (signal == 0) std::_Exit(0);
     std::signal(signal, SIG_DFL);
     ::raise(signal);
@@ -205,8 +206,8 @@ Result<int> run_top(const Context& context) {
     const top::Canvas canvas{kPlainWidth, kPlainHeight, true, wall_clock_now(), false};
     auto lines = top::draw(data, {}, canvas);
     lines.pop_back();  // remove the line that lists the keys
-    // Replace consecutive empty lines by one. They only fill the screen between the list and the
-    // events.
+    // Replace consecutive empty lines by one. On a screen, they only fill the space between the
+    // list and the events.
     const auto repeats = std::unique(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
         return top::text_of(a).empty() && top::text_of(b).empty();
     });

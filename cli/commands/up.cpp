@@ -50,16 +50,16 @@ Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log
     }
 }
 
-// Returns the TCP endpoint at which the previous rolld listened; empty if it listened only on this
-// machine, or if there was none.
+// Returns the TCP endpoint at which the previous rolld listened. Empty if there was no previous
+// rolld, or if it listened only on this machine.
 std::string earlier_tcp(const io::StateDirectory& state) {
     const std::string endpoint = state.read_endpoint().value_or("");
     return endpoint.starts_with("tcp://") ? endpoint : "";
 }
 
-// Returns the value of --endpoint for the new rolld. A rolld that was killed leaves its pid file.
-// The next rolld then listens where the killed one did, because workers and users on other machines
-// still look for it there.
+// Returns the value of --endpoint for the new rolld. If the previous rolld was killed, its pid file
+// still exists. The new rolld then listens at the previous rolld's endpoint, because workers and
+// users on other machines still connect to that endpoint.
 std::string endpoint_of(const UpOptions& options, const io::StateDirectory& state) {
     const std::string earlier = earlier_tcp(state);
     if (!options.endpoint.empty() || earlier.empty()) return options.endpoint;
@@ -74,7 +74,8 @@ std::string endpoint_of(const UpOptions& options, const io::StateDirectory& stat
     }
     const std::size_t port = earlier.rfind(':');
     const std::string host = earlier.substr(6, port - 6);
-    // rolld writes this machine's name in place of 0.0.0.0. A socket cannot be bound to a name.
+    // If the previous rolld listened on 0.0.0.0, the stored endpoint has this machine's name
+    // instead. A socket cannot be bound to a name, so replace the name by 0.0.0.0.
     const bool is_name =
         host.find_first_not_of("0123456789.") != host.npos && host.find(':') == host.npos;
     const std::string endpoint = "tcp://" + (is_name ? "0.0.0.0" : host) + earlier.substr(port);
@@ -106,8 +107,8 @@ Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
     return wait_ready("rolld", pid, log, version);
 }
 
-// Returns the nodes with a recent heartbeat; null if the worker of process `pid` is not among them.
-// The reply of rolld also has workers that have ended.
+// Returns the nodes with a recent heartbeat; null if none of these nodes is the worker of process
+// `pid`. rolld's reply also has nodes whose workers have ended.
 Json nodes_with(const Context& context, pid_t pid) {
     auto daemon = Daemon::connect(context);
     if (!daemon) return nullptr;

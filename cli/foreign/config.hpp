@@ -44,7 +44,8 @@ struct Config {
     Json& document;
     Foreign& foreign;
 
-    // Adds a problem unless it was already added, because several rules may read the same key.
+    // Adds a problem. Several rules may read the same key, so does nothing if the problem was
+    // already added.
     void refuse(const std::string& key, const std::string& message) const;
     void set(const std::string& path, Json value) const {
         set_path(document, path, std::move(value));
@@ -55,7 +56,7 @@ struct Config {
         foreign.defaults.push_back({key, {path}});
     }
     bool has(const std::string& key) const { return keys.contains(key); }
-    // Returns the objective of the job file; an empty text if it is not set.
+    // Returns the objective of the job file; an empty text if the objective is not set.
     std::string objective() const {
         return document.contains("objective") ? spec::objective_name(document["objective"]) : "";
     }
@@ -83,8 +84,8 @@ struct Config {
     // Returns the JSON object in the file at `path`, the value of `key`. If the file has no JSON
     // object, adds a problem and returns nullopt.
     std::optional<Json> object_in(const std::string& path, const std::string& key) const;
-    // Returns the names in a list, or in a text in which commas separate names. Adds a problem if
-    // the list has a value that is not a text.
+    // Returns the names in a list, or in a text in which commas separate names. If the list has a
+    // value that is not a text, adds a problem.
     std::vector<std::string> names(const std::string& key) const;
     // Returns the numbers in a list, or in a text in which commas separate numbers. Adds a problem
     // if a value is not a number.

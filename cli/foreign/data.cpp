@@ -43,14 +43,15 @@ std::vector<std::string> read_hub_set(const Config& config, const std::string& k
     else if (plain && found.error().code == ErrorCode::NotFound)
         // one file, or files without the name of a split
         files = hub_files(set.name).value_or(std::vector<std::string>());
-    // A data set may have its rows both as .parquet and as text; then read only the text.
+    // A data set may have its rows both as .parquet and as text. In this case, read only the text
+    // files.
     const auto is_table = [](const std::string& file) { return file.ends_with(".parquet"); };
     if (!std::ranges::all_of(files, is_table)) std::erase_if(files, is_table);
     for (const std::string& file : files)
         config.foreign.remarks.push_back(
             fmt::format("{}: Roll reads the file {} of the data set {}", key, file, set.name));
     if (!files.empty()) return files;
-    const std::string& message = found.error().message;  // begins with the key that is wrong
+    const std::string& message = found.error().message;  // the message begins with the wrong key
     const std::size_t end = message.find(' ');
     config.refuse(message.substr(0, end), message.substr(end + 1));
     return files;
@@ -160,7 +161,8 @@ void read_answers(const Config& config, const std::string& key, const std::strin
     const Json columns = set.value("columns", Json::object());
     const bool pairs = set.value("ranking", Json(false)) == true,
                label = columns.contains("kto_tag");
-    if (!config.document.contains("objective")) return;  // no objective: `stage` was refused
+    // There is no objective if `stage` was refused
+    if (!config.document.contains("objective")) return;
     const std::string objective = config.objective();
     const bool labelled = objective == "kto", paired = spec::is_preference(objective) && !labelled;
     if (pairs && !paired)
@@ -280,7 +282,7 @@ void read_max_samples(const Config& config, const std::vector<std::string>& file
                                              "this key",
                                              *most, path));
         const auto file = MappedFile::open(path);
-        if (!file) continue;  // the check of data.train reports this file
+        if (!file) continue;  // the check of data.train reports this file as unreadable
         const auto bytes = file->bytes();
         const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         const bool list = kind == ".json" && is_json_list(text);

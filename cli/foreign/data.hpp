@@ -5,7 +5,7 @@
 
 namespace roll::cli {
 
-// Reads the keys of the configuration that describe its data sets.
+// Reads the keys of a foreign configuration that describe data sets.
 void read_data(const Config& config);
 // Reads the keys of the chat template. read_data() must have been called before.
 void read_template(const Config& config);

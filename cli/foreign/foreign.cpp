@@ -36,7 +36,7 @@ std::vector<std::string> paths_of(const OrderedJson& entry) {
 }
 
 // Reads one key of the configuration. `entry` is the key's entry in schemas/foreign/trainer.json.
-// Keys whose entry has a `rule` have no effect here, because apply_rules() reads them.
+// Does nothing for a key whose entry has a `rule`, because apply_rules() reads such keys.
 void read_key(const std::string& key, const Json& value, const OrderedJson& entry, Json& document,
               Foreign& foreign) {
     if (entry.contains("to")) {
@@ -69,7 +69,7 @@ void apply_defaults(const Json& config, const OrderedJson& table, Json& document
     }
 }
 
-// Returns the positive integer at a path; 1 if there is none.
+// Returns the positive integer at a path; 1 if there is no such integer.
 std::int64_t size_at(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number_integer()) return 1;

@@ -10,8 +10,8 @@
 
 namespace roll::cli {
 
-// Returns true if `document` is a configuration of one of these programs: it has no `kind`, and at
-// least two keys that only configurations of these programs have.
+// Returns true if `document` is a configuration of one of the programs above. Such a configuration
+// has no `kind`, and has at least two keys that occur only in such configurations.
 bool is_foreign(const Json& document);
 
 // Replaces the configuration in `document` by a job file with the same meaning. Resolves relative
@@ -25,8 +25,8 @@ void set_global_batch(const Foreign& foreign, Json& document);
 // Returns the names of the programs whose configurations Roll can read.
 std::string foreign_programs();
 
-// Returns one line for each key. The line says what the key sets in `document`, or why it sets
-// nothing.
+// Returns one line for each key of the configuration. The line says which keys of `document` this
+// key sets, or why it sets none.
 std::vector<std::string> describe(const Foreign& foreign, const Json& document);
 
 }  // namespace roll::cli

@@ -54,13 +54,14 @@ void read_optimizer(const Config& config) {
                              fmt::format("is {}; supported: {}", named, listed_optimizers()));
     if (config.has("optim")) config.set("train.optimizer.kind", kind);
     if (!config.flag("use_muon")) return;
-    // LLaMA-Factory's Muon scales updates in the same way as Moonlight.
+    // LLaMA-Factory's Muon scales updates as `match_rms_adamw` does.
     config.set("train.optimizer.kind", "muon");
     config.set("train.optimizer.update_scale", "match_rms_adamw");
 }
 
-// Without a fraction, the whole state is offloaded, as in Megatron's arguments. mcore_adapter's
-// default is 0, with which optimizer_cpu_offload would have no effect.
+// If optimizer_offload_fraction is not set, the whole state is offloaded, as with Megatron's own
+// arguments. The default of mcore_adapter is 0, but optimizer_cpu_offload would then have no
+// effect.
 void read_offload(const Config& config) {
     read_activation_offload(config);
     const double fraction = config.number("optimizer_offload_fraction").value_or(1);

@@ -57,7 +57,7 @@ bool is_variable(const Json& value) {
 }
 
 // Reads the value at a path, and all values below it. Uses the entry of the path in
-// schemas/foreign/pipeline.json. If there is no such entry, uses the entry of the path's parent.
+// schemas/foreign/pipeline.json. If the path has no entry, uses the entry of the path's parent.
 void walk(const Pipeline& pipeline, const std::string& path, const Json& value) {
     const OrderedJson& table = pipeline_table()["keys"];
     const std::string own = table_path(pipeline, path);
@@ -82,7 +82,7 @@ void walk(const Pipeline& pipeline, const std::string& path, const Json& value) 
 }
 
 // Returns the configuration of DeepSpeed. In ROLL's examples, a variable such as
-// ${deepspeed_zero3_cpuoffload} stands for it; the digit is the stage of ZeRO.
+// ${deepspeed_zero3_cpuoffload} stands for the configuration. The digit is the stage of ZeRO.
 Json deepspeed_of(const Json& config) {
     constexpr std::string_view kName = "${deepspeed_zero";
     if (!config.is_string()) return config;

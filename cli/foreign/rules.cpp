@@ -75,7 +75,7 @@ void read_trl_rows(const Config& config) {
         config.set("data.packing", strategy == "wrapped" ? "wrapped" : "best_fit");
         if (strategy == "bfd_split") config.set("data.truncate", "split");
     } else if (objective == "reward") {
-        config.set("data.truncate", "drop");  // TRL leaves out long pairs
+        config.set("data.truncate", "drop");  // like TRL, leave out long pairs
     } else if (mode == "keep_end") {
         config.set("data.truncate", "start");
     }
@@ -341,8 +341,8 @@ void read_normalize(const Config& config, bool megatron) {
 }
 
 // Sets parallel.recompute, which selects the activations that backward recomputes. With Megatron's
-// granularity `selective`, these are the activations of `core_attn`, unless recompute_modules
-// selects other modules.
+// granularity `selective`, backward recomputes the modules in recompute_modules; the default is
+// `core_attn`.
 void read_recompute(const Config& config) {
     const auto granularity = config.text("recompute_granularity");
     const bool checkpoints =

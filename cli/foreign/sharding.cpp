@@ -9,8 +9,8 @@ namespace {
 
 bool is_automatic(const Json& value) { return value.is_null() || value == "auto"; }
 
-// Returns the JSON object that is the value of `key`, or is in the file that the value names;
-// nullopt if there is none or if it cannot be read.
+// Returns a JSON object: the value of `key`, or the content of the file that the value names.
+// Returns nullopt if there is no such object, or if the file cannot be read.
 std::optional<Json> object_at(const Config& config, const std::string& key) {
     if (!config.has(key)) return std::nullopt;
     if (config.keys[key].is_object()) return config.keys[key];

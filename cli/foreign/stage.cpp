@@ -62,8 +62,8 @@ void read_reference(const Config& config) {
             config.set("objective.reference", config.absolute(*model));
 }
 
-// Refuses `key` unless it is not set, 0 or false. `what` names the
-// objective or setting with which Roll does not support this key.
+// Refuses `key` if it has a value other than 0 or false. `what` names the objective or setting with
+// which Roll does not support this key.
 void refuse_set(const Config& config, const char* key, const std::string& what) {
     if (config.has(key) && config.keys[key] != 0 && config.keys[key] != false)
         config.refuse(key, fmt::format("is {}; Roll does not support this key with {}; remove it",
@@ -258,7 +258,7 @@ void set_lora(const Config& config, const std::string& key, double rank) {
                            key == "lora_r" ? 32 : static_cast<std::int64_t>(2 * rank));
     if (config.flag("use_rslora")) config.set("train.lora.rslora", true);
     if (config.flag("use_dora")) config.set("train.lora.dora", true);
-    // When the other programs train on preferences, they turn off dropout everywhere.
+    // When LLaMA-Factory and TRL train on preferences, they turn off dropout everywhere.
     const double usual = key == "lora_r" ? 0.05 : 0;
     const double dropout =
         spec::is_preference(config.objective()) ? 0 : config.number("lora_dropout").value_or(usual);
@@ -275,9 +275,9 @@ std::vector<std::string> adapters_of(const Config& config) {
 }
 
 // Reads the adapters with which LLaMA-Factory starts. LLaMA-Factory merges these adapters into the
-// model and trains a new adapter. Without create_new_adapter, it trains the last adapter further
-// instead of merging it. Returns true in this second case: the settings of the last adapter then
-// replace the settings in the file.
+// model and trains a new adapter. Without create_new_adapter, LLaMA-Factory does not merge the last
+// adapter, but trains it further. Returns true in this second case. The settings of the last
+// adapter then replace the settings in the file.
 bool trains_adapter_further(const Config& config) {
     std::vector<std::string> adapters = adapters_of(config);
     const bool goes_on = !adapters.empty() && !config.flag("create_new_adapter");

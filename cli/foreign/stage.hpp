@@ -8,8 +8,8 @@
 
 namespace roll::cli {
 
-// Returns true if the configuration is for a script of TRL: it has a key that only TRL has, and no
-// stage of LLaMA-Factory.
+// Returns true if the configuration is for a script of TRL: the configuration has a key that only
+// TRL has, and no stage of LLaMA-Factory.
 bool is_of_trl(const Config& config);
 
 // Sets the objective. TRL names the stage on its command line, so this function infers the stage

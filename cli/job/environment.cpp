@@ -38,7 +38,8 @@ bool is_text(const std::string& value) {
 
 void capture_one(Json& document, const std::vector<std::string>& environment,
                  std::set<std::string>& left_out) {
-    // A container has its own PATH, which finds the programs in the container.
+    // By default, a job in a container gets no variables of this environment, because a container
+    // has its own PATH.
     const Json how =
         document.value("export_env", Json(document.contains("container") ? "none" : "default"));
     if (how != "default" && how != "all" && how != "none")

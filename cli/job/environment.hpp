@@ -20,8 +20,8 @@ std::vector<std::string> capture_environment(Json& document,
                                              const std::vector<std::string>& environment,
                                              const std::string& user);
 
-// Fails with Refused if rolld has hidden a value of the environment in a reply of `show`, because
-// the caller does not own the job. A new job needs these values.
+// Fails with Refused if `job`, a reply to `show`, has hidden values of the environment. rolld hides
+// these values from callers who do not own the job. A new job needs these values.
 Result<void> refuse_hidden_values(const Json& job);
 
 }  // namespace roll::cli

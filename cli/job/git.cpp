@@ -83,14 +83,14 @@ std::optional<std::string> git(const std::filesystem::path& directory,
 
 std::string without_newline(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Returns the configuration keys of git's filters. These keys must be turned off: git would run
-// their commands, and the owner of the repository may have chosen any command.
+// Returns the configuration keys of git's filters. These keys must be turned off. Otherwise, git
+// would run the commands in them, and the owner of the repository may have chosen any command.
 std::vector<std::string> filter_keys(const std::filesystem::path& top, Clock::time_point deadline) {
     const auto listed = git(
         top, {"config", "--name-only", "--get-regexp", "^filter\\..*\\.(clean|process|required)$"},
         64u << 10, deadline);
     std::vector<std::string> keys;
-    std::istringstream lines(listed.value_or(""));  // git fails if there is no such key
+    std::istringstream lines(listed.value_or(""));  // git fails if there is no filter key
     for (std::string line; std::getline(lines, line);) keys.push_back(line);
     return keys;
 }
@@ -135,8 +135,8 @@ void add_git(spec::JobSpec& spec, const std::string& base, std::size_t jobs) {
     const std::size_t copies = jobs * (indices ? std::max<std::size_t>(indices->size(), 1) : 1);
     const std::string directory = document->value("workdir", base);
     const std::size_t most = std::min(kDiffBytesMax, kAllCopies / copies);
-    // Keep the states that were read, because all jobs of a submission usually have the same work
-    // tree.
+    // Keep the states that were read. All jobs of a submission usually have the same work tree, so
+    // git then runs only once.
     static std::map<std::pair<std::string, std::size_t>, std::optional<Json>> known;
     const auto [state, is_new] = known.try_emplace({directory, most});
     if (is_new) state->second = git_state(directory, most);

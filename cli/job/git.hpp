@@ -21,10 +21,10 @@ constexpr std::size_t kDiffBytesMax = 1u << 20;
 std::optional<Json> git_state(const std::filesystem::path& directory, std::size_t diff_max);
 
 // Adds the state of the job's git work tree to the job's document. This is the work tree that
-// contains `workdir` or, if the job has no `workdir`, the work tree that contains `base`, the
-// directory of the job file. If the document already has a state, as after a resubmission, keeps
-// this state. `jobs` is the number of jobs that are submitted together. Each job and each task of
-// an array holds a copy of the diff, and all copies together have at most 16 MiB.
+// contains `workdir`. If the job has no `workdir`, it is the work tree that contains `base`, the
+// directory of the job file. If the document already has a state, for example that of a resubmitted
+// job, keeps this state. `jobs` is the number of jobs that are submitted together. Each job and
+// each task of an array holds a copy of the diff, and all copies together have at most 16 MiB.
 void add_git(spec::JobSpec& spec, const std::string& base, std::size_t jobs);
 
 // Formats the state in one line: "3f2a9c1 on main, with changes".

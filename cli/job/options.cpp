@@ -184,7 +184,7 @@ static Result<void> add_files(const std::vector<std::string>& words, Json& docum
 }
 
 Result<void> apply_options(const JobOptions& options, Json& document) {
-    // If the document is not an object, the schema's check reports it.
+    // If the document is not an object, the schema's check reports this.
     if (!document.is_object()) return {};
     for (const std::string& assignment : options.sets) {
         ROLL_TRY_VOID(set_key(document, assignment));

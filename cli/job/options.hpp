@@ -33,8 +33,8 @@ struct JobOptions {
     bool hold = false;
     std::string name;
     std::string time;
-    std::string begin;     // earliest start, for parse_when()
-    std::string deadline;  // time of cancellation, for parse_when()
+    std::string begin;     // earliest start, in a form that parse_when() accepts
+    std::string deadline;  // time of cancellation, in a form that parse_when() accepts
     std::string array;
     std::string cron;
     std::string account;
@@ -66,8 +66,8 @@ Result<void> apply_options(const JobOptions& options, Json& document);
 // neither a comment nor empty. Fails with InvalidArgument and the message "FILE:LINE: ...".
 Result<JobOptions> read_directives(std::string_view script, const std::string& file);
 
-// Reads the options in the variable ROLL_SUBMIT. They override a job file and its #ROLL lines.
-// Options on the command line override the options in ROLL_SUBMIT.
+// Reads the options in the variable ROLL_SUBMIT. These options override a job file and its #ROLL
+// lines. Options on the command line override the options in ROLL_SUBMIT.
 Result<JobOptions> options_of_environment();
 
 }  // namespace roll::cli

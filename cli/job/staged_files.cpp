@@ -59,8 +59,8 @@ Result<spec::StagedFile> read_staged(const std::string& given, const std::string
     return file;
 }
 
-// Adds up the sizes of the files of each job in the document and in its chain. Returns the largest
-// of these sums.
+// For each job in the document and in its chain, adds up the sizes of the job's files. Returns the
+// largest of these sums.
 std::uint64_t largest_job(const Json& document) {
     std::uint64_t bytes = 0, largest = 0;
     for (const spec::StagedFile& file : spec::staged_files(document)) bytes += file.bytes;

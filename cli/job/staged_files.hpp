@@ -16,8 +16,8 @@ using PieceBytes = std::map<std::string, std::string>;
 
 // Replaces each path in the key `files` of the document by the file's name, its size and the list
 // of its pieces. Does the same for the later jobs of the document's chain. Adds the bytes of the
-// pieces to `pieces`. Relative paths are relative to `base`. If the value of `files` is malformed,
-// leaves it as it is, because the schema's check reports it. Fails with InvalidArgument if a file
+// pieces to `pieces`. Relative paths are relative to `base`. Does not change a malformed value of
+// `files`, because the schema's check reports such a value. Fails with InvalidArgument if a file
 // cannot be read or may not be sent.
 Result<void> read_files(Json& document, const std::string& base, PieceBytes& pieces);
 

@@ -122,9 +122,9 @@ StoredFile JobFiles::metrics(const Json& job) {
 
 // Returns the offset of the first byte that was not read yet.
 //
-// roll-worker may have removed whole blocks from the beginning of the log, so the bytes that were
-// read last (`seen_`) may now be at a lower offset. This function searches for them block by block.
-// If the file does not contain them, the file is new, and the result is 0.
+// roll-worker may have removed whole blocks from the beginning of the log. The bytes that were read
+// last (`seen_`) are then at a lower offset. This function searches for these bytes block by block.
+// If the file does not contain these bytes, the file is new, and the result is 0.
 std::uint64_t Tail::find_again(std::uint64_t size) const {
     constexpr std::uint64_t kBlock = 4096;
     for (std::uint64_t at = offset_;; at -= kBlock) {

@@ -59,7 +59,7 @@ class JobFiles {
 // after the text that was read last.
 class Tail {
   public:
-    // Starts at the offset `from`. Requires that a line begins there.
+    // Starts at the offset `from`, which must be the beginning of a line.
     explicit Tail(StoredFile file, std::uint64_t from = 0)
         : file_(std::move(file)),
           offset_(from) {}
@@ -75,8 +75,8 @@ class Tail {
 
     StoredFile file_;
     std::uint64_t offset_;
-    // The last bytes that were read; they end at offset_. If the head of the file was removed,
-    // find_again() searches for these bytes, and reading continues after them.
+    // The last bytes that were read. They end at the offset offset_. If the head of the file was
+    // removed, find_again() searches for these bytes, and reading continues after them.
     std::string seen_;
     std::string partial_;
 };

@@ -80,7 +80,7 @@ void print_result(Daemon& daemon, const Json& job) {
         put("logs", fmt::format("rollctl logs {}", job.value("id", std::uint64_t{0})));
 }
 
-// The text that the signal handler prints. It is set before the handler is installed.
+// The text that the signal handler prints. This variable is set before the handler is installed.
 std::string on_interrupt_text;  // NOLINT
 void tell_and_end(int signal) {
     static_cast<void>(!::write(STDERR_FILENO, on_interrupt_text.data(), on_interrupt_text.size()));
@@ -88,8 +88,8 @@ void tell_and_end(int signal) {
     ::raise(signal);
 }
 
-// Returns the worse of two exit statuses, which is the higher one. If one of two nonzero
-// statuses is kOwnTrouble, returns the other one, because it says how a job failed.
+// Returns the worse of two exit statuses, which is the higher one. If one of two nonzero statuses
+// is kOwnTrouble, returns the other status, because it says how a job failed.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

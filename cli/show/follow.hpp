@@ -43,8 +43,8 @@ class InterruptNote {
     struct sigaction before_ {};
 };
 
-// Waits until the job has ended, and returns the job. If the job failed, prints the reason, unless
-// the output is JSON.
+// Waits until the job has ended, and returns the job. If the job failed and the output is not JSON,
+// prints the reason.
 Result<Json> await_job(const Context& context, Daemon& daemon, std::uint64_t id);
 
 // Like await_job(), but also prints the progress. On a terminal, the progress is on one line that

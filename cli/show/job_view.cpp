@@ -18,9 +18,9 @@ double seconds_between(Time from, Time to) {
     return std::chrono::duration<double>(to - from).count();
 }
 
-// Returns one value of `usage` of an attempt or a job as text. `key` is "memory_peak", "disk" (the
-// sum of the bytes read and the bytes written) or the key of a duration. Returns "" if the value is
-// unknown.
+// Returns one value of `usage` of an attempt or a job as text. `key` is "memory_peak", "disk" or
+// the key of a duration. "disk" is the sum of the bytes read and the bytes written. Returns "" if
+// the value is unknown.
 std::string usage_text(const Json& row, const std::string& key) {
     const Json usage = row.value("usage", Json());
     if (!usage.is_object()) return "";
@@ -79,8 +79,8 @@ std::string exports_text(const Json& exports) {
     return table({{"STEP", true}, {"EXPORT"}}, rows, false);
 }
 
-// Returns a table of the requests to the training, such as `evaluate`, with their answers, for all
-// attempts of a job; empty if there were no requests.
+// Returns a table of the requests to the training, such as `evaluate`, with their answers. The
+// table has the requests of all attempts of a job. Empty if there were no requests.
 std::string requests_text(const Json& attempts) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& attempt : attempts) {
@@ -324,8 +324,8 @@ std::string jobs_text(const Json& jobs, const Format& format, const Look& look) 
     return table(kColumns, rows, look.color, look.width);
 }
 
-// Returns the limits of memory and CPUs per node that a job requests, and how the nodes of its
-// attempt enforce these limits; "" if the job requests none.
+// Returns the job's limits of memory and CPUs per node, and how the nodes of the job's attempt
+// enforce these limits; "" if the job requests no limits.
 static std::string asked_limits_text(const Json& job) {
     const Json resources = job.value("resources", Json());
     if (!resources.is_object()) return "";
@@ -396,7 +396,7 @@ std::string job_text(const Json& job, const Look& look) {
     return text;
 }
 
-// Returns the node's state for people. A node with 0 slots is a reaper, the process that sends the
+// Returns the node's state for people. A node with 0 slots is a reaper: a process that sends the
 // last report of a killed roll-worker.
 std::string node_state(const Json& node) {
     if (node.value("slots", Json()) == 0) return "ended";

@@ -38,8 +38,8 @@ std::string time_text(const Json& job, Time now);
 
 bool is_over(const Json& job);
 
-// Returns the exit status of `wait` for an ended job: 0 if it succeeded or if successive halving
-// stopped it, else its exit code. A failed job without an exit code gives 1.
+// Returns the exit status of `wait` for an ended job: 0 if the job succeeded or was stopped by
+// successive halving, else the job's exit code. A failed job without an exit code gives 1.
 int exit_status(const Json& job);
 
 // Returns text such as "step 120/300  loss 2.310  41.2k tokens/s  1m 05s left"; empty if the job
@@ -47,8 +47,9 @@ int exit_status(const Json& job);
 std::string progress_text(const Json& job);
 
 // Returns the job's state and progress in one line. `width` is the width of the terminal; 0 if
-// stdout is not a terminal. On a terminal, the line has a progress bar if there is room for it. On
-// a terminal, the line is also cut to `width` columns unless the job has ended.
+// stdout is not a terminal. On a terminal, the line has a progress bar if there is room for the
+// bar. On a terminal, the line is also cut to `width` columns, but the line of an ended job is
+// never cut.
 std::string job_line(const Json& job, std::size_t width, bool color);
 
 }  // namespace roll::cli

@@ -67,8 +67,8 @@ std::optional<std::chrono::minutes> zone_of(std::string_view text) {
     return text[0] == '-' ? -offset : offset;
 }
 
-// Returns the first time in the block at `at`; nullopt if there is none. Skips the first line of
-// the block, which may be incomplete, unless it is the first line of the log.
+// Returns the first time in the block at `at`; nullopt if there is none. Unless the block is at the
+// beginning of the log, skips the first line of the block, because that line may be incomplete.
 std::optional<Time> first_time(const StoredFile& file, std::uint64_t at) {
     const std::string block = file.read(at, kBlock);
     std::size_t from = 0;
@@ -143,7 +143,8 @@ std::optional<std::uint64_t> offset_since(const StoredFile& file, Time since) {
         if (!time) break;
         (*time < since ? low : high) = middle;
     }
-    // The line at `low` may be incomplete, but an incomplete line has no time at its beginning.
+    // The line at `low` may be incomplete. An incomplete line has no time at its beginning, so it
+    // does no harm.
     each_line(file, low, [&, at = low](std::string_view line, bool) mutable {
         const auto time = time_of_line(line);
         if (time && *time >= since) return false;

@@ -30,7 +30,7 @@ struct SlurmArguments {
     std::vector<std::string> list(const std::string& name) const;
 };
 
-// Reads the options, which may be anywhere among the words. Fails with InvalidArgument if Roll's
+// Reads the options. They may be anywhere among the words. Fails with InvalidArgument if Roll's
 // version of the program does not have an option. The message names this option.
 Result<SlurmArguments> read_slurm_arguments(const std::string& program,
                                             const std::vector<std::string>& words,

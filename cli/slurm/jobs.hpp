@@ -62,8 +62,8 @@ struct SlurmColumn {
     std::size_t width = 0;  // width of the value; 0: the value is neither padded nor cut
 };
 std::vector<SlurmColumn> read_columns(std::string_view format);
-// Returns one line: for each column its text, then its value, padded or cut to the column's width.
-// Calls `value` only for columns with a field.
+// Returns one line. For each column, the line has the column's text, then the value, padded or cut
+// to the column's width. Calls `value` only for columns with a field.
 std::string columns_line(const std::vector<SlurmColumn>& columns,
                          const std::function<std::string(const SlurmColumn&)>& value);
 

@@ -41,8 +41,8 @@ std::vector<SbatchOption> sbatch_variables(const std::vector<std::string>& envir
 // Returns the entry of an option in schemas/foreign/sbatch.json.
 const OrderedJson& sbatch_entry(const std::string& name);
 
-// Returns what Roll does with the option of sbatch that `word` gives, such as "--mem=4G" or "-N2",
-// as the end of a sentence. Returns an empty text if sbatch has no such option.
+// Returns what Roll does with an option of sbatch, as the end of a sentence. `word` has the option,
+// such as "--mem=4G" or "-N2". Returns an empty text if sbatch has no such option.
 std::string sbatch_advice(const std::string& word);
 
 // Returns an option as a person writes it: "--ntasks=4" or "--hold".

@@ -187,8 +187,8 @@ void Translation::read_sizes() {
 }
 
 // Sets resources.memory from --mem, --mem-per-cpu or --mem-per-gpu. If several of these options are
-// given, the first of them in this order applies. In Slurm, 0 means the whole memory of the node.
-// Roll has no such value, so the job then has no memory limit.
+// given, the first given option in this order applies. In Slurm, 0 means the whole memory of the
+// node. Roll has no such value, so the job then has no memory limit.
 void Translation::read_memory() {
     const std::int64_t slots = resources()["slots_per_node"];
     const std::int64_t gpus = resources().value("gpus_per_node", 0);

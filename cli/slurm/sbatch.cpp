@@ -70,8 +70,8 @@ const SbatchOption* find_option(const std::vector<SbatchOption>& options, const 
 }
 
 // Turns a batch script that runs in a container into a plain command, because the container does
-// not have the node's programs, such as srun. Replaces the key `sbatch` by those variables of Slurm
-// that describe the job.
+// not have the node's programs, such as srun. Replaces the key `sbatch` by variables in `env`:
+// those of Slurm's variables that describe the job.
 void leave_srun(Json& document) {
     const Json batch = document["sbatch"];
     const Json resources = document.value("resources", Json::object());
@@ -89,7 +89,8 @@ void leave_srun(Json& document) {
     add("SLURM_GPUS_ON_NODE", resources.value("gpus_per_node", Json()));
     add("SLURM_NTASKS", batch.value("ntasks", batch.value("ntasks_per_node", Json())));
     add("SLURM_CPUS_PER_TASK", batch.value("cpus_per_task", Json()));
-    // The numbers of the job and of its task in the array are known only in the job.
+    // Set these variables when the job starts, because the ids of the job and of the array's task
+    // are not known before.
     document["setup"] =
         "export SLURM_JOB_ID=\"$ROLL_JOB\" SLURM_JOBID=\"$ROLL_JOB\"\n"
         "[ -z \"$ROLL_ARRAY_INDEX\" ] || export SLURM_ARRAY_TASK_ID=\"$ROLL_ARRAY_INDEX\"\n" +

@@ -76,7 +76,7 @@ Result<int> run_squeue(const Context& context, const std::vector<std::string>& w
     for (const Json& job : reply.value("jobs", Json::array()))
         if (queue_wants(job, arguments)) jobs.push_back(job);
     const Time now = wall_clock_now();
-    // Like Slurm's default order, with the queue first.
+    // An order like Slurm's default order, in which queued jobs come first.
     const std::string order = arguments.has("sort") ? arguments.value("sort") : "t,-p,i";
     ROLL_TRY_VOID(sort_queue(jobs, order, daemon, now));
     if (arguments.has("json")) {

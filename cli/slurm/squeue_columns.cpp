@@ -214,7 +214,8 @@ Result<std::vector<SlurmColumn>> read_queue_types(const std::string& types) {
             return !type.empty() && same_type(one.second.type, type);
         });
         if (found == queue_columns().end()) return no_column(type);
-        // The size has the form of -o, without the field's letter: ".10" and a text that follows.
+        // After the colon come a size and a text. The size is written as in -o, without the field's
+        // letter, such as ".10".
         std::string size = colon < part.size() ? part.substr(colon + 1) : "";
         const std::size_t end = std::min(size.find_first_not_of(".0123456789"), size.size());
         SlurmColumn column = read_columns("%" + size.substr(0, end) + found->first).front();
@@ -229,7 +230,8 @@ Result<std::vector<SlurmColumn>> read_queue_types(const std::string& types) {
 
 Result<void> sort_queue(std::vector<Json>& jobs, const std::string& fields, Daemon& daemon,
                         Time now) {
-    // The last field is the least significant one, so a stable sort begins with it.
+    // A stable sort begins with the last field, because the last field is the least significant
+    // one.
     for (std::size_t at = fields.size(); at-- > 0;) {
         const char letter = fields[at];
         if (std::string_view(",+-").find(letter) != std::string_view::npos) continue;

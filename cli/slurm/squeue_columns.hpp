@@ -1,4 +1,4 @@
-// The columns of squeue: how it computes, sorts and names them.
+// The columns of squeue: their values, their names, and how to sort by them.
 #pragma once
 
 #include <chrono>

@@ -183,8 +183,8 @@ std::optional<seconds> slurm_duration(const std::string& text) {
     }
     const auto parts = numbers(clock, ':');
     if (!parts || parts->size() > 3) return std::nullopt;
-    // In the forms D-H, D-H:M, D-H:M:S and H:M:S, the first number after the days is in hours. In
-    // the forms M and M:S, it is in minutes.
+    // The first number after the days is in hours in the forms D-H, D-H:M, D-H:M:S and H:M:S. The
+    // first number is in minutes in the forms M and M:S.
     std::int64_t unit = dash != std::string::npos || parts->size() == 3 ? 3600 : 60;
     for (const int part : *parts) {
         total += part * unit;

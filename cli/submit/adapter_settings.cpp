@@ -36,8 +36,8 @@ bool is_default(const Json& value) {
 // The jobs of a chain before the current job, in order.
 using EarlierJobs = std::vector<const Json*>;
 
-// Returns train.lora of the earlier job whose result `from` stands for, such as "{sft.result}" or
-// "{previous.result}". Returns null if there is no such job.
+// Returns train.lora of the earlier job whose result `from` stands for, for example if `from` is
+// "{sft.result}" or "{previous.result}". Returns null if there is no such job.
 Json lora_of_earlier(const EarlierJobs& earlier, const std::string& from) {
     const Json::json_pointer lora("/train/lora");
     for (const Json* job : earlier) {

@@ -70,7 +70,8 @@ Lines key_lines_of(const Source& source) {
 }
 
 // Returns a prefix such as "line 7: " for the key at `path`. If the file does not contain this key,
-// uses its nearest parent. Returns "" if the file contains neither.
+// the line is that of the key's nearest parent in the file. Returns "" if the file contains no
+// parent of the key either.
 std::string line_of(const Lines& lines, std::string path) {
     while (!path.empty()) {
         const auto found = lines.find(path);
@@ -111,8 +112,8 @@ std::optional<std::vector<Json>> read_json(std::string_view text) {
 
 constexpr const char* kProgramHint = "rollctl submit -- PROGRAM ARGUMENT... submits a program";
 
-// Reads YAML. If the file is not YAML, and its name is not that of a YAML file, the hint says how
-// to submit a program.
+// Reads YAML. If the text is not YAML and the file's name does not end like that of a YAML file,
+// the hint says how to submit a program.
 Result<std::vector<Json>> read_yaml(const std::string& text, const std::string& file) {
     auto documents = yaml::read(text, file);
     if (!documents && file != "-" && !file.ends_with(".yaml") && !file.ends_with(".yml"))
@@ -251,8 +252,8 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
     for (const Source& source : sources) {
         spec::ParsedJob job = spec::check_job(source.document, source.base);
         const bool is_refused = source.foreign && !source.foreign->problems.empty();
-        // Do not report missing keys. They may be missing only because keys of the configuration,
-        // which would have set them, were refused.
+        // Do not report missing keys. A key may be missing only because the key of the
+        // configuration that sets it was refused.
         if (is_refused)
             std::erase_if(job.problems, [](const spec::Problem& problem) {
                 return problem.message.starts_with("is missing");
@@ -261,7 +262,7 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
             job.problems.insert(job.problems.begin(), source.foreign->problems.begin(),
                                 source.foreign->problems.end());
         for (spec::Problem& problem : models.problems(source.document, source.base, job.ok())) {
-            // check_job() finds most wrong targets of LoRA, too.
+            // Skip a problem of LoRA's targets that check_job() has already reported.
             const bool repeats = problem.path.starts_with("train.lora.") &&
                                  std::ranges::find(job.problems, problem.path,
                                                    &spec::Problem::path) != job.problems.end();

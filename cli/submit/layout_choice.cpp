@@ -132,7 +132,7 @@ Question question_of(const Json& asked, Json complete, const IsFixed& is_fixed) 
             question.keys.emplace_back(key);
             parallel.erase(key);
         }
-        // `group` and `schedule_file` also say what the schedule is.
+        // A job that sets `group` or `schedule_file` also sets the schedule by it.
         if (!is_fixed("schedule") && !is_fixed("group") && !is_fixed("schedule_file")) {
             question.keys.emplace_back("schedule");
             parallel.erase("schedule");

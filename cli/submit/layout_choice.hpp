@@ -12,15 +12,16 @@ namespace roll::cli {
 
 // Searches for a layout of each train or resume job in `sources` whose document has a key with the
 // value `auto`. Sets the chosen keys in the documents, and returns the reports of the searches
-// (roll.layout/1). In a train job, the search keeps all keys of `parallel` that the document has;
-// in a resume job, it keeps the keys that --set has set. Fails with InvalidArgument if no layout
-// fits into the memory limit, and with roll-rank's error if roll-rank fails.
+// (roll.layout/1). In a train job, the search keeps all keys of `parallel` that the document has.
+// In a resume job, the search keeps the keys that --set has set. Fails with InvalidArgument if no
+// layout fits into the memory limit, and with roll-rank's error if roll-rank fails.
 //
 // The memory limit of a rank is parallel.memory_limit. Without this key, it is the rank's share of
 // the first of these sizes that is known: resources.memory, the memory of the smallest node that
 // rolld knows, the memory of this machine.
 //
-// Leaves a document unchanged if check_job() refuses it; parse_sources() reports its problems.
+// If check_job() refuses a document, this function does not change the document. parse_sources()
+// reports the problems.
 Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Source>& sources);
 
 // Returns the report of a search as lines of text.

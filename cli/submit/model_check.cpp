@@ -241,8 +241,8 @@ void check_freeze(const CheckedJob& job, const std::vector<std::string>& paramet
         job.note("model.freeze", "freezes all parameters, so there is nothing to train");
 }
 
-// Checks that every pattern in train.optimizer.groups matches a parameter. Skips jobs with LoRA:
-// `parameters` does not have LoRA's matrices, so the trainer checks the patterns of these jobs.
+// Checks that every pattern in train.optimizer.groups matches a parameter. Skips jobs with LoRA,
+// because `parameters` lacks LoRA's matrices. The trainer checks the patterns of jobs with LoRA.
 void check_groups(const CheckedJob& job, const std::vector<std::string>& parameters) {
     if (job.train.contains("lora") || parameters.size() < 2) return;
     spec::OptimizerSpec optimizer;

@@ -27,8 +27,8 @@ class ModelCheck {
 
     // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a
     // wrong type, because the schema's check reports them. Ignores directories that this machine
-    // cannot see, because the ranks check them. Checks sizes only if `whole` is true, which means
-    // that the schema's check has found no problem.
+    // cannot see, because the ranks check them. If `whole` is true, the schema's check has found no
+    // problem. Checks sizes only in this case.
     std::vector<spec::Problem> problems(const Json& document, const std::string& base, bool whole);
 
   private:
@@ -42,7 +42,7 @@ class ModelCheck {
         std::vector<std::string> problems;
     };
     struct Tokens {
-        // Number of token ids; nullopt: the tokenizer has a problem or is not visible here.
+        // Number of token ids; nullopt: the tokenizer has a problem, or this machine cannot see it.
         std::optional<std::int64_t> ids;
         std::string problem;
     };

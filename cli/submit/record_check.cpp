@@ -70,7 +70,8 @@ std::string first_record_of(const std::string& file) {
     const bool list = fs::path(file).extension() == ".json" && is_json_list(text);
     for (std::size_t at = 0; at < size;) {
         const JsonRecord record = record_at(text, list, at);
-        if (record.end == size && size < bytes.size()) return "";  // the record may be longer
+        // The record may go on after the first kRecordMax bytes
+        if (record.end == size && size < bytes.size()) return "";
         if (!record.text.empty()) return std::string(record.text);
         at = record.end;
     }

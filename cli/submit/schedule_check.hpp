@@ -8,9 +8,9 @@
 
 namespace roll::cli {
 
-// Returns a problem if the schedule cannot run: if it cannot be read, if work is missing or
-// repeated, or if its ranks would wait for each other for ever. `document` is the document of a job
-// that check_job() accepted. Other jobs have no problem.
+// Returns a problem if the schedule cannot be read, if work is missing or repeated, or if the ranks
+// would wait for each other for ever. `document` is the document of a job that check_job()
+// accepted. Other jobs have no problem.
 std::vector<spec::Problem> schedule_problems(std::string_view document);
 
 }  // namespace roll::cli

@@ -14,7 +14,8 @@ namespace roll::cli {
 class MetricsLines {
   public:
     MetricsLines() = default;
-    // The table has only the columns `step` and `key`. The rows must have no other numbers.
+    // The table has only the columns `step` and `key`. The rows must have no numbers under other
+    // keys.
     explicit MetricsLines(const std::string& key) : one_(true), columns_{"step", key} {}
 
     // Returns the lines of the row. Returns an empty text for the first row of an attempt, because

@@ -33,8 +33,8 @@ tl::unexpected<Error> no_such_field(const std::string& text, const std::string& 
                     fmt::join(fields.known, ", ")));
 }
 
-// Parses the text after the colon of a field, such as ">8", ".20" or "^10.4": an alignment, a
-// minimum width and a maximum width, each optional.
+// Parses the text after the colon of a field, such as ">8", ".20" or "^10.4". The text has an
+// alignment, a minimum width and a maximum width. Each of the three may be missing.
 bool read_shape(std::string_view shape, Part& part) {
     if (!shape.empty() && std::string_view("<>^").find(shape[0]) != std::string_view::npos) {
         part.align = shape[0];

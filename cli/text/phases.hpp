@@ -21,8 +21,8 @@ struct PhaseTimes {
     std::vector<PhaseTime> phases{};
 };
 
-// Adds a row of metrics. Ignores a row without phases. Also ignores the first step of the job,
-// whose times are too long, because the program touches its memory for the first time.
+// Adds a row of metrics. Ignores a row without phases. Also ignores the first step of the job. This
+// step takes longer, because the program then uses its memory for the first time.
 void add_step(PhaseTimes& times, const Json& row);
 
 // Returns the phases that took time, the longest first.

@@ -36,7 +36,8 @@ std::size_t total_of(const Widths& widths) {
     return total > 0 ? total - kGap : 0;
 }
 
-// Returns the indices of the columns with a nonzero `rank`, sorted by `rank`.
+// Returns the indices of the columns with a nonzero `rank`, sorted by `rank`. `rank` is the member
+// `shrinks` or `drops` of Column.
 std::vector<std::size_t> ranked(const std::vector<Column>& columns, int Column::*rank) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < columns.size(); ++i)

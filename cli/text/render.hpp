@@ -15,10 +15,9 @@ namespace roll::cli {
 struct Column {
     std::string title;
     bool right = false;  // align the cells to the right, for numbers
-    // Columns with a nonzero `shrinks` become narrower if the table is too wide,
-    // down to `least`; the lowest `shrinks` first. If the table is still too
-    // wide, columns with a nonzero `drops` are left out, the lowest `drops`
-    // first.
+    // If the table is too wide, columns with a nonzero `shrinks` become narrower, down to the width
+    // `least`. The column with the lowest `shrinks` is first. If the table is still too wide,
+    // columns with a nonzero `drops` are left out. The column with the lowest `drops` is first.
     int shrinks = 0;
     std::size_t least = 0;
     int drops = 0;
@@ -26,7 +25,7 @@ struct Column {
 
 // Formats rows of cells as lines. Columns are padded and two spaces apart. Columns that are empty
 // in all rows are left out. If `color`, cells that contain the name of a job's state are coloured.
-// No line is wider than `width` unless `width` is 0. A cell that is cut ends with "+".
+// `width` is the maximum width of a line; 0: no maximum. A cell that is cut ends with "+".
 std::string table(const std::vector<Column>& columns,
                   const std::vector<std::vector<std::string>>& rows, bool color,
                   std::size_t width = 0);

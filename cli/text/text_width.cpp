@@ -47,7 +47,7 @@ std::size_t columns_of(std::uint32_t point) {
 }
 
 // Removes an escape sequence from the beginning of `text`, which begins with ESC. Returns the
-// sequence. A sequence without an end does not hide the lines that follow it.
+// sequence. If the sequence has no end, takes at most the rest of the line.
 std::string_view take_escape(std::string_view& text) {
     const std::string_view all = text;
     const auto take = [&](char least, char most, std::size_t count = std::string_view::npos) {

@@ -24,7 +24,7 @@ std::string fit_text(std::string_view text, std::size_t columns);
 // spaces before the text if `right`.
 std::string pad_text(std::string text, std::size_t columns, bool right = false);
 
-// Returns the lines of the text without their ends.
+// Returns the lines of the text without the characters that end lines.
 std::vector<std::string> lines_of(const std::string& text);
 
 // Returns the text as one line without control characters and without escape sequences, because
@@ -38,8 +38,9 @@ enum class Keep {
     Progress,  // also the characters with which progress bars write over their own line
 };
 
-// Returns the text without all other control characters and escape sequences. Text of jobs and of
-// other users then cannot move the cursor, clear the screen or rename the window.
+// Returns the text without the control characters and escape sequences that `keep` does not name.
+// Text of jobs and of other users then cannot move the cursor, clear the screen or rename the
+// window.
 std::string printable(std::string_view text, Keep keep = Keep::Lines);
 
 // Returns a JSON text in which U+007F to U+009F are escaped. Strings may have these control

@@ -74,7 +74,8 @@ void open_job(Ui& ui, std::uint64_t id, bool log) {
     ui.log_top.reset();
 }
 
-// Asks the user whether to cancel the job, or the tasks of the array, in this row.
+// Asks the user whether to cancel the job in this row. If the row is an array, asks about the tasks
+// of the array.
 void ask_to_cancel(Ui& ui, const Json& job) {
     const Json fold = job.value("fold", Json());
     const std::string name = id_text(job) + " " + field_text(job, "name");

@@ -31,7 +31,7 @@ struct OpenJob {
     Json job;                  // `job` of the reply to `show`; null until the reply has arrived
     std::vector<Point> loss;   // loss at each step of the whole run
     std::vector<Point> speed;  // tokens/s at each step of the whole run
-    PhaseTimes phases{};       // times of the phases of the whole run's steps
+    PhaseTimes phases{};       // time of each phase, summed over all steps of the run
 };
 
 // The last lines of the log that is followed.
@@ -56,7 +56,7 @@ struct Data {
     OpenLog log;
     std::string trouble;        // reason why rolld does not answer; empty if rolld answers
     std::string answer;         // the result of the last change
-    std::uint64_t answers = 0;  // number of answers so far
+    std::uint64_t answers = 0;  // number of results that have arrived in `answer` so far
 };
 
 enum class Page { Jobs, Nodes, Allocations };

@@ -206,7 +206,8 @@ std::size_t body_rows(const Canvas& canvas) {
 }
 
 std::size_t list_rows(const Canvas& canvas, const Ui& ui) {
-    // Rows of the body that are not rows of the list: one for the table's titles, and the events.
+    // Rows of the body that are not rows of the list: the row with the table's titles, and the rows
+    // of the events.
     const std::size_t others = 1 + event_rows(canvas, ui);
     return body_rows(canvas) - std::min(body_rows(canvas), others);
 }

@@ -31,7 +31,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kSplitWo
      {"test", "eval"},
      {"test", "evaluation"}}};
 
-// Returns the paths of the data files below `snapshot`, relative to it and sorted.
+// Returns the sorted paths of the data files below `snapshot`, relative to `snapshot`.
 std::vector<std::string> files_below(const fs::path& snapshot) {
     std::vector<std::string> files;
     std::error_code error;
@@ -98,7 +98,8 @@ Result<Json> choose(const Json& configs, const std::string& name, const std::str
                 std::string(keys.config) + " " + is + "; " + name + " has: " + known);
 }
 
-// Appends `value` to `texts` if it is a text. If it is a list, appends the texts in the list.
+// Appends `value` to `texts` if `value` is a text. If `value` is a list, appends the texts in the
+// list.
 void add_texts(const Json& value, std::vector<std::string>& texts) {
     if (value.is_string()) texts.push_back(value.get<std::string>());
     if (!value.is_array()) return;

@@ -15,8 +15,8 @@ namespace roll::hub {
 struct Keys {
     const char* name = "dataset_path";
     const char* config = "dataset_name";
-    // end of the message about a missing split: what to do with the file that the user has written
-    // with the package datasets
+    // End of the message about a missing split. It says in which key to name a file that the user
+    // has written with the package datasets.
     const char* file = "name it in dataset_kwargs.data_files";
 };
 
@@ -25,9 +25,9 @@ struct Keys {
 std::vector<std::string> configurations(const std::string& name);
 
 // Returns the .parquet, .jsonl or .json files of a split, sorted by path. `config` is the name of a
-// configuration; empty: the default one. Fails with NotFound if the cache lacks the data set, or
-// the data set has no such files; fails with InvalidArgument if the configuration is missing or
-// unknown. The message says what to do, and begins with the name of the key that is wrong.
+// configuration; empty: the default configuration. Fails with NotFound if the cache lacks the data
+// set, or if the data set has no such files. Fails with InvalidArgument if the configuration is
+// missing or unknown. The error message says what to do, and begins with the name of the wrong key.
 Result<std::vector<std::filesystem::path>> split_files(const std::string& name,
                                                        const std::string& config,
                                                        const std::string& split,

@@ -1,6 +1,6 @@
 // rolld's beacon: a file of two 512-byte records with a counter. A worker that has lost contact
-// reads the file. If the counter still grows, rolld runs and the network is partitioned; otherwise
-// rolld is dead.
+// with rolld reads the file. If the counter still grows, rolld runs and the network is partitioned;
+// otherwise rolld is dead.
 //
 // A record is JSON padded with spaces, followed by its checksum and a newline, so `cat` shows it.
 // Writes alternate between the two records, in place. A crash during a write therefore leaves the
@@ -33,8 +33,8 @@ struct Beacon {
     // value.
     std::string home{};
     std::uint64_t counter = 0;  // number of records that this incarnation has published
-    // Time in ms for which rolld keeps running although it cannot read its own beacon file; 0: for
-    // ever.
+    // Time in ms for which rolld keeps running although rolld cannot read its own beacon file; 0:
+    // for ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;
 };
@@ -43,7 +43,8 @@ struct Beacon {
 // fit.
 Result<std::string> encode_beacon(const Beacon& beacon);
 
-// Parses a record. Fails with Corrupt if its length, checksum or fields are wrong (a torn write).
+// Parses a record. Fails with Corrupt if the length, the checksum or a field is wrong, for example
+// after an interrupted write.
 Result<Beacon> decode_beacon(std::string_view record);
 
 // Returns the byte offset, within the file, of the record with this counter.
@@ -51,8 +52,8 @@ constexpr std::size_t beacon_offset(std::uint64_t counter) {
     return counter % 2 == 0 ? 0 : kBeaconRecordBytes;
 }
 
-// Returns the newer of the file's two records: the one with the higher (incarnation, counter).
-// Fails with Corrupt if neither record is readable.
+// Returns the newer of the file's two records: the record with the higher pair (incarnation,
+// counter). Fails with Corrupt if neither record is readable.
 Result<Beacon> newest_beacon(std::string_view file);
 
 // Writes the record at its offset and fsyncs the file. Creates the file if it is missing.

@@ -136,7 +136,7 @@ class LocalChannel final : public Channel {
 Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
                                              const std::string& server_public_key) {
     if (nobody_listens(endpoint)) {
-        // A client on another machine cannot see that rolld is about to start again.
+        // On another machine, a client cannot see that rolld is about to start again, so wait.
         if (endpoint.starts_with("tcp://")) std::this_thread::sleep_for(kRestart);
         if (nobody_listens(endpoint)) return tl::unexpected(no_daemon(endpoint));
     }

@@ -28,7 +28,7 @@ Result<Client> Client::connect(const StateDirectory& directory) {
 
 namespace {
 
-// Fails if the frame is too large. rolld would drop the connection of such a frame.
+// Fails if the frame is too large. rolld would close the connection after such a frame.
 Result<void> check_size(const std::string& op, const std::string& frame) {
     if (frame.size() <= protocol::kFrameBytesMax) return {};
     return fail(ErrorCode::InvalidArgument,

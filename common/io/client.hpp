@@ -23,19 +23,20 @@ class Client {
     static Result<Client> connect(const std::string& endpoint, const CurveKeys& keys,
                                   const std::string& server_public_key);
 
-    // Connects to the rolld of a state directory: over its Unix socket if rolld runs on this
-    // machine, else over its endpoint with the key pair "client". Fails with Unavailable if no
-    // rolld has started.
+    // Connects to the rolld of a state directory. If rolld runs on this machine, connects to
+    // rolld's Unix socket, else to rolld's endpoint with the key pair "client". Fails with
+    // Unavailable if no rolld has started.
     static Result<Client> connect(const StateDirectory& directory);
 
     // Sends a request and returns the reply's `ok` or its error. Fails with Unavailable if no reply
-    // arrives in time: rolld does not run, or does not authorize this key. rolld may still carry
-    // out a request that timed out.
+    // arrives in time, for example because rolld does not run or does not authorize this client's
+    // key. rolld may still carry out a request that timed out.
     Result<Json> ask(const std::string& op, const Json& args = Json::object(),
                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
-    // Sends one request for each element of `args`, with up to 64 in flight. Returns a reply or an
-    // error for each request, in the same order. `timeout` limits the wait between two replies.
+    // Sends one request for each element of `args`. At most 64 requests wait for their replies at a
+    // time. Returns a reply or an error for each request, in the same order. `timeout` limits the
+    // wait between two replies.
     std::vector<Result<Json>> ask_all(const std::string& op, const std::vector<Json>& args,
                                       std::chrono::milliseconds timeout = std::chrono::seconds(10));
 

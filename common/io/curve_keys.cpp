@@ -34,8 +34,8 @@ std::string public_of(const std::string& secret) {
     return buffer.data();
 }
 
-// Writes the public key to the directory `authorized`, then to NAME.pub. Therefore, a missing
-// NAME.pub means that the creation of the pair was interrupted.
+// Writes the public key to the directory `authorized`, then to NAME.pub. Therefore, if NAME.pub
+// is missing, the creation of the pair was interrupted.
 Result<void> publish(const std::string& public_key, const std::filesystem::path& directory,
                      const std::string& name, const std::filesystem::path& authorized) {
     if (!authorized.empty())

@@ -17,8 +17,8 @@ struct CurveKeys {
 
 CurveKeys make_curve_keys();
 
-// Loads a pair. Fails with NotFound if the pair does not exist, Refused if other users can access
-// the secret key, Corrupt if the file contains no key.
+// Loads a pair. Fails with NotFound if the pair does not exist, with Refused if other users can
+// access the secret key, and with Corrupt if the file contains no key.
 Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const std::string& name);
 Result<std::string> load_public_key(const std::filesystem::path& file);
 
@@ -30,8 +30,8 @@ Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory
                                           const std::string& name,
                                           const std::filesystem::path& authorized = {});
 
-// Returns the authorized keys: for each file NAME.pub in the directory, the public key and its
-// NAME. Ignores files without a key. Returns an empty map if the directory cannot be read.
+// Returns the authorized keys. Maps the public key in each file NAME.pub of the directory to NAME.
+// Ignores files without a key. Returns an empty map if the directory cannot be read.
 std::map<std::string, std::string> read_authorized(const std::filesystem::path& directory);
 
 }  // namespace roll::io

@@ -34,7 +34,7 @@ struct Failure {
 };
 
 // The data that the child needs, prepared before clone(). Until exec, the child shares the parent's
-// memory, so it may only make system calls.
+// memory, so the child may only make system calls.
 struct Prepared {
     const Spawn& spawn;
     std::vector<std::string> candidates{};  // paths to try, in order
@@ -42,8 +42,9 @@ struct Prepared {
     std::vector<char*> environment{};
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
-    int namespaces = 0;   // flags for clone()
-    std::string uid_map;  // text for uid_map of a new user namespace; it keeps the caller's uid
+    int namespaces = 0;  // flags for clone()
+    // Text for uid_map of a new user namespace; maps the caller's uid to itself
+    std::string uid_map;
     std::string gid_map;
     std::optional<Failure> failure{};  // set by the child if it could not call exec
 };
@@ -79,8 +80,7 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
 }
 
 // Restores the default actions of all signals up to SIGSYS, and unblocks all signals. Real-time
-// signals have numbers above SIGSYS. They need no reset, because Roll neither handles nor ignores
-// them.
+// signals have higher numbers. They need no reset, because Roll neither handles nor ignores them.
 void reset_signals() {
     for (int signal = 1; signal <= SIGSYS; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;
@@ -146,7 +146,8 @@ void pin(const std::vector<int>& cpus) {
     if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
     if (spawn.death_signal != 0) {
         ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);
-        // The parent may have died before PR_SET_PDEATHSIG took effect. Exit in this case.
+        // If the parent died before PR_SET_PDEATHSIG took effect, the child gets no signal, so it
+        // exits here.
         if (::getppid() != prepared.parent) ::_exit(127);
     }
     arrange_descriptors(prepared);
@@ -166,7 +167,7 @@ void pin(const std::vector<int>& cpus) {
 int run_prepared(void* prepared) { run_child(*static_cast<Prepared*>(prepared)); }
 
 // Clones the child, and returns once the child has called exec or ended. Blocks all signals
-// meanwhile, so that none of this process's handlers runs in the child.
+// meanwhile, so that no signal handler of this process runs in the child.
 pid_t start_child(Prepared& prepared) {
     alignas(64) std::array<char, 64 << 10> stack;
     sigset_t all;
@@ -290,8 +291,8 @@ std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::s
     std::ifstream in(pid_file);
     pid_t pid = 0;
     if (!(in >> pid) || pid <= 0 || !is_alive(pid)) return std::nullopt;
-    // The pid may have been reused, so compare the name of the process. /proc/PID/exe would not do,
-    // because a new build may have replaced the program's file.
+    // The pid may have been reused, so compare the name of the process. Do not compare
+    // /proc/PID/exe, because a new build may have replaced the program's file.
     std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
     std::string name;
     if (!std::getline(comm, name) || name == program) return pid;
@@ -346,7 +347,7 @@ std::vector<pid_t> descendant_ids(pid_t ancestor) {
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout) {
     const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     // Read the process's start time after opening the handle. If the time equals `started`, the
-    // handle belongs to the expected process, not to a later one with the same pid.
+    // handle belongs to the expected process, not to a later process with the same pid.
     const auto info = find_process(pid);
     if (!handle || !info || info->started != started || info->state == 'Z') return true;
     pollfd waited{.fd = handle.get(), .events = POLLIN, .revents = 0};

@@ -25,13 +25,14 @@ struct Spawn {
     // descriptor gets in the child. The child gets no other descriptors of the caller. A standard
     // stream without a pair becomes /dev/null.
     std::vector<std::pair<int, int>> descriptors{};
-    std::optional<pid_t> group{};  // process group to join; 0: a new one; nullopt: the caller's
+    // Process group to join; 0: a new group; nullopt: the caller's group
+    std::optional<pid_t> group{};
     bool new_session = false;
     bool controlling_terminal = false;  // the child's stdin becomes its controlling terminal
     std::vector<int> cpus{};            // CPUs that the child may use; empty: the caller's CPUs
     std::optional<mode_t> umask{};      // umask of the child; nullopt: the caller's umask
     int death_signal = 0;  // signal that the child gets when the spawning thread ends; 0: no signal
-    // open descriptors of the files cgroup.procs of the cgroups to join
+    // descriptors of the files cgroup.procs in the cgroups to join
     std::vector<int> cgroups{};
     // Makes the child PID 1 of a new PID namespace with its own /proc. When the child ends, the
     // kernel kills all other processes of the namespace before the child can be reaped. Without
@@ -41,8 +42,8 @@ struct Spawn {
 
 // Starts a program with default signal handlers and no blocked signals. Returns the program's pid
 // once exec has succeeded. The caller must wait for the pid with waitpid(). Fails with NotFound if
-// the program or directory does not exist, InvalidArgument if the program cannot be executed,
-// Failed if the host denies `cgroups` or `pid_namespace`.
+// the program or directory does not exist, with InvalidArgument if the program cannot be executed,
+// and with Failed if the host denies `cgroups` or `pid_namespace`.
 Result<pid_t> spawn(const Spawn& spawn);
 
 // Returns this process's environment in the form of Spawn::environment.
@@ -81,8 +82,8 @@ std::vector<ProcessInfo> descendants(pid_t ancestor);
 // Like descendants(), but returns only the pids, and does not read the machine's other processes.
 std::vector<pid_t> descendant_ids(pid_t ancestor);
 
-// Waits until the process ends; returns false on a timeout. Works for any process, not only
-// children.
+// Waits until the process ends. Returns false on a timeout. `started` is the start time of the
+// process (ProcessInfo::started). The process need not be a child.
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout);
 
 // Returns the id of this boot of the machine. A pid recorded under another boot id is meaningless.

@@ -1,5 +1,5 @@
-// The name that a roll-worker gives its process in its heartbeats. By this name, `rollctl up`
-// recognizes its worker.
+// The name that a roll-worker reports for its process in heartbeats. `rollctl up` recognizes the
+// worker that it started by this name.
 #pragma once
 
 #include <string>

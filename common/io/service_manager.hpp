@@ -14,18 +14,19 @@ class ServiceManager {
   public:
     ServiceManager() = default;
 
-    // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and removes them from the environment,
-    // because a job must not speak for this program. Call it before any thread is started.
+    // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Removes these variables from the
+    // environment, because a job must not send messages in the name of this program. Call this
+    // function before any thread is started.
     static ServiceManager from_environment();
 
     bool is_there() const { return static_cast<bool>(socket_); }
 
-    // Sends assignments, one on each line, for example "READY=1\nSTATUS=serves". Waits at most a
-    // second for a service manager that does not read; the message is then lost.
+    // Sends assignments, one on each line, for example "READY=1\nSTATUS=serves". If the service
+    // manager does not read, waits at most a second and then drops the assignments.
     void tell(std::string_view assignments) const;
 
-    // Returns the time within which the service manager expects the next "WATCHDOG=1"; 0: it
-    // expects none.
+    // Returns the time within which the service manager expects the next "WATCHDOG=1"; 0: the
+    // service manager expects none.
     std::chrono::milliseconds watchdog() const { return watchdog_; }
 
   private:

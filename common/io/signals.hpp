@@ -8,8 +8,9 @@
 
 namespace roll::io {
 
-// Blocks these signals in this thread and in the threads that it starts later, and queues them on
-// the returned descriptor. Also ignores SIGPIPE. Call it before any thread is started.
+// Blocks `signals` in this thread and in the threads that this thread starts later. The returned
+// descriptor queues the blocked signals. Also ignores SIGPIPE. Call this function before any thread
+// is started.
 Descriptor queue_signals(std::initializer_list<int> signals);
 
 // Returns the next queued signal; nullopt if there is none. Never blocks.

@@ -36,7 +36,7 @@ std::string without_newline(std::string text) {
 }
 
 // Creates a directory with mode 0700. Fails if the directory exists and belongs to another user,
-// because that user could replace the socket in it.
+// because that user could replace the socket in the directory.
 Result<void> make_private(const std::filesystem::path& path) {
     ROLL_TRY_VOID(make_directories(path.parent_path()));
     if (::mkdir(path.c_str(), 0700) == 0) return {};

@@ -38,9 +38,9 @@ class StateDirectory {
     // of another user's rolld, but no key pair of a rolld.
     bool is_key_holders() const;
 
-    // Fails with Refused if is_key_holders() is true. A rolld started here would overwrite the
-    // public key of the other user's rolld. The directory's owner could then no longer connect to
-    // that rolld.
+    // Fails with Refused if is_key_holders() is true. A rolld started in this directory would
+    // overwrite the public key of the other user's rolld. The directory's owner could then no
+    // longer connect to that rolld.
     Result<void> check_own() const;
 
     // Creates the directory and its key directories with mode 0700.
@@ -55,8 +55,8 @@ class StateDirectory {
     // next to the socket of default_endpoint().
     Result<std::string> local_socket() const;
 
-    // Returns the endpoint that rolld wrote here at its start. Fails with Unavailable and the hint
-    // `rollctl up` if rolld was never started in this directory.
+    // Returns the endpoint that rolld wrote to this directory at its start. Fails with Unavailable
+    // and the hint `rollctl up` if rolld was never started in this directory.
     Result<std::string> read_endpoint() const;
 
   private:

@@ -22,8 +22,8 @@ Task<bool> ZmqReader::readable() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     co_await asio::post(asio::use_awaitable);
     while (!stopped_ && !socket_.input_ready()) {
-        // Wait until libzmq signals the descriptor, or look_again() or stop() is called. The loop
-        // then checks for input.
+        // Wait until libzmq signals the descriptor, or until look_again() or stop() is called.
+        // After this, the loop checks for input.
         co_await descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, token);
     }
     co_return !stopped_;

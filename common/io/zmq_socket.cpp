@@ -17,8 +17,8 @@ constexpr int kBacklog = 4096;
 // maximum number of frames of a message; all messages of Roll have fewer
 constexpr int kFramesMax = 8;
 // The option ZMQ_ZAP_ENFORCE_DOMAIN: if no authenticator runs, libzmq rejects peers instead of
-// accepting them without a check. libzmq has this option since 4.3.1, but zmq.h defines the
-// constant only if ZMQ_BUILD_DRAFT_API is defined.
+// accepting them without a check. libzmq has this option since 4.3.1. zmq.h defines the constant
+// only if ZMQ_BUILD_DRAFT_API is defined.
 constexpr int kZapEnforceDomain = 93;
 
 int type_of(ZmqType type) {
@@ -45,7 +45,8 @@ Result<void> refuse(const char* verb, const std::string& endpoint) {
                        number == ENAMETOOLONG;
     std::string hint;
     if (usage) hint = "an endpoint looks like ipc:///run/roll/rolld.sock or tcp://host:7070";
-    // The interface or the name may appear later, for example after the boot.
+    // This error is not InvalidArgument, because the interface or the name may appear later, for
+    // example while the machine boots.
     if (number == ENODEV) hint = "this machine has no interface or address with this name";
     return fail(usage ? ErrorCode::InvalidArgument : ErrorCode::Refused,
                 std::string("cannot ") + verb + " " + endpoint + ": " + zmq_strerror(number), hint);
@@ -91,9 +92,9 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_ZAP_DOMAIN, domain);
     set(kZapEnforceDomain, 1);
     set(ZMQ_BACKLOG, kBacklog);
-    // The kernel closes the connection of a vanished peer after 30 s. libzmq's own heartbeats would
-    // be slow: with them, libzmq searches the timers of all connections for each message on any
-    // connection.
+    // The kernel closes the connection of a vanished peer after 30 s. The heartbeats of libzmq are
+    // not used, because they are slow: for each message on any connection, libzmq searches the
+    // timers of all connections.
     set(ZMQ_TCP_KEEPALIVE, 1);
     set(ZMQ_TCP_KEEPALIVE_IDLE, 10);
     set(ZMQ_TCP_KEEPALIVE_INTVL, 5);

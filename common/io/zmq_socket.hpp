@@ -46,12 +46,12 @@ class ZmqSocket {
     ZmqSocket& operator=(const ZmqSocket&) = delete;
 
     // Makes the socket a CURVE server. libzmq asks the authenticator (ZAP) of `domain` whether each
-    // peer may connect. Call it before bind or connect.
+    // peer may connect. Call this function before bind() or connect().
     void set_curve_server(const CurveKeys& keys, const std::string& domain);
     void set_curve_client(const CurveKeys& keys, const std::string& server_public_key);
 
-    // Accepts peers at the endpoint. Fails with InvalidArgument if the transport is unknown,
-    // Refused if the address is in use, does not exist (yet) or may not be bound.
+    // Accepts peers at the endpoint. Fails with InvalidArgument if the transport is unknown. Fails
+    // with Refused if the address is in use, does not exist yet, or may not be bound.
     Result<void> bind(const std::string& endpoint);
     void unbind(const std::string& endpoint);  // stops accepting new peers; connected peers stay
     Result<void> connect(const std::string& endpoint);

@@ -28,8 +28,9 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 
-// Limits the values of a field more than its type does. roll-web refuses other values. rolld itself
-// limits numbers and ignores unknown names, because a newer client may send them.
+// The allowed values of a field, if the field's type allows more values. roll-web refuses other
+// values. rolld itself limits numbers and ignores unknown names, because a newer client may send
+// them.
 struct Allowed {
     std::optional<std::int64_t> minimum{}, maximum{};
     std::span<const std::string_view> items{};  // values that the elements of a list may have
@@ -65,8 +66,8 @@ class FieldReader {
     JsonReader reader_;
 };
 
-// A visitor that writes each field. If `brief` is true, it leaves out each optional field that has
-// its type's initial value. A std::optional without a value is always left out.
+// A visitor that writes each field. If `brief` is true, it leaves out each optional field whose
+// value is the initial value of its type. A std::optional without a value is always left out.
 class FieldWriter {
   public:
     explicit FieldWriter(bool brief) : brief_(brief) {}
@@ -88,8 +89,8 @@ class FieldWriter {
     bool brief_;
 };
 
-// Parses the arguments of an operation. Ignores unknown fields unless `strict`, because a newer
-// client may send them.
+// Parses the arguments of an operation. If `strict`, fails if there are unknown fields. Otherwise
+// ignores unknown fields, because a newer client may send them.
 template <class Args>
 Result<Args> read_arguments(const Json& json, bool strict = false) {
     Args args;

@@ -46,8 +46,8 @@ std::uint64_t request_id(std::string_view frame);
 std::string encode_reply(std::uint64_t id, const Json& ok, int version = kVersion);
 std::string encode_reply(std::uint64_t id, const Error& error, int version = kVersion);
 
-// Returns the reply's `ok`, or its error as an Error. Fails with Corrupt if the frame is not a
-// reply to request `id`.
+// Returns the value `ok` of the reply. If the reply is an error, fails with this error. Fails with
+// Corrupt if the frame is not a reply to request `id`.
 Result<Json> decode_reply(std::string_view frame, std::uint64_t id);
 
 Json error_json(const Error& error);  // returns {"error": {"code", "message", "hint"}}

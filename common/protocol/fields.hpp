@@ -1,7 +1,7 @@
 // Helpers for the codecs of this folder: strict readers of nested values, and the version check.
 //
 // A missing field or a wrong type fails with Corrupt and the path. Unknown fields are ignored,
-// since a newer peer may send more.
+// because a newer peer may send more fields.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@
 
 namespace roll::protocol {
 
-// Parses a frame. Fails with Refused unless its "v" is from kOldestVersion to kVersion, and with
-// Corrupt if the frame is not a JSON object. `what` names the message in errors.
+// Parses a frame. Fails with Refused if the frame's "v" is not from kOldestVersion to kVersion, and
+// with Corrupt if the frame is not a JSON object. `what` names the message in errors.
 Result<Json> parse_frame(std::string_view frame, const char* what);
 
 Json to_json(const AttemptKey& key);  // for example {"job": 7, "token": "3-1"}

@@ -67,8 +67,8 @@ inline constexpr const char* kFilesTooLargeHint =
     "put large inputs on a volume that all nodes mount, or ask the operator to raise `rolld "
     "--job-files`";
 
-// Returns a file's bytes as text for JSON. If the bytes are not UTF-8, sets `latin1` and makes each
-// byte the character with the same code.
+// Returns a file's bytes as text for JSON. If the bytes are not UTF-8, sets `latin1`, and the text
+// has for each byte the character with the same code.
 std::string text_of_bytes(const std::string& bytes, bool& latin1);
 // Returns the bytes from which text_of_bytes() made the text.
 std::string bytes_of_text(const std::string& text, bool latin1);

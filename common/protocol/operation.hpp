@@ -15,7 +15,7 @@ enum class Access {
 
 // The time at which rolld answers a request. A turn is one pass of rolld's main loop.
 enum class Answering {
-    AtOnce,     // without waiting for a turn
+    AtOnce,     // at once, without waiting for a turn
     AfterTurn,  // after the turn that commits the change
     Later       // after several turns, or once there is news (long poll)
 };

@@ -24,11 +24,11 @@ struct StartOrder {
     int ranks_per_node = 1;
     std::vector<int> slots;
     std::vector<int> gpus;
-    // share of each GPU in percent; if below 100, other jobs may use the same GPU
+    // share of each GPU in percent; below 100: other jobs may use the rest of the GPU
     int gpu_percent = 100;
     std::string nonce;  // random text per attempt; names the rendezvous of the attempt's ranks
-    // Checkpoints from which the attempt may start, newest first. They are the recorded checkpoints
-    // of the job and of its source job.
+    // Checkpoints from which the attempt may start, newest first. The list has the recorded
+    // checkpoints of the job and of its source job.
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // time limit of the attempt; 0: no limit
     // maximum time of a step; 0: no limit, -1: the worker learns a limit
@@ -42,9 +42,9 @@ struct StartOrder {
     std::vector<std::string> hosts{};  // names of the nodes of a gang, by node rank
     bool slurm_variables = false;      // the processes of the gang get Slurm's variables
     std::int64_t stop_step = 0;        // step at which a request ends the training; 0: no request
-    // True if rolld adds up the processor times that the nodes report. If false, only the first
-    // node may report its time, because an older rolld would take the report of any other node for
-    // the progress of the whole job.
+    // True if rolld adds up the processor times that the nodes report. If false, rolld is an older
+    // version, so only the first node may report its processor time. Such a rolld takes every
+    // report of a processor time for the progress of the whole job.
     bool adds_cpu_times = false;
     bool files = false;  // the document names files, which the worker must fetch before the start
     std::string refused{};  // reason why the worker must fail the attempt at once; empty: none

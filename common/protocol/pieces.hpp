@@ -1,6 +1,7 @@
-// The messages with which a roll-worker fetches the files of a job (key `files`) from rolld. They
-// use the connection of the heartbeats, but begin with kPieceMark, so that neither side takes them
-// for a heartbeat or an answer. rolld sends them only to workers with the feature `files`.
+// The messages with which a roll-worker fetches the files of a job (key `files`) from rolld. These
+// messages use the connection of the heartbeats, but begin with kPieceMark, so that neither side
+// takes them for a heartbeat or an answer. rolld sends them only to workers with the feature
+// `files`.
 #pragma once
 
 #include <string>
@@ -23,13 +24,13 @@ struct PieceRequest {
 // From rolld to a worker: the answer to a PieceRequest.
 struct Piece {
     std::string piece{};    // SHA-256 of the bytes
-    std::string trouble{};  // why rolld cannot send the piece; empty: it sends the piece
+    std::string trouble{};  // why rolld cannot send the piece; empty: rolld sends the piece
     std::string bytes{};
     friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-// The bytes of a piece follow the JSON of the message after a newline, so that rolld does not have
-// to encode them.
+// The bytes of a piece follow the JSON of the message after a newline, so that rolld need not
+// encode them as JSON text.
 std::string encode(const PieceRequest& request);
 std::string encode(const Piece& piece);
 Result<PieceRequest> decode_piece_request(std::string_view frame);

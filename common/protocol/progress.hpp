@@ -13,8 +13,8 @@ constexpr std::size_t kProgressBytesMax = 4096;  // maximum size of a report fro
 // report and of roll-worker's measurements of each rank.
 constexpr std::size_t kHeardBytesMax = 512u << 10;
 
-// Parses a report, which is an object of at most 8 levels. Fails with Corrupt if the text is
-// anything else, or larger than `bytes_max`.
+// Parses a report: a JSON object of at most 8 levels. Fails with Corrupt if the text is not such an
+// object, or is larger than `bytes_max`.
 Result<Json> read_progress(std::string_view text, std::size_t bytes_max);
 
 }  // namespace roll::protocol

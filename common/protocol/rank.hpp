@@ -22,20 +22,20 @@ constexpr int kReportDescriptor = 3;
 
 // Exit statuses of a rank besides 0 and 1 (the program's own failure).
 constexpr int kExitInvalid = 2;   // the input can never work; no retry
-constexpr int kExitDiverged = 3;  // the loss or a gradient is not finite or too high; no retry
+constexpr int kExitDiverged = 3;  // the loss or a gradient is too high or not finite; no retry
 // the output cannot be written, which counts as the job's fault; no retry
 constexpr int kExitRefused = 4;
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
 constexpr int kExitUnfit = 77;     // the job's check of the node failed, or a GPU is not usable
-// Exit statuses of an attempt that roll-worker sets; no program returns them.
+// Exit statuses of an attempt that roll-worker sets. No program returns these statuses.
 constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
 constexpr int kExitHung = 79;       // the attempt made no step for too long
 // the attempt exceeded resources.memory; same status as after SIGKILL
 constexpr int kExitOutOfMemory = 137;
 
 // The launch file. roll-worker writes one per attempt and node:
-// logs/attempt-N/launch-NODERANK.json. Programs get it as `--launch FILE --rank R`.
+// logs/attempt-N/launch-NODERANK.json. Programs get the file as `--launch FILE --rank R`.
 struct Launch {
     AttemptKey attempt;
     std::string kind;
@@ -121,7 +121,7 @@ struct StopAtStep {
 struct SaveNow {
     std::uint64_t asked = 0;  // number of the request; it increases within an attempt
 };
-// Tells the ranks to carry out a request at the next step boundary. Rank 0 answers it.
+// Tells the ranks to carry out a request at the next step boundary. Rank 0 answers the request.
 struct Asked {
     TrainingRequest request;
 };

@@ -16,7 +16,7 @@ namespace roll::protocol {
 // The phase of an attempt on one worker.
 enum class Phase { Starting, Running, Stopping, Ended };
 
-// One attempt on this worker.
+// An attempt on the worker that sends the heartbeat.
 struct RunningAttempt {
     AttemptKey attempt;
     Phase phase = Phase::Starting;

@@ -1,7 +1,7 @@
-// The messages between rolld and a roll-worker about terminals in jobs (`rollctl shell`). A worker
-// needs the feature `shell` for them. The messages use the same connection as heartbeats and
-// answers. They begin with kTerminalMark, so that neither side takes them for a heartbeat or an
-// answer. A release without terminals ignores these messages.
+// The messages between rolld and a roll-worker about terminals in jobs (`rollctl shell`). Only a
+// worker with the feature `shell` gets these messages. The messages use the same connection as
+// heartbeats and answers. They begin with kTerminalMark, so that neither side takes them for a
+// heartbeat or an answer. A release without terminals ignores these messages.
 //
 // Neither side sends more data than the receiver can buffer. A worker sends output only up to the
 // position TerminalOrder::limit. A client sends input only up to kTerminalWindow bytes beyond
@@ -25,8 +25,8 @@ constexpr std::string_view kTerminalMark = "terminal ";
 // Maximum number of bytes of each stream that are held between the program and the client
 constexpr std::size_t kTerminalWindow = 64 << 10;
 // Maximum time between two messages which show that a client still exists. rolld passes these
-// messages on to the worker. If the worker gets none for this time, it ends the terminal's
-// processes.
+// messages on to the worker. If no such message arrives for this time, the worker ends the
+// terminal's processes.
 constexpr std::chrono::seconds kTerminalPatience{30};
 
 inline bool is_about_terminal(std::string_view frame) { return frame.starts_with(kTerminalMark); }
@@ -36,10 +36,11 @@ struct TerminalStart {
     // Index of one of the attempt's programs on this worker. The new program gets the environment
     // of that program.
     int program = 0;
-    std::vector<std::string> command{};  // empty: the user's shell
+    std::vector<std::string> command{};  // program and arguments; empty: the user's shell
     bool terminal = false;  // true: the program gets a terminal; false: it gets three pipes
     std::string term{};     // value of TERM; empty: not set
-    bool owns = false;      // when the program ends, the attempt ends with the program's status
+    // True: when the program ends, the attempt ends with the program's exit status
+    bool owns = false;
     friend bool operator==(const TerminalStart&, const TerminalStart&) = default;
 };
 

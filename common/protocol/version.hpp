@@ -3,8 +3,8 @@
 
 namespace roll::protocol {
 
-// The protocol version. Peers of version kOldestVersion and later are supported: replies use the
-// peer's version, and missing fields take that version's default. Version 2 added beat_ms to
+// The protocol version. Peers of version kOldestVersion and later are supported. Replies use the
+// peer's version. A missing field has the default of the peer's version. Version 2 added beat_ms to
 // heartbeats. Version 3 added secrets to start orders.
 constexpr int kVersion = 3;
 constexpr int kOldestVersion = 1;

@@ -150,7 +150,7 @@ static JsonText text_of(const StartOrder& order) {
     return text;
 }
 
-// Reads the secrets of a start order. Error messages must not contain their values.
+// Reads the secrets of a start order. Error messages must not contain the secrets' values.
 static Result<std::map<std::string, std::string>> read_secrets(const Json& json,
                                                                const std::string& path) {
     std::map<std::string, std::string> secrets;
@@ -373,9 +373,9 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
-// Requires that `before` is a valid heartbeat, so it has the key "sequence". If `before` contains
-// the text `"sequence":` exactly once, this text is the key. If there are several such texts, one
-// of them may be part of a string, so the result is nullopt.
+// Requires that `before` is a valid heartbeat, which has the key "sequence". If `before` contains
+// the text `"sequence":` exactly once, this text is the key. If the text occurs several times, it
+// may be part of a string, so the result is nullopt.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

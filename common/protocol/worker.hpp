@@ -22,7 +22,7 @@
 
 namespace roll::protocol {
 
-// Sent by a roll-worker that runs in a Slurm allocation which rolld requested.
+// A part of the heartbeats of a roll-worker in a Slurm allocation that rolld requested.
 struct PilotNote {
     std::string key;           // name that rolld gave the allocation
     std::string slurm_job;     // Slurm's job id
@@ -68,12 +68,13 @@ struct Answer {
     // Silence of the worker that rolld had counted when heartbeat `sequence` arrived, in ticks of
     // the beacon's counter (docs/leases.md).
     std::int64_t counted = 0;
-    // Value of the beacon's counter when the worker last renewed its lease; `counted` was 0 then.
+    // Value of the beacon's counter when the worker last renewed its lease. At that time, `counted`
+    // was 0.
     std::uint64_t counter = 0;
     std::string beacon{};  // path of the beacon file; empty: no beacon
     // if not empty: why rolld does not accept the worker; the answer then has no orders
     std::string refused{};
-    // with `refused`: the reason may pass, so the worker keeps sending heartbeats
+    // set with `refused` if the reason may be temporary: the worker keeps sending heartbeats
     bool keep_asking = false;
     std::vector<AttemptKey> keep{};
     std::vector<StartOrder> start{};

@@ -52,9 +52,9 @@ float half_to_float(std::uint16_t h) {
     return std::bit_cast<float>(sign | (wide << 23U) | (mantissa << 13U));
 }
 
-// Converts to half precision, rounding to nearest even. Rounds a denormal result by adding 0.5F:
-// the last mantissa bit of the sum stands for 2^-24, as does the last bit of the result, so the
-// floating-point addition itself rounds correctly.
+// Converts to half precision, rounding to nearest even. Rounds a denormal result by adding 0.5F.
+// The last mantissa bit of the sum then stands for 2^-24, as does the last bit of the result, so
+// the addition itself rounds correctly.
 std::uint16_t float_to_half(float f) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
     const std::uint32_t sign = (bits >> 16U) & 0x8000U;
@@ -104,7 +104,7 @@ struct F8E4M3 {
         return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(denormal));
     }
 };
-// Casts fp64 to a 16-bit type by way of fp32, and so rounds twice, as torch does.
+// Casts fp64 to fp32 and then to the 16-bit type. This rounds twice, as torch does.
 struct F64 {
     using Bits = double;
     static float widen(Bits b) { return static_cast<float>(b); }

@@ -58,7 +58,8 @@ bool is_widened(DType dtype);
 // number of elements and must not overlap, but may be unaligned.
 void cast(DType from_type, std::span<const std::byte> from, DType to_type, std::span<std::byte> to);
 
-// Returns one element as a double. `element` points at its bytes; the type must be castable.
+// Returns one element as a double. `element` points at the bytes of the element. The type must be
+// castable.
 double load_float(DType dtype, const std::byte* element);
 
 }  // namespace roll::tensor

@@ -26,9 +26,9 @@ class EarlierFile {
     EarlierFile& operator=(const EarlierFile&) = delete;
     ~EarlierFile();
 
-    // Compares `bytes` with the file at `offset`. Returns true if `bytes` equals the file's bytes
-    // there and all earlier calls returned true. On the first difference, calls `differs` once and
-    // then passes all bytes that were equal so far to `write`.
+    // Compares `bytes` with the file at `offset`. Returns true if `bytes` equals these bytes of the
+    // file and all earlier calls returned true. On the first difference, calls `differs` once. Then
+    // passes all bytes that were equal so far to `write`.
     Result<bool> holds(std::int64_t offset, std::span<const std::byte> bytes,
                        const std::function<Result<void>()>& differs, const Write& write);
 
@@ -36,8 +36,8 @@ class EarlierFile {
     Result<void> give(const Write& write) const;
 
     // Makes `path` a hard link to the file and fsyncs it. Returns false if a comparison found a
-    // difference, if linking fails, or if a part of the file was not compared. A gap before a
-    // compared part is allowed if the file has only zeros there.
+    // difference, or if linking fails. Also returns false if a part of the file was not compared,
+    // except for gaps that contain only zeros and are followed by a compared part.
     bool become(const std::filesystem::path& path);
 
   private:

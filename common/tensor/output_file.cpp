@@ -109,7 +109,8 @@ Result<void> OutputFile::write_out(std::int64_t offset, std::span<const std::byt
     return {};
 }
 
-// Returns false if the bytes must be written by other means, e.g. because they are not aligned.
+// Returns false if the bytes must be written in another way, for example because they are not
+// aligned.
 bool OutputFile::write_direct(std::int64_t offset, std::span<const std::byte> bytes) const {
     constexpr std::size_t kUnit = 4096;
     const bool aligned = static_cast<std::size_t>(offset) % kUnit == 0 &&
@@ -121,8 +122,8 @@ bool OutputFile::write_direct(std::int64_t offset, std::span<const std::byte> by
 
 Result<void> OutputFile::finish() {
     if (earlier_ != nullptr && earlier_->become(path_)) return {};
-    // All content was equal to the earlier file, but that file is longer or cannot be linked. Write
-    // the content to a new file.
+    // All content was equal to the earlier file, but the earlier file is longer or cannot be
+    // linked. Write the content to a new file.
     if (earlier_ != nullptr && fd_ < 0) {
         ROLL_TRY_VOID(open(O_TRUNC));
         ROLL_TRY_VOID(earlier_->give([this](std::int64_t at, std::span<const std::byte> same) {

@@ -28,8 +28,8 @@ class OutputFile {
     // nothing is written, and finish() makes `path` a hard link to `earlier`.
     static Result<OutputFile> create(const std::filesystem::path& path,
                                      const std::filesystem::path& earlier = {});
-    // Creates the file, or opens it without a change to its content. For several processes that
-    // each write a part of one file.
+    // Creates the file, or opens it without changing the content. Several processes can thus each
+    // write a part of one file.
     static Result<OutputFile> open_shared(const std::filesystem::path& path);
     OutputFile(OutputFile&& other) noexcept;
     OutputFile& operator=(OutputFile&& other) noexcept;
@@ -39,7 +39,7 @@ class OutputFile {
 
     // Lets write_at() write aligned bytes to the disk without a copy in the page cache. This takes
     // less processor time. Bytes are aligned if their offset, address and number are multiples of
-    // 4096. Has no effect if the file system does not support this.
+    // 4096. Has no effect if the file system does not support writes without the page cache.
     void bypass_cache();
 
     // Writes `bytes` at `offset`. Thread-safe.
@@ -53,7 +53,7 @@ class OutputFile {
     Result<void> write_out(std::int64_t offset, std::span<const std::byte> bytes);
     bool write_direct(std::int64_t offset, std::span<const std::byte> bytes) const;
     int fd_ = -1;
-    int direct_fd_ = -1;  // the same file, opened to bypass the page cache; -1 if not
+    int direct_fd_ = -1;  // the same file, opened to bypass the page cache; -1: not opened
     std::filesystem::path path_;
     std::unique_ptr<EarlierFile> earlier_;  // the file `earlier` of create(); may be null
 };

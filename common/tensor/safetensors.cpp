@@ -20,10 +20,10 @@ tl::unexpected<Error> corrupt(std::string what) {
     return fail(ErrorCode::Corrupt, "safetensors: " + std::move(what), kCopyAgain);
 }
 
-// Counts the keys of a JSON text and limits its depth. The count reveals duplicate keys: the JSON
-// library silently keeps only one of them, so the text then has more keys than the parsed objects.
-// (A parser callback of the library could also find duplicates, but it takes time quadratic in an
-// object's size.)
+// Counts the keys of a JSON text and limits its depth. The count reveals duplicate keys:
+// nlohmann::json keeps only one of them, so the parsed objects then have fewer keys than the text.
+// A parser callback of nlohmann::json could also find duplicates, but would take time quadratic in
+// an object's size.
 class KeyCounter : public nlohmann::json_sax<Json> {
   public:
     std::size_t keys() const { return keys_; }

@@ -38,9 +38,9 @@ struct SafetensorsHeader {
     std::int64_t file_size = 0;  // size of the file in bytes
 };
 
-// Parses the header of a file, given all of its bytes. Fails with Corrupt unless the tensors fill
-// the file exactly (no gap, overlap, extra bytes or duplicate names) and have the sizes of their
-// shapes.
+// Parses the header of a file. `file` has all bytes of the file. Fails with Corrupt if the tensors
+// do not fill the file exactly: gaps, overlaps and extra bytes are not allowed. Also fails with
+// Corrupt if two tensors have the same name, or if a tensor does not have the size of its shape.
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file);
 
 class SafetensorsFile {
@@ -62,7 +62,8 @@ class SafetensorsFile {
 // The start of a new file. `prefix` is the header with its length and padding; `header` has the
 // offset of each tensor.
 //
-// layout_safetensors() fails with InvalidArgument on a duplicate name or a header over the limit.
+// layout_safetensors() fails with InvalidArgument if two tensors have the same name, or if the
+// header exceeds kSafetensorsHeaderMax.
 struct SafetensorsLayout {
     std::string prefix;
     SafetensorsHeader header;

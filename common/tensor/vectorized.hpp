@@ -3,8 +3,8 @@
 // products are rounded before they are added (no FMA).
 #pragma once
 
-// With sanitizers, the macro is empty: the ifunc resolver, which chooses a version of the function,
-// runs before the sanitizers are initialized.
+// With sanitizers, the macro is empty. The ifunc resolver, which chooses a version of the function,
+// would run before the sanitizers are initialized.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define ROLL_VECTORIZED                               \

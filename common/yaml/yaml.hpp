@@ -12,13 +12,14 @@
 namespace roll::yaml {
 
 // Returns one value per YAML document. Scalars are typed as in YAML 1.2's core schema: 3e-3 is a
-// number, "yes" a string, a quoted scalar always a string. Fails with InvalidArgument and the
-// message "FILE:LINE: ..." on malformed YAML, duplicate keys, keys that are not scalars, or aliases
-// that expand to too many nodes.
+// number, and "yes" and all quoted scalars are strings. Fails with InvalidArgument and the message
+// "FILE:LINE: ..." on malformed YAML, duplicate keys, keys that are not scalars, or aliases that
+// expand to too many nodes.
 Result<std::vector<Json>> read(std::string_view text, const std::string& file);
 
-// Returns the line of each key and list entry (from 1), by its path: "train.optimizer.lr",
-// "then[0].name". There is one map per document. Empty if the text is not YAML.
+// Returns the line numbers, from 1, of all keys and list entries. There is one map per document.
+// The map's keys are paths such as "train.optimizer.lr" and "then[0].name". Returns an empty list
+// if the text is not YAML.
 std::vector<std::map<std::string, int>> key_lines(std::string_view text);
 
 // Parses VALUE of `--set a.b=VALUE`: a scalar typed as in read(), or a list or mapping in flow

@@ -50,8 +50,8 @@ void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
             "steps have the same size");
 }
 
-// Checks that the result of a step stays the same up to rounding if train.balance or
-// train.microbatch_limit groups the samples of the step in another way.
+// Checks that another grouping of the samples does not change the result of a step, except for
+// rounding. train.balance and train.microbatch_limit group the samples of a step in another way.
 void check_grouping(const Json& document, std::vector<Problem>& problems) {
     const Json train = document.value("train", Json());
     if (!train.is_object()) return;

@@ -21,7 +21,8 @@ namespace {
 // Returns the problem that train_spec() finds in the document of a training job that has passed all
 // other checks. Returns an empty list if there is no problem.
 std::vector<Problem> unreadable(Json document) {
-    // Before rollctl sends the job, it replaces these keys by values that it has chosen.
+    // rollctl replaces these keys by chosen values before it sends the job. Until then, check other
+    // values in place of `auto`.
     if (document["parallel"].value("layout", Json()) == "auto")
         document["parallel"].erase("layout");
     if (document["train"]["micro_batch_size"] == "auto") document["train"]["micro_batch_size"] = 1;
@@ -42,7 +43,8 @@ std::vector<Problem> impossible_variants(const Json& document) {
     return problems;
 }
 
-// Parses the jobs of `then`. Replaces their documents in `document` by documents with all defaults.
+// Parses the jobs of `then`. In `document`, replaces the documents of these jobs by documents with
+// all defaults.
 std::vector<JobSpec> read_chain(Json& document, const std::string& base,
                                 std::vector<Problem>& problems) {
     std::vector<JobSpec> jobs;
@@ -61,9 +63,9 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
     return jobs;
 }
 
-// Returns a problem for each missing input file. Does not check a resumed job's original inputs,
-// because the job reads the model and the tokenizer from its checkpoint, and the tokens from its
-// token files. The ranks check the checkpoint and the token files.
+// Returns a problem for each missing input file. Does not check a resumed job's original inputs.
+// Such a job reads the model and the tokenizer from its checkpoint, and the tokens from its token
+// files. The ranks check these files.
 std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& document) {
     std::vector<Problem> problems = missing_files(schema, document);
     if (document.value("kind", Json()) != "resume") return problems;

@@ -30,8 +30,8 @@ void fill_tries(Json& document) {
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
 }
 
-// Sets slots_per_node of a gang (a command with tasks_per_node) without GPUs to the number of its
-// processes on each node. A value in the job file has precedence.
+// For a gang (a command with tasks_per_node) without GPUs, sets slots_per_node to the number of the
+// gang's processes on each node. A value in the job file has precedence.
 void fill_slots(Json& document) {
     const Json& resources = member(document, "resources");
     if (!resources.is_object() || resources.contains("slots_per_node")) return;
@@ -40,7 +40,7 @@ void fill_slots(Json& document) {
     if (tasks.is_number_integer() && !on_gpus) document["resources"]["slots_per_node"] = tasks;
 }
 
-// Sets the default beta2 of Lion, which differs from the default of the other kinds.
+// Sets the default beta2 of Lion, which differs from the default beta2 of the other kinds.
 void fill_optimizer(Json& document) {
     constexpr double kLionBeta2 = 0.99;
     const Json& optimizer = member(member(document, "train"), "optimizer");
@@ -48,7 +48,7 @@ void fill_optimizer(Json& document) {
         document["train"]["optimizer"]["beta2"] = kLionBeta2;
 }
 
-// Sets retry.no_progress to 0, which means no limit, if the job saves a checkpoint only at its end.
+// If the job saves a checkpoint only at its end, sets retry.no_progress to 0, which means no limit.
 // A failed attempt of such a job never leaves a checkpoint. A value in the job file has precedence.
 void fill_no_progress(Json& document) {
     if (!trains(document)) return;

@@ -1,4 +1,5 @@
-// Checks that a job's document fits into a start order, and its strings into execve.
+// Checks that a job's document fits into a start order, and that the strings of the document fit
+// into execve.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +11,14 @@
 
 namespace roll::spec {
 
-// Maximum size of a document. A start order contains the document as a JSON string, whose escapes
-// may double its length, and the order must fit into a message.
+// Maximum size of a document. A start order contains the document as a JSON string, and must fit
+// into a message. The escapes in the string may double the document's length.
 constexpr std::size_t kDocumentBytesMax = 4u << 20;
 
 // Maximum length of one argument of a program: execve's MAX_ARG_STRLEN without the final zero.
 constexpr std::size_t kArgumentBytesMax = (128u << 10) - 1;
 
-// Maximum size of a program's arguments and environment. execve allows 2 MiB; the difference is
+// Maximum size of a program's arguments and environment. execve allows 2 MiB. The difference is
 // left for the variables that the worker adds.
 constexpr std::size_t kArgumentsBytesMax = 3u << 19;
 

@@ -8,8 +8,9 @@
 
 namespace roll::spec {
 
-// Checks the files in `files`: their number, their names, and that the size of each file fits its
-// number of pieces (blocks of at most kPieceBytes). Requires a document that fits the schema.
+// Checks the number and the names of the files in `files`. Also checks that the size of each file
+// fits its number of pieces, which are blocks of at most kPieceBytes. Requires a document that fits
+// the schema.
 std::vector<Problem> check_files(const Json& document);
 
 }  // namespace roll::spec

@@ -27,8 +27,8 @@ std::vector<Problem> check_exit_codes(const Json& document) {
     return problems;
 }
 
-// Checks that only commands have `tasks_per_node` and only training jobs have `slots_per_rank`.
-// Other kinds of jobs derive their number of processes in other ways.
+// Checks that only commands have `tasks_per_node` and only training jobs have `slots_per_rank`. For
+// other kinds of jobs, Roll derives the number of processes in other ways.
 std::vector<Problem> check_processes(const Json& document) {
     const auto& kind = document["kind"].get_ref<const std::string&>();
     const Json& tasks = member(document["resources"], "tasks_per_node");
@@ -79,8 +79,8 @@ std::vector<Problem> check_log_names(const Json& document) {
 }
 
 // Checks a job that runs in a container. The keys `modules` and `sbatch` are refused, because they
-// need programs of the node, which the container does not have. The paths `output` and `workdir`
-// must have no characters that prevent binding them into the container.
+// need programs that only the node has, not the container. The paths `output` and `workdir` must
+// have no characters that prevent binding them into the container.
 std::vector<Problem> check_container(const Json& document) {
     std::vector<Problem> problems;
     for (const char* key : {"modules", "sbatch"})

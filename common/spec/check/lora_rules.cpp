@@ -21,7 +21,8 @@ bool is_word(const std::string& text) {
 }
 
 bool is_regular(const std::string& pattern) {
-    // A counted repetition such as a{300} can make 100,000 states, and rolld compiles the pattern.
+    // Refuse counted repetitions, because rolld compiles the pattern: a{300} can make 100,000
+    // states.
     if (pattern.size() > kPatternMax || pattern.find('{') != std::string::npos) return false;
     try {
         const std::regex compiled(pattern);
@@ -52,8 +53,8 @@ void check_values(const Json& lora, const std::vector<std::string>& targets,
         const Json pattern = object_of(lora, key);
         for (const auto& [name, value] : pattern.items()) {
             const std::string path = fmt::format("train.lora.{}.{}", key, name);
-            // Compare only the last parts of the names: the key and the target may have different
-            // numbers of leading parts.
+            // Compare only the last parts of the two names, because one name may have more leading
+            // parts than the other.
             const auto is_of = [&](const std::string& target) {
                 return place_of(target) == place_of(name);
             };

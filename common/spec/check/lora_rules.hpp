@@ -10,9 +10,9 @@
 
 namespace roll::spec {
 
-// Returns a problem for each value in train.lora that LoRA training does not support, and for each
-// key of another section that cannot be combined with LoRA. Ignores values of a wrong type, because
-// the schema's checker reports them.
+// Returns a problem for each value in train.lora that LoRA training does not support. Also returns
+// a problem for each key of another section that cannot be combined with LoRA. Ignores values of a
+// wrong type, because the schema's checker reports them.
 std::vector<Problem> lora_problems(const Json& document);
 
 // Returns a problem if a linear layer in `lora` is not among the model's modules, or if the

@@ -10,7 +10,7 @@
 namespace roll::spec {
 namespace {
 
-// A key that only some kinds of optimizers have, and these kinds.
+// A key that only some kinds of optimizers have, and the kinds that have it.
 struct KeyOfKinds {
     const char* key;
     std::vector<OptimizerKind> kinds;

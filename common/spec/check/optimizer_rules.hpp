@@ -8,9 +8,9 @@
 
 namespace roll::spec {
 
-// Returns a problem for each key of train.optimizer that the kind does not have, and for each group
-// that sets nothing or sets both lr and lr_scale. Ignores values of a wrong type, because the
-// schema's checker reports them.
+// Returns a problem for each key of train.optimizer that the optimizer's kind does not have, and
+// for each group that sets nothing or sets both lr and lr_scale. Ignores values of a wrong type,
+// because the schema's checker reports them.
 std::vector<Problem> optimizer_problems(const Json& document);
 
 }  // namespace roll::spec

@@ -17,7 +17,8 @@ std::chrono::seconds duration(const Json& section, const char* key) {
     return parse_duration(section[key].get<std::string>()).value();
 }
 
-// Reports parents that do not exist and cycles, each at the account that names the parent.
+// Reports missing parents and cycles of parents. Each problem has the path of the account that
+// names the parent.
 void check_parents(const Policy& policy, std::vector<Problem>& problems) {
     for (const auto& [name, account] : policy.accounts) {
         if (account.parent.empty()) continue;

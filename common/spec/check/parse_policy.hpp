@@ -11,7 +11,7 @@
 
 namespace roll::spec {
 
-// The result of parsing rolld.yaml: its content, or all problems of its document.
+// The result of parsing rolld.yaml: the content of the file, or all problems of the file.
 struct ParsedPolicy {
     Policy policy;
     std::vector<Problem> problems;

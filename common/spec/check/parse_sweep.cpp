@@ -45,8 +45,8 @@ Json settings_of(Json sweep) {
 }
 
 // Returns a message if the jobs `first` and `trial` differ in a key that rolld reads, or in the
-// default of a key; else nullopt. The trials of a sweep must not differ in these. `document` is the
-// document of `first` with the parameters of `trial`.
+// default of a key. Such differences are not allowed in a sweep. Returns nullopt if there are none.
+// `document` is the document of `first` with the parameters of `trial`.
 std::optional<std::string> unequal(const JobSpec& first, JobSpec trial, const Json& document) {
     const Json own = Json::parse(trial.document.text());
     trial.document = first.document;
@@ -94,8 +94,8 @@ class TrialReader {
     }
 
   private:
-    // Adds the problems of trial `number` and names the trial's parameters in them. Adds nothing if
-    // kBadTrialsMax earlier trials had problems.
+    // Adds the problems of trial `number`. Each message names the trial's parameters. Adds nothing
+    // if kBadTrialsMax earlier trials had problems.
     void add_problems(std::size_t number, const Json& parameters, std::vector<Problem> more) {
         if (++bad_ > kBadTrialsMax) return;
         for (Problem& problem : more) {

@@ -33,8 +33,8 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 // Returns the settings nearest to `p` that divide the layers, as text. Each setting changes one
-// part of `p`: the numbers of stages (pp) and chunks (vpp), or whether the embedding and the output
-// layer count as layers, or the sizes of the first and the last stage.
+// part of `p`. The parts are: the numbers of stages (pp) and chunks (vpp), whether the embedding
+// and the output layer count as layers, and the sizes of the first and the last stage.
 std::vector<std::string> nearest_layouts(std::int64_t layers, const ParallelSpec& p) {
     std::vector<std::string> found;
     const auto divides = [&](std::int64_t pp, std::int64_t vpp) {
@@ -223,8 +223,8 @@ std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSize
     check_schedule(p, sizes, refuse);
     check_stages(p, refuse);
     const int group = std::max(p.group, p.pp);
-    // If the job sets no group size, Schedule::Auto chooses one. It finds a valid group size
-    // whenever the number of micro-batches is at least pp.
+    // If the job sets no group size, Schedule::Auto chooses the group size. A valid group size
+    // exists if the number of micro-batches is at least pp.
     const bool is_free = p.schedule == Schedule::Auto && p.group == 0;
     if (has_groups(p) && sizes.microbatches &&
         (is_free ? *sizes.microbatches < p.pp : !groups_fit(*sizes.microbatches, group, p.pp)))

@@ -9,8 +9,8 @@
 namespace roll::spec {
 
 // Returns a problem for each key or loss in `objective` that this kind of objective does not
-// support, and for each key elsewhere in the job that cannot be used with the objective. Ignores
-// values of a wrong type, because the schema's checker reports them.
+// support. Also returns a problem for each key elsewhere in the job that cannot be used with the
+// objective. Ignores values of a wrong type, because the schema's checker reports them.
 std::vector<Problem> preference_problems(const Json& document);
 
 }  // namespace roll::spec

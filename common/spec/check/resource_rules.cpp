@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::uint64_t kMemoryLeast = 1u << 20;
 
-// Reports what is wrong with `resources` before they are read as numbers.
+// Checks values of `resources` that must be converted: fractions of a GPU, and texts such as
+// "4GiB".
 void check_texts(const Json& resources, const std::string& path, std::vector<Problem>& problems) {
     const double gpus = resources["gpus_per_node"];
     const double hundredths = gpus * 100;

@@ -61,7 +61,7 @@ std::int64_t product(std::initializer_list<std::int64_t> factors) {
     return all;
 }
 
-// Returns the end of a message, which proposes those changes that are not empty.
+// Returns the end of a message. It proposes those of the `changes` that are not empty.
 std::string remedy(std::initializer_list<std::string> changes) {
     std::string text;
     for (const std::string& change : changes)
@@ -71,7 +71,7 @@ std::string remedy(std::initializer_list<std::string> changes) {
 
 // Returns the data-parallel size: `dp` of the document, or the size that follows from the number of
 // ranks. Adds a problem if the parallel sizes do not fit the number of ranks. Returns nullopt if
-// the size is unknown, or if the job leaves the choice of the parallel sizes to Roll.
+// the size is unknown, or if Roll chooses the parallel sizes of the job.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = positive(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
@@ -106,7 +106,7 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     // of `step`.
     const std::int64_t step = wanted / std::gcd(wanted, *nodes);
     const std::int64_t enough = dp ? step : (per_node + step - 1) / step * step;
-    // `largest` is the limit in the schema.
+    // `largest` is the schema's limit for the key.
     const std::int64_t size = product({enough, each}), largest = gpus ? 64 : 4096;
     const std::string resize =
         size > largest

@@ -49,7 +49,7 @@ void check_sizes(const JobSpec& spec, std::vector<Problem>& problems) {
                                                  kSecretsMax)});
 }
 
-// Checks the keys that decide how many jobs the specification makes, and when.
+// Checks the keys that decide how many jobs the specification makes, and when it makes them.
 void check_form(const JobSpec& spec, std::vector<Problem>& problems) {
     const bool plain = !spec.array && spec.then.empty() && spec.after.empty();
     if (spec.array && spec.array->limit < 0)

@@ -10,11 +10,11 @@
 
 namespace roll::spec {
 
-// Returns a problem for each rule that the specification, or a later job of its chain, breaks. The
-// limits of numbers are those of schemas/job.schema.json.
+// Returns a problem for each rule that the specification, or a later job of its chain, breaks.
+// Numbers have the same limits as in schemas/job.schema.json.
 std::vector<Problem> spec_problems(const JobSpec& spec);
 
-// Fails with InvalidArgument and the first of spec_problems(), if there is one.
+// Fails with InvalidArgument and the first problem of spec_problems(), if there is one.
 Result<void> check_spec(const JobSpec& spec);
 
 }  // namespace roll::spec

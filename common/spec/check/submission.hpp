@@ -1,5 +1,5 @@
-// Checks the documents of a submission. rolld calls it for each submission, because any client may
-// send any document. Pure.
+// Checks the documents of a submission. rolld makes these checks for each submission, because any
+// client may send any document. Pure.
 #pragma once
 
 #include "common/error.hpp"

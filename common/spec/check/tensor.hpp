@@ -22,7 +22,7 @@ struct TensorSizes {
 TensorSizes tensor_sizes(const ModelConfig& model);
 
 // Returns a problem for each rule that tensor parallelism breaks, with the numbers and the allowed
-// values. The size of the vocabulary is not checked, because tp need not divide it.
+// values. The size of the vocabulary is not checked, because tp need not divide the vocabulary.
 std::vector<Problem> tensor_problems(const ParallelSpec& parallel, const TensorSizes& sizes);
 
 // Returns a warning if the ranks of a tensor-parallel group are on several nodes; empty if each

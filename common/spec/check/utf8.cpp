@@ -30,7 +30,8 @@ bool is_all_text(const Json& value) {
 void find_bytes(const Json& value, const std::string& path, std::vector<Problem>& found) {
     const auto refuse = [&](const std::string& text) {
         if (is_text(text)) return;
-        // Programs and the kernel would read only the part of the text before the NUL.
+        // The text must have no NUL: programs and the kernel would read only the part before the
+        // NUL.
         found.push_back(
             {path, fmt::format("is {}; allowed: {}", dump(Json(text)),
                                is_utf8(text) ? "text without the character NUL" : "UTF-8 text")});

@@ -9,7 +9,8 @@
 namespace roll::spec {
 
 // Returns a problem for each string that is not UTF-8. The JSON library throws when it writes such
-// a string. The bytes are not replaced, because a replacement would change an argument.
+// a string. The bytes are not replaced, because a replacement could change the arguments of a
+// program.
 std::vector<Problem> not_utf8(const Json& document);
 
 }  // namespace roll::spec

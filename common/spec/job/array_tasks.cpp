@@ -14,7 +14,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     return std::min(at, text.size());
 }
 
-// Replaces "{index}" in a job's document. Does not replace it in the text of a script, where
+// Replaces "{index}" in a job's document. Does not replace "{index}" in the text of a script, where
 // ${index} is a variable of the shell.
 std::string replaced_outside_scripts(std::string_view text, const std::string& number) {
     constexpr std::string_view kScript = R"("script":")";

@@ -11,13 +11,12 @@
 
 namespace roll::spec {
 
-// Parses a document. Fails with InvalidArgument unless the document is a JSON object of at most 90
-// levels. With this limit, a reply that contains the document has at most the 100 levels that a
-// message may have.
+// Parses a document. Fails with InvalidArgument if the document is not a JSON object, or has more
+// than 90 levels. A message may have 100 levels, so a reply that contains the document then fits.
 Result<Json> read_document(std::string_view text);
 
-// Fails with InvalidArgument unless the document has exactly `count` variants that with_variant()
-// (resources.hpp) can read. Never fails if `count` is 0.
+// Fails with InvalidArgument if the document does not have exactly `count` variants, or if
+// with_variant() (resources.hpp) cannot read one of them. Never fails if `count` is 0.
 Result<void> check_variants(const Json& document, std::size_t count);
 
 }  // namespace roll::spec

@@ -8,8 +8,8 @@
 namespace roll::spec {
 
 JobSpec export_job(const JobSpec& parent, JobId parent_id) {
-    // The converted model goes into the parent's directory, next to the checkpoints. The export
-    // job's own output is the subdirectory export/, where its logs cannot overwrite the parent's
+    // The converted model goes into the parent's directory, next to the checkpoints. The output of
+    // the export job itself is the subdirectory export/, so its logs cannot overwrite the parent's
     // logs.
     const std::string parent_output =
         replaced(parent.output, "{id}", fmt::format("{}", parent_id.value));

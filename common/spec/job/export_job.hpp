@@ -5,7 +5,7 @@
 
 namespace roll::spec {
 
-// Returns the convert job that exports the model of `parent` after it has succeeded. Pure.
+// Returns the convert job that exports the model of `parent` after `parent` has succeeded. Pure.
 JobSpec export_job(const JobSpec& parent, JobId parent_id);
 
 }  // namespace roll::spec

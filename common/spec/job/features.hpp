@@ -1,5 +1,5 @@
-// Features of roll-worker that a job may need. A worker names its features in its heartbeats, and
-// rolld starts no attempt on a worker that lacks a feature which the job needs.
+// Features of roll-worker that a job may need. A worker names its features in its heartbeats. rolld
+// starts no attempt on a worker that lacks a feature that the job needs.
 #pragma once
 
 #include <string>
@@ -14,18 +14,20 @@ constexpr const char* kSlotsPerRank = "slots_per_rank";
 constexpr const char* kBatch = "sbatch";         // for jobs with the key sbatch
 constexpr const char* kContainer = "container";  // for jobs with the key container
 constexpr const char* kFiles = "files";          // for jobs with the key files
-constexpr const char* kShell = "shell";          // for `rollctl shell`; no job needs it
+constexpr const char* kShell = "shell";          // for `rollctl shell`; no job needs this feature
 // Features for values in training jobs. A trainer of an older release would ignore these values.
 constexpr const char* kTorchDist = "torch_dist";    // for checkpoint.format torch_dist
 constexpr const char* kLongRows = "long_rows";      // for data.truncate and data.packing wrapped
 constexpr const char* kLoraFrom = "lora_from";      // for train.lora.from
 constexpr const char* kLoraLayers = "lora_layers";  // for train.lora.layers and train.lora.exclude
-constexpr const char* kSpikes = "spikes";           // for train.on_spike, unless it is ignore
-constexpr const char* kExports = "exports";         // for export.every
-constexpr const char* kOffload = "offload";  // for train.optimizer.offload, unless it is none
-// for train.activation_offload, unless it is none
+constexpr const char* kSpikes = "spikes";    // for train.on_spike with a value other than ignore
+constexpr const char* kExports = "exports";  // for export.every
+// For train.optimizer.offload with a value other than none
+constexpr const char* kOffload = "offload";
+// for train.activation_offload with a value other than none
 constexpr const char* kActivationOffload = "activation_offload";
-// for parallel.pipeline_layout, parallel.schedule_file, and parallel.stages, unless it is even
+// for parallel.pipeline_layout and parallel.schedule_file, and for parallel.stages with a value
+// other than even
 constexpr const char* kStages = "stages";
 // for jobs with GPUs that have parallel.tp, pp or zero, or train.lora
 constexpr const char* kGpuLayouts = "gpu_layouts";

@@ -16,7 +16,8 @@ struct HttpConfig {
     std::string certificate{}, key{};       // PEM files; empty: no TLS
     bool insecure = false;                  // serve other machines without TLS
     bool read_only = false;                 // refuse all changes
-    // Limit of each pair of token and address, and of each address without a valid token.
+    // Maximum number of requests per second for each pair of a token and a client's address, and
+    // for each client's address without a valid token.
     int requests_per_second = 1000;
 };
 

@@ -48,7 +48,7 @@ struct JobSpec {
     std::optional<Time> begin{};     // earliest time at which the job may start
     std::optional<Time> deadline{};  // time at which the job is cancelled if it has not ended
     std::optional<Array> array{};
-    // Cron schedule (cron.hpp); at each of its times, a copy of this job is queued
+    // Cron schedule (cron.hpp). At each time of the schedule, a copy of this job is queued
     std::string cron{};
     // Maximum time of a step before the attempt counts as hung; 0: no limit; nullopt: the worker
     // learns a limit from the earlier steps.
@@ -57,16 +57,16 @@ struct JobSpec {
     // Absolute path of the directory to which the job writes. "{id}" in the path becomes the job's
     // id.
     std::string output;
-    // This job starts from the newest recorded checkpoint of the source job. Set for resume jobs
-    // and for automatic exports.
+    // This job starts from the newest recorded checkpoint of the job `source_job`. Set for resume
+    // jobs and for automatic exports.
     std::optional<JobId> source_job;
     // The document of the convert job that exports the model if this job succeeds; empty: no
     // automatic export.
     std::string export_document;
     // The whole job file as canonical JSON with absolute paths, for the worker and the ranks.
     SharedText document;
-    // If true, this is a job group (`rollctl open`). A group runs no program. It takes jobs until
-    // it is closed, and ends when its last job ends.
+    // If true, this is a job group (`rollctl open`). A group runs no program. Jobs can be added to
+    // the group until it is closed. The group ends when its last job ends.
     bool open = false;
     std::optional<JobId> into{};  // the job group to which this job belongs
     // Names of the user's secrets to put into the environment of the job's programs
@@ -78,12 +78,13 @@ struct JobSpec {
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 
     bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
-    // Returns the number of alternatives. Alternative 0 is `resources`; 1, 2, ... are `variants`.
+    // Returns the number of alternative resources. Alternative 0 is `resources`; 1, 2, ... are
+    // `variants`.
     int shapes() const { return 1 + static_cast<int>(variants.size()); }
     const Resources& shape(int index) const {
         return index == 0 ? resources : variants.at(static_cast<std::size_t>(index - 1));
     }
-    std::chrono::seconds shortest_time() const;  // shortest time limit of all alternatives
+    std::chrono::seconds shortest_time() const;  // shortest time limit of all alternative resources
 };
 
 const char* name_of(JobKind kind);

@@ -1,5 +1,5 @@
-// The codec of JobSpec (common/spec/job/job.hpp) as JSON values, for messages and rows that contain
-// one.
+// The codec of JobSpec (common/spec/job/job.hpp) as JSON values, for messages and ledger rows that
+// contain a JobSpec.
 #pragma once
 
 #include "common/json.hpp"

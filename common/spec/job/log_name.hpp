@@ -12,7 +12,7 @@ namespace roll::spec {
 
 using LogNameValues = std::map<char, std::string>;
 
-// Replaces each specifier whose letter is in `values`. If `last`, also replaces %% by %.
+// Replaces each specifier whose letter is in `values`. If `last` is true, also replaces %% by %.
 std::string expand_log_name(std::string_view name, const LogNameValues& values, bool last);
 
 // Returns the first specifier that Roll does not know, such as "%z"; nullopt if Roll knows all

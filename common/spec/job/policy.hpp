@@ -21,9 +21,10 @@ struct Quota {
     // maximum number of GPU-hours in total; a running job counts with its full time limit
     std::optional<int> gpu_hours{};
     std::optional<int> jobs{};  // maximum number of queued and running jobs
-    // slots that may be used beyond `slots` while no other account needs them
+    // slots beyond `slots` that may be used while no other account needs these slots
     int borrow_slots = 0;
-    int borrow_gpus = 0;  // GPUs that may be used beyond `gpus` while no other account needs them
+    // GPUs beyond `gpus` that may be used while no other account needs these GPUs
+    int borrow_gpus = 0;
     friend bool operator==(const Quota&, const Quota&) = default;
 };
 
@@ -43,8 +44,8 @@ struct UserPolicy {
     friend bool operator==(const UserPolicy&, const UserPolicy&) = default;
 };
 
-// Excludes a machine for `exclude_for` after `failures` infra failures within `within`. The
-// failures must come from at least two different jobs.
+// Excludes a machine for the time `exclude_for` after `failures` infra failures (retry.hpp) within
+// the time `within`. The failures must come from at least two different jobs.
 struct BadNodes {
     int failures = 3;  // number of infra failures; 0: machines are never excluded
     std::chrono::seconds within{3600};
@@ -58,7 +59,7 @@ struct Policy {
     std::chrono::seconds starve_after{48 * 3600};
     std::chrono::seconds half_life{0};  // half-life of past use in fair share; 0: no decay
     bool preempt = false;
-    // Time for which an attempt must have run before it may be preempted.
+    // Minimum time for which an attempt runs before it may be preempted.
     std::chrono::seconds min_run{600};
     BadNodes bad_nodes{};
     bool gang_slurm_variables = false;  // processes of gangs get Slurm's variables
@@ -67,10 +68,10 @@ struct Policy {
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-// Reads a section of rolld.yaml, or of a policy in the ledger.
+// Reads a quota in rolld.yaml, or in a policy in the ledger.
 Quota read_quota(const Json& json);
 
-// Reads a section of rolld.yaml, or of a policy in the ledger.
+// Reads an account in rolld.yaml, or in a policy in the ledger.
 Account read_account(const Json& json);
 
 // Returns the account to charge for a user's job that names no account; empty if there is none.

@@ -15,7 +15,7 @@ namespace roll::spec {
 // Without GPUs, it has one rank per `slots_per_rank` slots. Every layout of ranks starts from this
 // number. Requires that `slots_per_rank` is at least 1.
 int ranks_on_node(int gpus, int slots, int slots_per_rank);
-// Like the function above, but reads the keys of `resources` of a job file. Keys may be missing.
+// Like ranks_on_node() above, but reads the keys of `resources` of a job file. Keys may be missing.
 int ranks_on_node(const Json& resources);
 
 // Resources of an attempt. A training job has ranks_per_node() ranks on each of its nodes.
@@ -28,11 +28,11 @@ struct Resources {
     int segment = 0;  // number of consecutive nodes that must be in one segment; 0: no requirement
     int spares = 0;   // additional nodes, held to replace nodes that fail
     // Number of processes of a command on each node. The processes on all nodes form a gang: they
-    // get environment variables such as their rank and the world size. 0: one process per node,
-    // which does not get these variables.
+    // get environment variables such as their rank and the world size. 0: there is one process per
+    // node, without these variables.
     int tasks_per_node = 0;
-    // Limits of the attempt's processes on each node. 0: the job requests no limit, and nothing is
-    // reserved for it
+    // Limits of the attempt's processes on each node. 0: the job requests no limit, and no memory
+    // or CPUs are reserved for the job
     std::int64_t memory = 0;  // memory in bytes
     int cpus = 0;
     int slots_per_rank = 1;  // slots per rank, for training jobs without GPUs

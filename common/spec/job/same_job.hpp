@@ -6,8 +6,7 @@
 namespace roll::spec {
 
 // Returns whether both specs describe the same job. Ignores the recorded state of the git work
-// tree: the user may have committed changes between the first and the repeated submission of the
-// job.
+// tree, because the user may have committed changes between the two submissions.
 bool same_job(const JobSpec& a, const JobSpec& b);
 
 }  // namespace roll::spec

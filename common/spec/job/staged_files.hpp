@@ -1,5 +1,6 @@
-// The key `files` of a job file: small inputs that rollctl sends to rolld at submission. rollctl
-// replaces each path by an object with the file's pieces, which rolld stores by their SHA-256.
+// The key `files` of a job file lists small inputs that rollctl sends to rolld at submission.
+// rollctl replaces each path by an object with the pieces of the file. rolld stores each piece
+// under the SHA-256 of the piece.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 // Sweeps: `sweep` of a job file describes trials, which are copies of the job that differ in some
 // keys. A sweep is a job array, and each task of the array is a trial.
 //
-// The client draws the trials (parse_sweep); rolld and the programs only read them. The client adds
-// the list `sweep.trials` to the document of the array. Entry i of the list maps paths of keys,
-// such as "train.optimizer.lr", to their values in trial i. In the document of trial i, these keys
-// are set to these values. Its section `sweep` has the keys `trial` (the number i), `parameters`,
-// `metric`, `mode` and `halving`. Only the first trial's document keeps the list.
+// The client draws the trials (parse_sweep). rolld and the job's programs only read the trials. The
+// client adds the list `sweep.trials` to the document of the array. Entry i of the list maps paths
+// of keys, such as "train.optimizer.lr", to their values in trial i. In the document of trial i,
+// the keys have these values, and the section `sweep` has the keys `trial` (the number i),
+// `parameters`, `metric`, `mode` and `halving`. Only the first trial's document keeps the list.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ Json draw_trials(const Json& sweep, std::vector<Problem>& problems);
 std::optional<Problem> set_parameters(Json& document, const Json& parameters);
 
 // Returns whether `trials` is a list of mappings whose keys can be set in the document. A trial
-// cannot set `sweep`, because Trials::document() writes into it.
+// cannot set `sweep`, because Trials::document() writes into this section.
 bool can_set(const Json& trials, Json document);
 
 // The documents of the trials of a sweep.
@@ -64,8 +64,8 @@ struct Halving {
 std::optional<Halving> halving_of(std::string_view document);
 
 // Returns the rungs: the step numbers min_steps * reduction^k for k = 0, 1, ... that are below
-// `steps`. The last rung is the first rung at which only one of `trials` goes on. `steps` is
-// nullopt if the job does not set its number of steps.
+// `steps`. If only one of `trials` goes on at a rung, this rung is the last one. `steps` is nullopt
+// if the job does not set its number of steps.
 std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
                                 std::optional<std::int64_t> steps);
 
@@ -73,9 +73,9 @@ std::vector<std::int64_t> rungs(const Halving& halving, std::size_t trials,
 // there.
 using RungValues = std::vector<std::optional<double>>;
 
-// A trial that halving stops at the rung `rung` (a number of steps). `rank` is the position of its
-// value among the known values at this rung, from the best (1). Only the best `keep` trials may go
-// on.
+// A trial that halving stops at the rung `rung` (a number of steps). `rank` is the position of the
+// trial's value among the known values at this rung; the best value has rank 1. Only the best
+// `keep` trials may go on.
 struct Stop {
     std::size_t trial = 0;
     std::int64_t rung = 0;
@@ -87,8 +87,8 @@ struct Stop {
 
 // Returns the trials that halving stops. At rung k (from 0), the best m = max(1, ceil(n /
 // reduction^(k+1))) of the n trials go on. A trial is stopped as soon as m other trials have a
-// better value at some rung. Values that arrive later cannot bring the trial back among the best m,
-// so the result does not depend on the order in which values arrive. Values that are not finite are
+// better value at some rung. Later values cannot bring the trial back among the best m. Therefore,
+// the result does not depend on the order in which values arrive. Values that are not finite are
 // the worst. If two values are equal, the value of the earlier trial is better.
 std::vector<Stop> losers(const Halving& halving, const std::vector<std::int64_t>& rungs,
                          const std::vector<RungValues>& trials);

@@ -23,7 +23,7 @@ constexpr int kArrayTasksMax = 10'000;
 // contain a limit of running tasks ("%4").
 Result<std::vector<int>> array_indices(std::string_view text);
 
-// Parses a text such as "0-15%4" (at most 4 tasks run at once).
+// Parses a text such as "0-15%4". "%4" means that at most 4 tasks run at once.
 Result<Array> parse_array(std::string_view text);
 
 }  // namespace roll::spec

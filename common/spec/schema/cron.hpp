@@ -27,7 +27,7 @@ Result<Cron> parse_cron(std::string_view text);
 
 // Returns the first matching time after `time`; nullopt if there is none within 8 years. If the
 // schedule restricts both the day of the month and the day of the week, a day needs to match only
-// one of them, as in every cron.
+// one of the two. This is the rule of every cron.
 std::optional<Time> next_after(const Cron& cron, Time time);
 
 }  // namespace roll::spec

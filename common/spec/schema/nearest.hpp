@@ -8,8 +8,8 @@
 
 namespace roll::spec {
 
-// Returns the known word with the smallest edit distance (swapping two neighbouring letters counts
-// as one edit). Returns nullopt if the distance exceeds `edits_max` or a third of the length of
+// Returns the known word with the smallest edit distance. Swapping two neighbouring letters counts
+// as one edit. Returns nullopt if the distance exceeds `edits_max` or a third of the length of
 // `word`.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known,
                                    std::size_t edits_max = 64);

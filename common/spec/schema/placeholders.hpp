@@ -43,7 +43,8 @@ void replace_everywhere(Json& value, const Visit& visit) {
     for (Json& inner : value) replace_everywhere(inner, visit);
 }
 
-// In a command's words and in `workdir`, stands for the directory of the job's files on the node
+// In the words of a command and in `workdir`, this text stands for the node's directory with the
+// job's files
 constexpr const char* kFilesDirectory = "{files}";
 
 // Returns whether a path begins with a reference to an earlier job. Such a path does not exist yet.

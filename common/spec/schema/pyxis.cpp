@@ -40,7 +40,7 @@ Result<std::string> bind_of_mount(const std::string& mount) {
         if (flag != "ro" && flag != "rw" && !flags.empty())
             return fail(ErrorCode::InvalidArgument, kMounts);
     const std::string read_only = flags.find("ro") == std::string::npos ? "" : ":ro";
-    // Enroot resolves a relative target from the root directory of the container.
+    // Like Enroot, resolve a relative target from the root directory of the container.
     return fs::absolute(source).lexically_normal().string() + ":" +
            ("/" / fs::path(target)).lexically_normal().string() + read_only;
 }

@@ -106,8 +106,8 @@ bool is_equal(const OrderedJson& a, const Json& b) {
     return text != nullptr && other != nullptr ? *text == *other : Json(a) == b;
 }
 
-// Returns the branch of the schema's oneOf that has the value's type. Returns the schema itself if
-// it has no oneOf.
+// Returns the branch of the schema's oneOf that has the value's type. If the schema has no oneOf,
+// returns the schema itself.
 const OrderedJson* branch(const OrderedJson& schema, const Json& value) {
     const auto branches = key_in(schema, "oneOf");
     if (!branches) return &schema;
@@ -202,15 +202,15 @@ class Checker {
     // is none.
     std::optional<std::string> meant(const std::vector<std::string>& siblings,
                                      const std::string& path, const std::string& key) const {
-        // A typo in a key of this section is likelier than a key in the wrong section.
+        // A typo is likelier than a wrong section, so search the keys of this section first.
         if (const auto close = nearest(key, siblings, 1)) return join(path, *close);
         if (auto elsewhere = path_of_key(root_, key)) return elsewhere;
         if (const auto near = nearest(key, siblings)) return join(path, *near);
         return std::nullopt;
     }
 
-    // Reports up to kFew unknown keys one by one. If there are more, the file was probably written
-    // for another program, so they are reported in two lines.
+    // Reports up to kFew unknown keys one by one. If there are more than kFew, the file was
+    // probably written for another program. All unknown keys are then reported in two lines.
     void note_unknown(const OrderedJson& schema, const std::string& path,
                       const std::vector<std::string>& unknown) {
         constexpr std::size_t kFew = 4;
@@ -284,7 +284,7 @@ class Checker {
         }
     }
 
-    // Checks enum, const and x-built (the values that this release supports).
+    // Checks enum, const and x-built. x-built lists the values that this release supports.
     void check_values(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto holds = [&](const OrderedJson& values) {
             for (const OrderedJson& one : values)
@@ -384,9 +384,9 @@ void fill_from(const OrderedJson& properties, Json& value) {
     }
 }
 
-// Returns whether the string is a path. An empty text, the key's special words, references to
-// earlier jobs of a chain ("{NAME.output}") and paths below "{files}" are not paths of this
-// machine.
+// Returns whether the string is a path of this machine. The following strings are not: an empty
+// text, the key's special words, references to earlier jobs of a chain ("{NAME.output}"), and paths
+// below "{files}".
 bool is_path(const OrderedJson& rule, const Json& text) {
     if (!rule.contains("x-path") || word(text).empty() || is_reference(word(text))) return false;
     if (word(text).starts_with(kFilesDirectory)) return false;

@@ -26,12 +26,12 @@ namespace roll::spec {
 const OrderedJson& job_schema();     // returns the parsed schemas/job.schema.json
 const OrderedJson& policy_schema();  // returns the parsed schemas/rolld.schema.json
 
-// Returns all problems of `value`. The key's path and the message form a sentence: "train.steps"
-// "is missing".
+// Returns all problems of `value`. The path and the message of a problem form a sentence:
+// "train.steps" "is missing".
 std::vector<Problem> check(const OrderedJson& schema, const Json& value);
 
-// Sets each missing key that has a default. Adds no missing section, unless the section itself has
-// a default; the keys of a missing section therefore stay missing.
+// Sets each missing key that has a default. Adds a missing section only if the section itself has a
+// default. The keys of any other missing section stay missing.
 void fill_defaults(const OrderedJson& schema, Json& value);
 
 void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base);

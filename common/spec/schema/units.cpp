@@ -59,8 +59,8 @@ std::optional<double> take(std::string_view& text, const std::array<Unit, N>& un
 }
 
 std::optional<double> parse_clock(const std::string& text) {
-    // Most durations have neither ':' nor '-' and return here, because compiling the regular
-    // expression takes as long as submitting a job.
+    // Durations without ':' and '-', which are the most frequent ones, return here. Compiling the
+    // regular expression takes as long as submitting a job.
     if (text.find_first_of(":-") == std::string::npos) return std::nullopt;
     static const std::regex kClock(
         R"((?:(\d{1,5})-(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)|(?:(\d{1,6}):(\d{2}):(\d{2})))");

@@ -16,12 +16,12 @@ namespace roll::spec {
 // seconds.
 Result<std::chrono::seconds> parse_duration(std::string_view text);
 
-// Parses an ISO-8601 time with its zone: "2026-11-22T08:00:00Z", "2026-11-22T08:00+01:00".
-// "2026-11-22" is midnight UTC.
+// Parses an ISO-8601 time with a zone, such as "2026-11-22T08:00:00Z" or "2026-11-22T08:00+01:00".
+// A date without a time, such as "2026-11-22", means midnight UTC.
 Result<Time> parse_instant(std::string_view text);
 
-// Parses a number of bytes: "512MiB" or, as Slurm writes it, "512M" (powers of 1024), "5GB" (powers
-// of 1000), "100".
+// Parses a number of bytes, such as "100", "512MiB" or "5GB". Units such as MiB, and Slurm's units
+// such as M, are powers of 1024. Units such as MB are powers of 1000.
 Result<std::uint64_t> parse_size(std::string_view text);
 
 // Returns a number of bytes with one decimal at most, as "3.9 GiB", "512 MiB" or "0".

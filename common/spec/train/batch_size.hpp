@@ -18,9 +18,9 @@ struct BatchPhase {
 };
 
 // Parses a schedule such as "0:768 250B:1536" (Megatron's --step-batch-size-schedule): pairs
-// TOKENS:SIZE. K, M, B and T stand for 10^3, 10^6, 10^9 and 10^12. Fails with InvalidArgument
-// unless the first number of tokens is 0, the numbers ascend, and all sizes are at least 1. An
-// empty text has no phases.
+// TOKENS:SIZE. K, M, B and T stand for 10^3, 10^6, 10^9 and 10^12. The first number of tokens must
+// be 0, the numbers must ascend, and all sizes must be at least 1. Otherwise, fails with
+// InvalidArgument. An empty text has no phases.
 Result<std::vector<BatchPhase>> parse_batch_schedule(std::string_view text);
 
 // The batch sizes of a run.

@@ -33,7 +33,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
         spec.bucket_size = reader.get_or("bucket_size", spec.bucket_size);
         spec.grad_dtype = reader.get_or("grad_dtype", spec.grad_dtype);
         // Read source_job only so that finish() accepts the key. The value is not needed here,
-        // because the launch file lists the checkpoints of that job.
+        // because the launch file lists the checkpoints of the source job.
         reader.raw("source_job");
         spec.best = reader.get_or<std::string>("of", "last") == "best";
     }

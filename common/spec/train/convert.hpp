@@ -24,12 +24,12 @@ struct ConvertSpec {
     std::string target;
     std::string to;      // target format "hf", "mca", ...; empty: MCA if the source is HF, else HF
     std::string config;  // directory with the config, if `source` has no config
-    std::string strictness = "raise_all";  // one of Megatron's strictness modes
+    std::string strictness = "raise_all";  // Megatron's mode for missing and unexpected keys
     std::string state;                     // optimizer state to convert; empty: convert the weights
     // convert: also convert the optimizer's state, to a torch_dist or mca target
     bool optimizer = false;
-    // convert: Megatron's kind of the written optimizer state, and for the kind dp_reshardable the
-    // number of elements of a full bucket (0: one bucket) and the type of the gradients
+    // convert: Megatron's kind of the written optimizer state. For the kind dp_reshardable: the
+    // number of elements of a full bucket (0: one bucket), and the type of the gradients.
     std::string optimizer_kind = "fully_reshardable";
     std::int64_t bucket_size = 0;
     std::string grad_dtype = "fp32";

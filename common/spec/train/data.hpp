@@ -32,8 +32,8 @@ enum class Packing { InOrder, BestFit, Wrapped };
 
 // The part of a document that is left out if the document is longer than a row
 // (worker/train/data/corpus/row_rules.hpp). End, Start: the end or the start of the document.
-// Prompt: the start of its prompt. Split: nothing, because the rest goes into further rows. Drop:
-// the whole document. Error: such a document fails the job.
+// Prompt: the start of the document's prompt. Split: nothing, because the rest of the document goes
+// into further rows. Drop: the whole document. Error: such a document fails the job.
 enum class Truncation { End, Start, Prompt, Split, Drop, Error };
 
 const char* name_of(Packing packing);
@@ -47,7 +47,8 @@ struct DataPhase {
 
 struct DataSpec {
     std::vector<std::string> train;  // absolute paths of .txt, .jsonl and .bin files to train on
-    // Blends of the files, ascending by step, the first at step 0; empty: no blend
+    // Blends of the files, in ascending order of steps. The first blend begins at step 0.
+    // Empty: no blend
     std::vector<DataPhase> phases;
     bool weigh_tokens = false;  // weights are shares of the tokens, not of the samples
     SampleOrder order = SampleOrder::Roll;
@@ -69,8 +70,8 @@ struct DataSpec {
     std::map<std::string, std::string> columns, tags;
     bool completions = false;  // each line has a prompt and completions (objective sft)
     bool pairs = false;        // each line has a pair of completions; implies `completions`
-    // Each line has a completion with a label, or a pair of completions, from which two completions
-    // with labels are made. Implies `completions`.
+    // Each line has a completion with a label, or a pair of completions. A pair becomes two
+    // completions with labels. Implies `completions`.
     bool labels = false;
     bool skip_bad_lines = false;   // if false, the first bad line fails the job
     bool add_special = true;       // add the tokenizer's special tokens around each text

@@ -13,8 +13,9 @@ struct MetricSpec {
     bool higher = false;  // true: higher values are better
 };
 
-// Training stops early after `patience` consecutive values of the metric, none of which is better
-// than the best earlier value by more than `min_delta`.
+// Stops the training early after `patience` consecutive values of the metric without an
+// improvement. A value is an improvement if it is better than the best earlier value by more than
+// `min_delta`.
 struct EarlyStopSpec {
     std::int64_t patience = 0;  // validations without improvement; 0: never stop early
     double min_delta = 0;       // least improvement that counts

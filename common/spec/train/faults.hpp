@@ -10,8 +10,8 @@ namespace roll::spec {
 enum class FaultPhase { Forward, Backward, Reduce, Optimizer, Save };
 // Kill: the rank gets SIGKILL. Hang: the rank stops for ever. Nan: a weight becomes NaN. Exit: the
 // process exits with status 1. Flip: a bit of a weight flips. Glitch: an element of a gradient is
-// wrong. Slow: the rank sleeps in this step and in all later steps. DiskFull: the rank cannot write
-// its part of a checkpoint, as on a full disk.
+// wrong. Slow: the rank sleeps in this step and in all later steps. DiskFull: the rank's write to a
+// checkpoint fails as on a full disk.
 enum class FaultKind { Kill, Hang, Nan, Exit, Flip, Glitch, Slow, DiskFull };
 const char* name_of(FaultPhase phase);
 const char* name_of(FaultKind kind);

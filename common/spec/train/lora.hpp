@@ -20,7 +20,7 @@ namespace roll::spec {
 // The linear layers of a decoder layer that can have LoRA, in the order of the forward pass.
 enum class LoraPlace { Q, K, V, Out, Gate, Up, Down };
 
-// For each of these linear layers, the last part of its name in HuggingFace's models
+// Maps the last part of a linear layer's name in HuggingFace's models to the layer's LoraPlace
 inline constexpr std::array<std::pair<std::string_view, LoraPlace>, 7> kLoraPlaces{
     {{"q_proj", LoraPlace::Q},
      {"k_proj", LoraPlace::K},
@@ -62,17 +62,17 @@ inline constexpr const char* kAllLinear = "all-linear";
 // model.layers.0.self_attn.q_proj, as in PEFT.
 struct LoraPatterns {
     // Names of modules. Each is a full name, or the end of a full name after a dot: "q_proj" stands
-    // for all modules whose names end with ".q_proj". If `targets_match`, `targets` is one regular
-    // expression instead, which must match the whole name. `exclude_matches` has the same meaning
-    // for `exclude`.
+    // for all modules whose names end with ".q_proj". If `targets_match` is true, `targets` is
+    // instead one regular expression that must match the whole name. `exclude_matches` has the same
+    // meaning for `exclude`.
     std::vector<std::string> targets = {}, exclude = {};
     bool targets_match = false, exclude_matches = false;
     std::vector<std::int64_t> layers = {};  // numbers of the layers; empty: all layers
     // Words that may stand before a layer's number, such as "layers" in "layers.0"; empty: any.
     std::vector<std::string> layers_pattern = {};
-    // Ranks and alphas of single modules. Each pair has a regular expression and a value. The
-    // value applies to modules for which the full name, or its end after a dot, matches the regular
-    // expression.
+    // Ranks and alphas of single modules. Each pair has a regular expression and a value. The value
+    // applies to each module whose full name matches the regular expression. A match of the end of
+    // the full name after a dot also counts.
     std::vector<std::pair<std::string, double>> ranks = {}, alphas = {};
 
     bool all_linear() const { return targets == std::vector<std::string>{kAllLinear}; }
@@ -103,7 +103,7 @@ struct LoraSpec {
 };
 
 // Returns the LoraPlace that the last part of a module's name stands for, such as Q for "q_proj";
-// nullopt if it stands for none.
+// nullopt if there is no such LoraPlace.
 std::optional<LoraPlace> place_of(std::string_view module);
 
 const char* name_of(LoraPlace place);

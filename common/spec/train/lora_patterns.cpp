@@ -81,7 +81,8 @@ bool has_value(const std::string& pattern, const std::string& name) {
 }
 
 // Returns the value of the pattern that fits a module, or `usual`. Fails if two patterns give
-// different values: PEFT takes the first one, but the keys of a job file have no order.
+// different values. PEFT takes the value of the first pattern, but the keys of a job file have no
+// order.
 tl::expected<double, Problem> value_of(const char* key, const std::string& name,
                                        const std::vector<std::pair<std::string, double>>& patterns,
                                        double usual) {

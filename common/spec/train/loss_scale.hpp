@@ -13,7 +13,7 @@ struct LossScaleSpec {
     int growth_interval = 1000;  // consecutive steps without overflow after which the scale doubles
     double backoff = 0.5;        // factor by which an overflow multiplies the scale
     // After the start of the job and after each growth of the scale, the first `hysteresis` - 1
-    // overflows do not change the scale. Each later overflow lowers it.
+    // overflows do not change the scale. Each later overflow lowers the scale.
     int hysteresis = 2;
     double min = 1;  // the scale is never lowered below this value
 };

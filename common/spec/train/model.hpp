@@ -37,8 +37,8 @@ struct RopeScaling {
     std::vector<double> short_factors = {};
     std::vector<double> long_factors = {};
 
-    // Returns the sequence length up to which the frequencies do not depend on the length; 0 if the
-    // frequencies never depend on it.
+    // Returns the sequence length up to which the frequencies do not depend on the length of the
+    // sequence; 0 if they never depend on the length.
     std::int64_t same_up_to() const {
         return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
     }
@@ -80,7 +80,8 @@ struct ModelConfig {
     // Width of a sliding window: the number of positions that each position attends to, including
     // itself.
     std::int64_t window = 0;
-    // One entry per layer: true if the layer uses the sliding window. Empty: all layers use it.
+    // One entry per layer: true if the layer uses the sliding window. Empty: all layers use the
+    // sliding window.
     std::vector<bool> sliding_layers = {};
     Activation activation = Activation::Silu;
     LoraSpec lora = {};  // the adapter that is trained; the model's own weights are then frozen

@@ -5,8 +5,8 @@
 
 namespace roll::spec {
 
-// Returns the dropout keys of a job's `model` section. If model.from is set, they override the
-// dropouts in that model's config.
+// Returns the dropout keys of a job's `model` section. If model.from is set, these keys override
+// the dropouts in the config of the model in model.from.
 Json dropouts_of(const Json& model);
 
 }  // namespace roll::spec

@@ -90,8 +90,9 @@ struct OptimizerSpec {
     double momentum = 0;    // momentum of SGD and Muon
     bool nesterov = false;  // Nesterov momentum of SGD and Muon
     UpdateScale update_scale = UpdateScale::Original;
-    int ns_steps = 5;                         // number of Newton-Schulz iterations of Muon
-    std::vector<ParameterGroup> groups = {};  // the first group that matches a name applies
+    int ns_steps = 5;  // number of Newton-Schulz iterations of Muon
+    // The first group whose pattern matches a parameter's name applies
+    std::vector<ParameterGroup> groups = {};
     AdafactorSpec adafactor = {};
     EmaSpec ema = {};
     bool offload = false;  // true: the state is outside the memory of the device
@@ -106,7 +107,7 @@ Result<void> read_update_rule(const Json& json, OptimizerSpec& optimizer);
 // Returns the kind with this name; AdamW if there is none.
 OptimizerKind optimizer_named(std::string_view name);
 
-// Returns the globs of a group's pattern. The character | separates them.
+// Returns the globs in a group's pattern, in which the character | separates globs.
 std::vector<std::string> globs_of(const std::string& match);
 
 }  // namespace roll::spec

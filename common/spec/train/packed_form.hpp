@@ -38,10 +38,10 @@ struct PackedForm {
         return (first_column + columns + kPackedBlock - 1) / kPackedBlock - first_block();
     }
     // Returns the largest number of second scales that one row may need. The first scale of a row
-    // may be anywhere in its group of 256 scales, so the row may share its first and its last group
-    // with other rows.
+    // may be anywhere in a group of 256 scales. The row may therefore share its first and its last
+    // group with other rows.
     std::int64_t scale_groups() const { return (blocks() + 2 * kPackedScales - 2) / kPackedScales; }
-    // Returns the number of bytes of a row's scales, which come before the row's weights. If the
+    // Returns the number of bytes of a row's scales. They come before the row's weights. If the
     // scales are packed, these bytes contain the offset, the position of the first scale in its
     // group of 256, the second scales and the packed scales.
     std::int64_t scale_bytes() const {

@@ -44,7 +44,8 @@ std::optional<Recompute> recompute_named(std::string_view name);
 struct ParallelSpec {
     int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
     Schedule schedule = Schedule::Auto;  // order of the pipeline's micro-batches
-    std::string schedule_file{};         // CSV file with the schedule; empty: see `schedule`
+    // CSV file with the schedule; empty: `schedule` selects the schedule
+    std::string schedule_file{};
     int group = 0;  // interleaved schedule: number of micro-batches in a group; 0: pp
     // Schedule::Auto: largest number of bytes of activations on a rank; 0: no limit
     std::int64_t activation_limit = 0;
@@ -53,8 +54,8 @@ struct ParallelSpec {
     // account_for_embedding: the embedding counts as a layer when layers are divided into stages.
     // account_for_loss: the output layer counts as a layer.
     bool account_for_embedding = false, account_for_loss = false;
-    // Megatron's layout string (pipeline_layout.hpp), which gives the layers of each part of the
-    // pipeline; empty: the fields above divide the layers
+    // Megatron's layout string (pipeline_layout.hpp). It gives the layers of each part of the
+    // pipeline. Empty: the fields above divide the layers
     std::string pipeline_layout{};
     // true: the layers are divided so that the slowest stage is as fast as possible
     bool stages_by_cost = false;

@@ -15,8 +15,8 @@
 
 namespace roll::spec {
 
-// Returns the symbols of each part, such as {"Ettt", "tt", "tt", "tL"}. Fails with InvalidArgument;
-// the message begins with a verb, and its subject is the string.
+// Returns the symbols of each part, such as {"Ettt", "tt", "tt", "tL"}. Fails with InvalidArgument.
+// The error message begins with a verb whose subject is the layout string.
 Result<std::vector<std::string>> layout_parts(std::string_view layout);
 
 // Returns the string of a model whose parts have these numbers of decoder layers.

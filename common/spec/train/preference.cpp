@@ -20,8 +20,8 @@ std::optional<E> value_named(const std::array<std::pair<std::string_view, E>, N>
     return std::nullopt;
 }
 
-// Returns the default settings of a kind of objective. They are the defaults of TRL, except that
-// SimPO has the values of its paper.
+// Returns the default settings of a kind of objective. These are the defaults of TRL. Only SimPO
+// has the values of its paper instead.
 PreferenceSpec usual(PreferenceKind kind) {
     PreferenceSpec spec{.kind = kind};
     if (kind == PreferenceKind::SimPo) spec.beta = 2, spec.gamma = 1;

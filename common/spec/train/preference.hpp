@@ -14,9 +14,9 @@
 
 namespace roll::spec {
 
-// The kinds of preference objectives. Only Dpo and Kto need a reference model: they compare the
-// log-probabilities of the answers under the trained model and under the reference model. A sample
-// of Kto is a single labelled answer; a sample of any other kind is a pair of answers.
+// The kinds of preference objectives. Only Dpo and Kto need a reference model. They compare the
+// log-probabilities of the answers under the trained model with those under the reference model. A
+// sample of Kto is a single labelled answer; a sample of any other kind is a pair of answers.
 enum class PreferenceKind { Dpo, SimPo, Orpo, Cpo, Kto, Reward };
 
 inline constexpr std::array<std::pair<std::string_view, PreferenceKind>, 6> kPreferenceKinds{
@@ -57,7 +57,7 @@ struct PreferenceSpec {
     friend bool operator==(const PreferenceSpec&, const PreferenceSpec&) = default;
 };
 
-// Returns the kind of the objective with this name; nullopt if it is not a preference objective.
+// Returns the kind of the objective with this name; nullopt if this is not a preference objective.
 std::optional<PreferenceKind> preference_named(std::string_view name);
 
 const char* name_of(PreferenceKind kind);

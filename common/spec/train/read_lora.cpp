@@ -54,8 +54,8 @@ std::vector<std::pair<std::string, double>> values_of(const Json& patterns) {
     return values;
 }
 
-// Returns the patterns of train.lora. Returns nullopt if the job chooses all modules by the last
-// parts of their names, so that no patterns are needed.
+// Returns the patterns of train.lora. Returns nullopt if no patterns are needed, because the job
+// chooses all modules by the last parts of their names.
 std::optional<LoraPatterns> patterns_of(const Json& json, const std::vector<std::string>& targets) {
     const Json ranks = object_of(json, "rank_pattern"), alphas = object_of(json, "alpha_pattern"),
                layers = json.value("layers", Json());

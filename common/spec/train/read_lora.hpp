@@ -1,4 +1,4 @@
-// Reads train.lora, and single keys of it. Values of a wrong type count as missing.
+// Reads train.lora, or single keys of train.lora. Values of a wrong type count as missing.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ std::vector<std::string> targets_of(const Json& lora);
 // Returns whether the targets select all modules named `name`.
 bool is_target(const std::vector<std::string>& targets, std::string_view name);
 
-// Returns true if the targets are one regular expression, as PEFT allows. In this case, the value
-// is a single text that is neither the last part of a linear layer's name nor "all-linear".
+// Returns true if the targets are one regular expression, as PEFT allows. This is the case if the
+// value is a single text, but neither the last part of a linear layer's name nor "all-linear".
 bool targets_match(const Json& lora);
 
 // Returns the object at `key`; an empty object if there is none.

@@ -12,8 +12,8 @@
 namespace roll::spec {
 
 struct TokenLossSpec {
-    // The loss of a token is (1 - label_smoothing) times -log p of the target, plus label_smoothing
-    // times the mean of -log p over the vocabulary, as in transformers and torch.
+    // The loss of a token has two terms, as in transformers and torch: (1 - label_smoothing) times
+    // -log p of the target, and label_smoothing times the mean of -log p over the vocabulary.
     double label_smoothing = 0;
     // z_loss times the square of log Z is added to the loss of a token, where Z is the denominator
     // of the softmax (arXiv:2204.02311).
@@ -22,9 +22,9 @@ struct TokenLossSpec {
     // times neftune_alpha / sqrt(T C) for T positions and C channels (arXiv:2310.05914). 0: no
     // noise.
     double neftune_alpha = 0;
-    // The loss of a token is (1 - teacher_weight) times the loss above, plus teacher_weight times
-    // temperature^2 times the divergence from the teacher (worker/train/ops/teacher.hpp). 0: no
-    // teacher.
+    // The loss of a token has two terms: (1 - teacher_weight) times the loss above, and
+    // teacher_weight times temperature^2 times the divergence from the teacher
+    // (worker/train/ops/teacher.hpp). 0: no teacher.
     double teacher_weight = 0;
     double temperature = 1;
 
@@ -32,7 +32,7 @@ struct TokenLossSpec {
     friend bool operator==(const TokenLossSpec&, const TokenLossSpec&) = default;
 };
 
-// The keys of `objective` that set these options.
+// The keys of `objective` that set the options of TokenLossSpec.
 inline constexpr std::array<std::string_view, 3> kTokenLossKeys{"label_smoothing", "z_loss",
                                                                 "neftune_alpha"};
 

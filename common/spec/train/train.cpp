@@ -116,8 +116,8 @@ Result<DataSpec> read_data(const Json& json) {
 
 // Prepares `data` for objective sft or for a preference objective. For sft, each line of a file is
 // a prompt with its completion, or a conversation. For preferences, each line has two completions,
-// or one completion and a label. Unless `data.packing` is `wrapped`, a token attends only to tokens
-// of the same line.
+// or one completion and a label. A token attends only to tokens of the same line, except if
+// `data.packing` is `wrapped`.
 Result<void> learn_completions(const TrainSpec& spec, const std::string& objective,
                                DataSpec& data) {
     const bool prefers = spec.objective == Objective::Preference;

@@ -43,7 +43,7 @@ struct ModelSource {
     std::vector<std::string> freeze;  // globs of the native names of frozen parameters
     // absolute paths of the LoRA adapters that are merged into the weights of `from`, in order
     std::vector<std::string> adapters = {};
-    // true: the job also takes the optimizer's state from `from`, and begins at its step
+    // true: the job also continues the optimizer's state and the step count of `from`
     bool optimizer = false;
 };
 
@@ -73,16 +73,16 @@ struct TrainSpec {
     TeacherSpec teacher;
     ParallelSpec parallel;
     std::int64_t seq_length = 0;  // tokens per sequence
-    // Samples per step and per micro-batch. A sample is a sequence, or with `data.pairs` a pair of
-    // sequences.
+    // Samples per step and per micro-batch. A sample is one sequence. With `data.pairs`, a sample
+    // is a pair of sequences.
     std::int64_t global_batch_size = 0;
     std::int64_t micro_batch_size = 0;
     // Batch sizes that depend on the number of trained tokens, in ascending order of that number.
-    // Empty: every step uses global_batch_size. Otherwise global_batch_size is first the largest of
-    // these sizes; the trainer then sets it to the size of the current step.
+    // Empty: every step uses global_batch_size. Otherwise, global_batch_size is first the largest
+    // batch size. The trainer later sets global_batch_size to the batch size of the current step.
     std::vector<BatchPhase> batch_phases;
-    // Distribute the samples of a step over replicas and micro-batches so that all take equally
-    // long.
+    // Distribute the samples of a step over replicas and micro-batches so that all micro-batches
+    // and replicas take about the same time.
     bool balance = false;
     // maximum bytes of a micro-batch's activations; a larger micro-batch is split; 0: no limit
     std::int64_t microbatch_limit = 0;
