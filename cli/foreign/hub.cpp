@@ -164,8 +164,8 @@ std::string without_configuration(const std::string& name) {
 
 std::string download_of(const std::string& name, const std::string& base, HubKind kind) {
     // If the first folder of the name exists here, or is a usual folder for models or data, the
-    // name is more likely a path than a name of the Hub. A name such as FOLDER/FILE.txt is also more
-    // likely a path.
+    // name is more likely a path than a name of the Hub. A name such as FOLDER/FILE.txt is also
+    // more likely a path.
     static const std::set<std::string> kFolders{"models", "data", "datasets"};
     const std::ptrdiff_t parts = hub_name_parts(name);
     const std::string folder = name.substr(0, name.find('/'));
