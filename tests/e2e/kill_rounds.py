@@ -208,6 +208,8 @@ class KillRounds(RollTest):
                 placed.setdefault(job, []).append(token)
             elif event['kind'] == 'attempt_ended':
                 self.assertEqual(current.pop(job), data['attempt']['token'])
+            elif event['kind'] == 'attempt_fenced':  # rolld tells a node to kill an attempt that is not current
+                self.assertNotEqual(current.get(job), data['attempt']['token'], event)
             elif 'attempt' in data:
                 self.assertEqual(current.get(job), data['attempt']['token'], event)
         self.assertEqual(current, {}, 'an attempt has no end')
