@@ -41,7 +41,8 @@ class JobFiles {
     // jobs whose output directory this machine cannot read.
     JobFiles(Daemon& daemon, bool remote) : rolld_(daemon), remote_(remote) {}
 
-    // Like log_file().
+    // Returns one rank's log in the attempt `attempt`; nullopt means the newest attempt that has
+    // logs. Fails with NotFound if there is no such log or the job never ran.
     Result<StoredFile> log(const Json& job, std::optional<int> attempt, int rank);
     StoredFile metrics(const Json& job);
     // Returns the first error of a read through rolld.

@@ -16,10 +16,10 @@ struct LeaseRules {
     // Time for which a start order may take effect after it was sent: a worker drops orders older
     // than the lease of 15 s (docs/leases.md, rule 15), and a second is added for clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
-    // Waiting times of a rolld that takes over from another rolld (rule 17). First, the other
-    // rolld's beacon must stay unchanged for `stillness` (lease + tick). Then the new rolld writes
-    // its claim to the beacon file. It may start only if no other rolld replaces the claim within
-    // `claim_wait` (volume delay + tick).
+    // Waiting times of a rolld that takes over from another rolld (leases rule 17). First, the
+    // other rolld's beacon must stay unchanged for `stillness` (lease + tick). Then the new rolld
+    // writes its claim to the beacon file. It may start only if no other rolld replaces the claim
+    // within `claim_wait` (volume delay + tick).
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
     // A rolld that cannot read its beacon for this time ends, because another rolld may have taken

@@ -26,9 +26,9 @@ namespace roll::gateway {
 
 using Instant = std::chrono::steady_clock::time_point;
 
-// Returns the number of ticks after which a rolld that took over may start jobs (rule 19). The
-// older rolld may have run on for its `volume_patience`. After that, its workers may have run jobs
-// for lease + fence + slack.
+// Returns the number of ticks after which a rolld that took over may start jobs (leases rule 19).
+// The older rolld may have run on for its `volume_patience`. After that, its workers may have run
+// jobs for lease + fence + slack.
 std::uint64_t beats_to_adopt(const LeaseRules& rules);
 
 // The sender of a message: its connection, and the key that authenticated it.
@@ -81,7 +81,7 @@ class Sessions {
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
 
     // Returns WorkerHeard{false} for each worker of State that missed two heartbeats; no job is
-    // placed on such a worker (rule 8). Checks at most once per second.
+    // placed on such a worker (leases rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
     // Returns the silent workers. A quiet worker (Worker::quiet) is silent if it has sent no
@@ -95,7 +95,7 @@ class Sessions {
     bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
 
     // Returns true if a worker has lately confirmed an answer of rolld. If no worker has, rolld may
-    // be cut off from all workers and must not publish a tick (rule 7).
+    // be cut off from all workers and must not publish a tick (leases rule 7).
     bool has_company(Instant now);
     // Records that a worker that rolld refuses (rivals.hpp) has confirmed an answer of rolld.
     // has_company() then returns true, so rolld publishes ticks. Without ticks, rolld could not

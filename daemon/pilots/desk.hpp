@@ -26,8 +26,8 @@ struct DeskRules {
     std::chrono::milliseconds poll{20'000};  // time between two polls (squeue)
     // Time between two fast polls. Polling is fast for a while after a worker fell silent.
     std::chrono::milliseconds hurried{5'000};
-    // Time for which polling stays fast. By then, the silent worker is lost or sends heartbeats
-    // again.
+    // Time for which polling stays fast after a worker fell silent. At the end of this time, the
+    // worker is either lost or sends heartbeats again.
     std::chrono::milliseconds hurry{60'000};
     // Time between two calls of scontrol that ask about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};

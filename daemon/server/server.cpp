@@ -351,8 +351,8 @@ void Server::turn() {
     timer_.cancel();
 }
 
-// Ends this rolld and returns true if the beacon could not be read for `volume_patience` (rule 18):
-// another rolld may have taken over unnoticed.
+// Ends this rolld and returns true if the beacon could not be read for `volume_patience` (leases
+// rule 18): another rolld may have taken over unnoticed.
 bool Server::lost_volume() {
     const auto patience = options_.leases.volume_patience;
     if (patience.count() == 0 || beacon_.unread_for() < patience) return false;

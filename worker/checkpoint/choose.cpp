@@ -80,9 +80,9 @@ std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule) {
     sort_newest_first(recorded);
     std::vector<Name> doomed;
     std::int64_t usable_seen = 0;
-    // Step of the previous usable checkpoint in this loop, which goes from newer to older
-    // checkpoints. A usable checkpoint of another step is therefore the newest usable one of its
-    // step.
+    // The loop goes from newer to older checkpoints, and `step_before` is the step of the usable
+    // checkpoint that it visited last. If the next usable checkpoint has a different step, it is
+    // the newest usable checkpoint of that step.
     std::optional<std::int64_t> step_before;
     const bool any_usable =
         std::any_of(recorded.begin(), recorded.end(), [](const Kept& k) { return k.usable; });

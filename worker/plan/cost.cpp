@@ -117,9 +117,9 @@ double positions_seen(double length, double window) {
 struct LayerFlops {
     double qkv = 0, scores = 0, out = 0, gate_up = 0, down = 0;
 
-    // Returns the FLOPs of the parts that backward recomputes. With full recomputation, the down
-    // product is recomputed only if its output is needed: by a post-norm, or as the input of the
-    // next layer in the same unit.
+    // Returns the FLOPs of the parts that backward recomputes. With full recomputation, the product
+    // with the down projection is recomputed only if its output is needed. The layer's post-norm
+    // needs it; so does the next layer, if both layers are in the same recomputation unit.
     double again(const LayerRecompute& kind, bool post_norms) const {
         const double attention = kind.attention() ? qkv + scores : 0;
         const double whole = kind.full() ? out : 0;

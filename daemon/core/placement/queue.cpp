@@ -52,7 +52,8 @@ void Queue::sort_anew() {
 }
 
 std::optional<JobId> Queue::next() {
-    // drop() was not called: continue with the group's next job
+    // If the caller did not drop the group of the last returned job, the group's next job waits for
+    // its turn among the other groups.
     if (last_ != nullptr) {
         enter(last_);
         sort_anew();

@@ -132,9 +132,9 @@ Ending ending_of(const Attempt& attempt);
 // tasks_per_node for a gang, else 1.
 int programs_of(const protocol::StartOrder& order);
 
-// Decides whether a look at the beacon (rolld's file with its tick counter) may be trusted. While
-// rolld answers, each look is compared with the answers. If a look shows a counter that is older
-// than the volume's delay can explain, no look is trusted until rolld is restarted.
+// Decides whether a look (a read of rolld's beacon file) may be trusted. While rolld answers, the
+// counter in the file is compared with the counter in the last answer. If the file is older than
+// the volume's delay can explain, no look is trusted until rolld is restarted.
 struct BeaconTrust {
     std::uint64_t incarnation = 0;
     std::uint64_t answered = 0;  // beacon counter in the last answer

@@ -188,10 +188,10 @@ class DistOpener {
         return {};
     }
 
-    // Returns true if the tensor `name` must be skipped because the source reads optimizer state
-    // instead of weights. With kMainWeights (the fp32 copies of the weights), a tensor without
-    // optimizer state, such as a buffer, is not skipped. With any other state, every tensor is
-    // skipped.
+    // Returns true if the optimizer's state is read in place of the model's tensor `name`. With
+    // kMainWeights (the fp32 copies of the weights), only tensors that have such a copy are
+    // replaced; others, such as buffers, are read from the model. With any other state, no tensor
+    // of the model is read.
     bool is_held(const std::string& name) const {
         return !source_.state.empty() &&
                (canonical_state(source_.state) != kMainWeights || held_.contains(name));

@@ -4,7 +4,8 @@
 //
 //   {"prompt": TEXT, "chosen": TEXT, "rejected": TEXT}                texts; a missing prompt is
 //                                                                     their common beginning
-//   {"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES}    conversations, likewise
+//   {"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES}    conversations; if there is no
+//                                                                     prompt: as for texts
 //   {"conversations": [..], "chosen": MESSAGE, "rejected": MESSAGE}   ShareGPT
 //   {"instruction": TEXT, "input": TEXT, "chosen": TEXT, "rejected": TEXT}   Alpaca
 //

@@ -9,7 +9,7 @@
 //
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
 // fit into seq_length inputs. RowRules decides what happens to longer documents. With best fit, a
-// window gathers documents from the whole file (gathered_rows.hpp). These windows are computed
+// window takes its documents from the whole file (gathered_rows.hpp). These windows are computed
 // once. Each epoch visits these windows in an order that is drawn for that epoch.
 //
 // If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is left
@@ -97,7 +97,8 @@ struct SampleRules {
     // files.
     std::vector<BlendPhase> phases = {};
     bool by_tokens = false;  // the weights are shares of the tokens, not of the samples
-    bool best_fit = false;   // windows gather documents; requires a corpus cut between documents
+    // a window takes its documents from the whole file; requires a corpus cut between documents
+    bool best_fit = false;
     // Set if samples are in Megatron's order: the job's number of samples, on which this order
     // depends. Requires at most one phase, Corpus::split() and a seed below 2^32.
     std::optional<std::uint64_t> megatron = {};
