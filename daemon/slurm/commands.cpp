@@ -51,8 +51,8 @@ std::string exports(const Site& site) {
 // Returns the environment that a worker inherits through sbatch (--export=ALL), without the secrets
 // in rolld's environment.
 //
-// Any other value of --export, including NIL, makes Slurm 22.05 first log the user in on the node.
-// That takes a second.
+// With any other value of --export, including NIL, Slurm 22.05 first logs the user in on the node.
+// This login takes a second.
 std::vector<std::string> inherited(const Site& site) {
     std::vector<std::string> kept;
     for (const char* name : {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "SLURM_CONF"}) {

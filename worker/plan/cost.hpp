@@ -29,8 +29,8 @@ std::int64_t microbatch_tokens(const spec::TrainSpec& spec);
 struct FlopsPerToken {
     double causal = 0, full = 0;
 };
-// What backward does not compute: the weight gradients of the `elements` frozen elements in matrix
-// products, and everything below the model's part `lowest` (ChunkSpec::lowest).
+// Backward skips the weight gradients of the `elements` frozen elements in matrix products, and
+// everything below the model's part `lowest` (ChunkSpec::lowest).
 struct Untrained {
     std::int64_t elements = 0, lowest = -1;
 };
