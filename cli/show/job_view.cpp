@@ -365,8 +365,8 @@ std::string job_text(const Json& job, const Look& look) {
         if (!value.empty()) text += fmt::format("  {:<16}{}\n", title, value);
     }
     const Json spec = job.value("spec", Json());
-    if (const Json layout = layout_of(job); !layout.is_null())
-        text += fmt::format("  {:<16}{}\n", "layout", layout_text(layout));
+    const Json layout = job.contains("layout") ? job["layout"] : layout_of(job);
+    if (!layout.is_null()) text += fmt::format("  {:<16}{}\n", "layout", layout_text(layout));
     const std::string git = spec.is_object() ? git_text(spec.value("git", Json())) : "";
     if (!git.empty()) text += fmt::format("  {:<16}{}\n", "git", git);
     const std::string limits = asked_limits_text(job);
