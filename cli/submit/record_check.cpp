@@ -131,6 +131,7 @@ data::EncodeRules rules_of(const spec::DataSpec& data) {
     data::EncodeRules rules;
     rules.field = data.field;
     rules.completions = data.completions;
+    rules.texts = data.texts;
     rules.pairs = data.pairs;
     rules.labels = data.labels;
     rules.prompt_field = data.prompt_field;

@@ -41,6 +41,11 @@ Result<void> read_rows(JsonReader& reader, DataSpec& data) {
     return read_name(reader, "truncate", kTruncations, data.truncate);
 }
 
+void read_text_field(JsonReader& reader, DataSpec& data) {
+    data.texts = !reader.raw("field").is_null();
+    data.field = reader.get_or("field", data.field);
+}
+
 Result<void> read_valid(const Json& json, DataSpec& data) {
     if (json.is_null()) return {};
     if (json.is_number()) {

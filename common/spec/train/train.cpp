@@ -91,10 +91,10 @@ Result<DataSpec> read_data(const Json& json) {
     DataSpec data;
     data.train = reader.get<std::vector<std::string>>("train");
     read_blend(reader, data);
+    read_text_field(reader, data);
     ROLL_TRY_VOID(read_rows(reader, data));
     data.track = reader.get_or("track", data.track);
     ROLL_TRY_VOID(read_valid(reader.raw("valid"), data));
-    data.field = reader.get_or("field", data.field);
     data.prompt_field = reader.get_or("prompt_field", data.prompt_field);
     data.completion_field = reader.get_or("completion_field", data.completion_field);
     data.label_field = reader.get_or("label_field", data.label_field);

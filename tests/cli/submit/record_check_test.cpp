@@ -112,6 +112,20 @@ TEST_F(Records, AnswersNeedOneIfTheyAreMessages) {
     EXPECT_NE(told(label, {{"objective", "kto"}, {"tokenizer", "bytes"}}), "");
 }
 
+TEST_F(Records, TheFirstOneMayBeATextIfTheJobNamesItsField) {
+    const std::string record = R"({"story": "a"})";
+    EXPECT_EQ(told(record, {{"data", {{"field", "story"}}}}), "");
+    EXPECT_NE(told(record, {}).find("has no field \"prompt\""), std::string::npos);
+    EXPECT_NE(told(R"({"text": "a"})", {}).find("has no field \"prompt\""), std::string::npos);
+    EXPECT_NE(told(record, {{"objective", "dpo"}, {"data", {{"field", "story"}}}}), "");
+    Json texts = with("plain");
+    const std::string alpaca = R"({"instruction": "a", "output": "b", "story": "c"})";
+    EXPECT_NE(told(alpaca, texts).find("has no chat template"), std::string::npos);
+    texts["data"]["field"] = "story";
+    EXPECT_EQ(told(alpaca, texts), "");
+    EXPECT_NE(told(kChat, texts).find("has no chat template"), std::string::npos);
+}
+
 TEST_F(Records, TheFirstOneFitsTheObjective) {
     const auto reason = [&](const std::string& record, const Json& keys) {
         const std::string text = told(record, keys), begin = "whose first record is refused: ";

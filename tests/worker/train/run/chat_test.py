@@ -90,6 +90,23 @@ class ChatTest(RankCase):
         self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'pairs', self.tokenizer, self.path)))
         self.assertLess(sum(i < 0 for i in made), 40)
 
+    def test_texts_are_learned_whole_as_by_trl(self):
+        records = [{'story': 'what is the word'}, {'story': 'this means that<|im_end|>'}, {'story': 'Grüße'},
+                   {'prompt': 'what is', 'completion': ' the word?'}, {'story': ' th\n', 'label': 1},
+                   {'instruction': 'say', 'input': '', 'output': 'cat', 'story': 'say cat'}]
+        for at, first in enumerate((0, -1)):  # an Alpaca record at the start does not make conversations
+            with open(self.path, 'w', encoding='utf-8') as file:
+                file.write(''.join(json.dumps(record) + '\n' for record in records[first:] + records[:first]))
+            shutil.rmtree(os.path.join(self.top, 'tokens'), ignore_errors=True)
+            files = {'train': [self.path], 'field': 'story', 'valid': {'held': self.path}}
+            run = self.run_whole(1 + at, 1, self.chats(2, data=files, train__valid_every=1))
+            want = json.loads(self.oracle('chat_tokens.py', 'texts', self.tokenizer, self.path, 'story'))
+            self.assertEqual(self.made_tokens(), want)
+            self.assertEqual(sum(token < 0 for token in want), 2)
+            self.assertEqual([row['tokens'] for row in run.metrics()][0], 0)
+        del files['field']
+        self.refused(self.chats(1, data=files), 2, 'chats.jsonl, line 2: has no field "prompt"')
+
     def test_prompts_and_completions_of_messages_are_tokenized_as_by_trl(self):
         with open(self.path, encoding='utf-8') as file:
             chats = [json.loads(line)['messages'] for line in file]
