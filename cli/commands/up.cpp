@@ -7,6 +7,7 @@
 #include "cli/client/local.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/text/render.hpp"
+#include "common/counted.hpp"
 #include "common/io/process.hpp"
 #include "common/io/process_label.hpp"
 #include "common/io/state_directory.hpp"
@@ -172,8 +173,7 @@ Result<int> run_up(const Context& context, const UpOptions& options) {
                     state.root().string()));
     for (const Json& node : nodes) {
         const auto amount = [&](const char* key, const char* unit) {
-            const auto number = node.value(key, std::int64_t{0});
-            return fmt::format("{} {}{}", number, unit, number == 1 ? "" : "s");
+            return counted(node.value(key, std::int64_t{0}), unit);
         };
         say(fmt::format("worker {} with {} and {}", field_text(node, "node"),
                         amount("slots", "slot"), amount("gpus", "GPU")));

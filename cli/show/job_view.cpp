@@ -9,6 +9,7 @@
 #include "cli/job/git.hpp"
 #include "cli/show/layout_view.hpp"
 #include "cli/text/render.hpp"
+#include "common/counted.hpp"
 #include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
@@ -196,7 +197,7 @@ std::string progress_text(const Json& job) {
     if (const auto skipped = real("skipped_steps"))
         parts.push_back(fmt::format("{:.0f} skipped", *skipped));
     if (const auto samples = real("left_out_samples"))
-        parts.push_back(fmt::format("{:.0f} samples left out", *samples));
+        parts.push_back(counted(std::llround(*samples), "sample") + " left out");
     if (const auto speed = real("tokens_per_second"))
         parts.push_back(amount_text(*speed) + " tokens/s");
     if (const auto use = real("gpu_percent")) parts.push_back(fmt::format("GPU {:.0f} %", *use));

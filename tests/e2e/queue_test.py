@@ -89,7 +89,7 @@ class Queue(RollTest):
         refused = self.ctl('cancel', mine, env=as_bob, check=False)
         self.assertEqual(refused.returncode, 4, refused.stderr)
         self.assertEqual(self.ctl('jobs', '@me', '--parsable', env=as_bob).stdout.split(), [his])
-        self.assertIn('0 running and 1 queued jobs of bob', self.ctl('usage', env=as_bob).stdout)
+        self.assertIn('0 running and 1 queued job of bob', self.ctl('usage', env=as_bob).stdout)
         self.assertEqual(self.ctl('cancel', 'all', env=as_bob).stdout, f'job {his} cancelled\n')
         self.assertIn(f'already finished: {his}', self.ctl('update', his, 'priority=3', env=as_bob).stderr)
         self.assertEqual(self.ctl('update', f'{mine}-{his}', 'priority=3').stderr, '')  # of a range, only open jobs

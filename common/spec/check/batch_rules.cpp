@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "common/spec/train/batch_size.hpp"
 
 namespace roll::spec {
@@ -34,15 +35,15 @@ void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
     const auto largest = std::ranges::max_element(*phases, {}, &BatchPhase::size)->size;
     if (global && *global != largest)
         refuse(
-            fmt::format("has batches of up to {0} samples, but train.global_batch_size is {1}; set "
-                        "train.global_batch_size to {0}",
-                        largest, *global));
+            fmt::format("has batches of up to {}, but train.global_batch_size is {}; set "
+                        "train.global_batch_size to {}",
+                        counted(largest, "sample"), *global, largest));
     for (const BatchPhase& phase : *phases)
         if (micro && dp && phase.size % (*micro * *dp) != 0)
             refuse(
-                fmt::format("has batches of {} samples; allowed: multiples of micro_batch_size "
+                fmt::format("has batches of {}; allowed: multiples of micro_batch_size "
                             "{} x dp {} = {}",
-                            phase.size, *micro, *dp, *micro * *dp));
+                            counted(phase.size, "sample"), *micro, *dp, *micro * *dp));
     const Json data = document.value("data", Json::object());
     if (data.value("order", Json()) == "megatron" || data.contains("curriculum"))
         refuse(

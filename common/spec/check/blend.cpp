@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "common/spec/train/preference.hpp"
 
 namespace roll::spec {
@@ -22,9 +23,9 @@ void check_weights(const Json& weights, std::size_t files, const std::string& pa
                    std::vector<Problem>& problems) {
     if (!weights.is_array()) return;
     if (weights.size() != files)
-        problems.push_back({path, fmt::format("has {} weights; allowed: {}, one for each file of "
+        problems.push_back({path, fmt::format("has {}; allowed: {}, one for each file of "
                                               "data.train",
-                                              weights.size(), files)});
+                                              counted(weights.size(), "weight"), files)});
     else if (std::all_of(weights.begin(), weights.end(), [](const Json& one) { return one == 0; }))
         problems.push_back({path, "has no weight above 0; allowed: at least one"});
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "common/spec/check/bad_step_rules.hpp"
 #include "common/spec/check/batch_rules.hpp"
 #include "common/spec/check/blend.hpp"
@@ -47,10 +48,6 @@ std::optional<double> real(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number()) return std::nullopt;
     return document[at].get<double>();
-}
-
-std::string counted(std::int64_t number, const char* thing) {
-    return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
 }
 
 // Returns the product of positive numbers, at most 10^18, so that it fits 64 bits.

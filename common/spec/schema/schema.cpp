@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/counted.hpp"
 #include "common/spec/schema/instead.hpp"
 #include "common/spec/schema/nearest.hpp"
 #include "common/spec/schema/pattern.hpp"
@@ -240,11 +241,9 @@ class Checker {
     }
 
     void check_array(const OrderedJson& schema, const Json& value, const std::string& path) {
-        if (schema.contains("minItems") &&
-            double(value.size()) < schema["minItems"].get<double>()) {
-            note(path, fmt::format("has {} entries; allowed: at least {}", value.size(),
+        if (schema.contains("minItems") && double(value.size()) < schema["minItems"].get<double>())
+            note(path, fmt::format("has {}; allowed: at least {}", counted(value.size(), "entry"),
                                    schema["minItems"].get<double>()));
-        }
         if (!schema.contains("items")) return;
         for (std::size_t i = 0; i < value.size(); ++i) {
             check(schema["items"], value[i], fmt::format("{}[{}]", path, i));

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/units.hpp"
 #include "common/spec/train/model_source.hpp"
@@ -231,12 +232,11 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
         return fail(ErrorCode::InvalidArgument, "parallel: tp, pp and cp must be at least 1");
     parallel.dp = reader.get_or("dp", ranks / others);
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (parallel.dp < 1) {
+    if (parallel.dp < 1)
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("parallel.dp is {}; allowed: at least 1. The job has {} ranks, and "
+                    fmt::format("parallel.dp is {}; allowed: at least 1. The job has {}, and "
                                 "tp x pp x cp is {}",
-                                parallel.dp, ranks, others));
-    }
+                                parallel.dp, counted(ranks, "rank"), others));
     const auto known = schedule_named(schedule);
     if (!known)
         return fail(

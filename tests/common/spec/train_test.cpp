@@ -244,7 +244,7 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
              {{{"step", first}, {"weights", {1, 0}}}, {{"step", second}, {"weights", {1, 1}}}}}};
     };
     EXPECT_EQ(problem({{"weights", {1}}}),
-              "data.weights has 1 weights; allowed: 2, one for each file of data.train");
+              "data.weights has 1 weight; allowed: 2, one for each file of data.train");
     EXPECT_EQ(problem({{"weights", {0, 0}}}),
               "data.weights has no weight above 0; allowed: at least one");
     EXPECT_EQ(problem(phases(1, 2)),

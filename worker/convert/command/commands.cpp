@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/check.hpp"
+#include "common/counted.hpp"
 #include "common/files.hpp"
 #include "common/program_end.hpp"
 #include "worker/convert/adapter/config.hpp"
@@ -84,9 +85,9 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     if (report.reused > 0)
         fmt::print(stderr, "hard-linked files: {}; all files: {}; earlier target: {}\n",
                    report.reused, report.files, command.request.reuse.string());
-    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes; files: {}{}{}{}\n",
+    fmt::print(stderr, "{} {} -> {}: {} parameters, {}, {} bytes; files: {}{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
-               report.tensors, report.bytes, report.files,
+               counted(report.tensors, "tensor"), report.bytes, report.files,
                dry ? ", which would be written to " : " at ", report.target.string(),
                dry ? "" : said_of(pace, report.bytes));
     return report.refusal ? report_error(*report.refusal, false) : 0;
@@ -263,12 +264,13 @@ Result<int> run(const DiffCommand& command, const families::Families& families,
                 fmt::print("{}: {}\n", one.name, one.unlike);
                 continue;
             }
-            fmt::print("{}: {} elements differ, max abs {:.3g}, rel {:.3g}, {} ulp\n", one.name,
-                       one.elements, one.max_abs, one.max_rel, one.max_ulp);
+            fmt::print("{}: {} {}, max abs {:.3g}, rel {:.3g}, {} ulp\n", one.name,
+                       counted(one.elements, "element"), one.elements == 1 ? "differs" : "differ",
+                       one.max_abs, one.max_rel, one.max_ulp);
         }
         if (std::ranges::any_of(found.differences, &Difference::castable))
             fmt::print("use --cast to compare the values of tensors of different types\n");
-        fmt::print("{} tensors compared: {}\n", found.tensors,
+        fmt::print("{} compared: {}\n", counted(found.tensors, "tensor"),
                    found.same() ? "equal" : "different");
     }
     return found.same() ? 0 : 1;
@@ -289,7 +291,8 @@ Result<int> run(const EditCommand& command, const families::Families& /*families
     }
     for (const std::string& name : report.removed) fmt::print("removed {}\n", name);
     for (const auto& [old_name, name] : report.renamed) fmt::print("{} -> {}\n", old_name, name);
-    fmt::print(stderr, "{} tensors at {}\n", report.tensors, command.request.target.string());
+    fmt::print(stderr, "{} at {}\n", counted(report.tensors, "tensor"),
+               command.request.target.string());
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "common/check.hpp"
+#include "common/counted.hpp"
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/checkpoint/flat_ranges.hpp"
@@ -253,11 +254,11 @@ class Opener {
         for (std::size_t i = 0; i < ranks.size(); ++i)
             if (optimizers[i].dp != static_cast<int>(i) || world_ != ranks.size() ||
                 ranks[i].groups.size() != ranks[0].groups.size())
-                return corrupt(
-                    directory_,
-                    std::to_string(ranks.size()) + " optim_states files were found, but " +
-                        std::to_string(world_) +
-                        " ranks wrote the checkpoint; copy all files of the checkpoint again");
+                return corrupt(directory_,
+                               std::to_string(ranks.size()) +
+                                   " optim_states files were found, but " +
+                                   counted(world_, "rank") +
+                                   " wrote the checkpoint; copy all files of the checkpoint again");
         ROLL_TRY(const TorchPointer model, torch_file(models.front().path));
         ROLL_TRY(const auto shapes, shapes_of(*model, models.front().path, "param_shapes"));
         ROLL_TRY_VOID(stage_ == 3 ? take_stage3(ranks, shapes) : take_stage2(ranks, shapes));
@@ -305,11 +306,10 @@ class Opener {
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         if (groups.size() != ranks[0].groups.size())
-            return corrupt(
-                directory_,
-                "lists parameters for " + std::to_string(groups.size()) +
-                    " groups of weights but contains weights for this number of groups: " +
-                    std::to_string(ranks[0].groups.size()));
+            return corrupt(directory_,
+                           "lists parameters for " + counted(groups.size(), "group") +
+                               " of weights but contains weights for this number of groups: " +
+                               std::to_string(ranks[0].groups.size()));
         for (std::size_t group = 0; group < groups.size(); ++group) {
             std::int64_t at = 0;  // index of the current element in the group, over all ranks
             for (const Parameter& parameter : groups[group]) {

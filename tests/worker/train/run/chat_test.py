@@ -140,7 +140,7 @@ class ChatTest(RankCase):
     def test_what_cannot_be_trained_on_is_refused_with_its_line(self):
         with open(self.path, 'a', encoding='utf-8') as file:
             file.write('{"messages": [{"role": "user", "content": "x"}]}\n')
-        self.refused(self.chats(1), 2, 'chats.jsonl, line 61: has 1 messages, none with the role assistant')
+        self.refused(self.chats(1), 2, 'chats.jsonl, line 61: has 1 message, none with the role assistant')
         with open(os.path.join(self.tokenizer, 'chat_template.jinja'), 'w', encoding='utf-8') as file:
             file.write('a\n{% include "b" %}')
         with open(self.path, 'w', encoding='utf-8') as file:

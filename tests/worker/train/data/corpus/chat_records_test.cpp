@@ -134,12 +134,12 @@ TEST_F(ChatRecords, BadRecordsAreNamedByLine) {
         "; correct this line, or set `data.on_bad_line: skip` to leave out such lines";
     EXPECT_EQ(learned(good + R"({"prompt": "p", "completion": "c"})"),
               where + "has no list \"messages\"" + next);
-    EXPECT_EQ(learned(good + R"({"messages": [{"role": "user", "content": "x"}]})"),
-              where + "has 1 messages, none with the role assistant, so there is nothing to learn" +
-                  next);
+    EXPECT_EQ(
+        learned(good + R"({"messages": [{"role": "user", "content": "x"}]})"),
+        where + "has 1 message, none with the role assistant, so there is nothing to learn" + next);
     EXPECT_EQ(learned(good + R"({"messages": [{"role": "gpt", "content": "x"}]})"),
               where +
-                  "has 1 messages, none with the role assistant, so there is nothing to learn "
+                  "has 1 message, none with the role assistant, so there is nothing to learn "
                   "(one has the role 'gpt'; data.columns and data.tags give the names of a "
                   "file's roles)" +
                   next);

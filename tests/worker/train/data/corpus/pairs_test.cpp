@@ -174,7 +174,7 @@ TEST_F(Pairs, ThatAreNoneAreRefusedWithLineAndValue) {
         reason(R"({"prompt": [1], "chosen": "a", "rejected": "b"})"),
         "line 2: its field \"prompt\" is [1]; allowed: a text, because the answers are texts");
     EXPECT_EQ(reason(answers(user("a"), user("b"))),
-              "line 2: has 1 messages, none with the role assistant, so there is nothing to learn");
+              "line 2: has 1 message, none with the role assistant, so there is nothing to learn");
     EXPECT_EQ(reason("[]"), "line 2: is not a JSON object");
     has_template_ = false;
     EXPECT_TRUE(reason(answers(assistant("a"), assistant("b")))
