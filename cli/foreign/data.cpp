@@ -183,8 +183,10 @@ void read_answers(const Config& config, const std::string& key, const std::strin
                                               name));
     for (const char* const answer : {"chosen", "rejected"})
         if (paired && columns.value(answer, Json(answer)) != answer)
-            config.refuse(key, fmt::format("names {}, whose column {} is {}; rename it to {}", name,
-                                           answer, dump(columns[answer]), answer));
+            config.refuse(key, fmt::format("names {0}, whose {1} answers are in the column {2}; "
+                                           "allowed: the column {1}; rename the column in the "
+                                           "file and in dataset_info.json",
+                                           name, answer, dump(columns[answer])));
     if (labelled) config.set("data.label_field", columns["kto_tag"]);
 }
 

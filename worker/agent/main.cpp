@@ -116,9 +116,10 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option(
         "--fence", flags.fence,
         "Seconds after --lease until attempts are killed; rolld must have the same --fence");
-    app.add_option("--pilot", flags.pilot,
-                   "Key of the allocation request with which rolld started this roll-worker in a "
-                   "Slurm allocation (as a pilot)");
+    app.add_option(
+        "--pilot", flags.pilot,
+        "Key of the allocation request; rolld sets it when it starts this roll-worker in "
+        "a Slurm allocation (as a pilot)");
     app.add_option("--ends-at", flags.ends_at,
                    "End of this pilot's Slurm allocation in Unix seconds")
         ->transform(known_end);
