@@ -37,7 +37,8 @@ bool is_heard(const State& s, AllocationId id) {
 void lose_workers(const State& s, AllocationId allocation, const std::string& reason, Time now,
                   Events& events) {
     for (const auto& [id, worker] : s.workers) {
-        if (worker.allocation == allocation) events.push_back(WorkerLost{id, reason, now});
+        if (worker.allocation == allocation)
+            events.push_back(WorkerLost{id, reason, now, worker.node});
     }
 }
 
