@@ -77,7 +77,8 @@ class Environment(RollTest):
         denied = self.ctl('resume', first, check=False)
         self.assertEqual(denied.returncode, 4)
         self.assertIn('belongs to bob, and only this user may read the values', denied.stderr)
-        again = self.json('resume', first, '--hold', '--dry-run', env={**as_bob, 'PATH': '/other:/usr/bin:/bin'})
+        again = self.json('resume', first, '--after', f'any:{first}', '--dry-run',
+                          env={**as_bob, 'PATH': '/other:/usr/bin:/bin'})
         self.assertEqual(again['jobs'][0]['document']['then'][0]['env'], {'CODE': '7', 'PATH': self.env['PATH']})
 
     def test_bad_options_are_refused_with_what_is_allowed(self):

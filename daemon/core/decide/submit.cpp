@@ -147,14 +147,22 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                 "submit the job without `into` or without `after`");
 }
 
-// Checks the job from which a spec starts. A job that has not ended may still save a checkpoint.
+// Checks the job from which a spec starts. A resumed job needs a checkpoint when it starts: one
+// that is recorded, or one that the other job may still save because the resumed job waits for its
+// end.
 Result<void> check_source(const State& s, const spec::JobSpec& spec) {
     if (!spec.source_job) return {};
     const Job* source = find(s.jobs, *spec.source_job);
     if (source == nullptr) return no_such_job(*spec.source_job);
     const bool resumes = spec.kind == spec::JobKind::Resume;
-    if (!resumes || !is_over(source->phase) || !source->checkpoints.empty()) return {};
+    if (!resumes || !source->checkpoints.empty()) return {};
     const std::string number = std::to_string(spec.source_job->value);
+    if (!is_over(source->phase) && lead_to(s, spec.after, *spec.source_job)) return {};
+    if (!is_over(source->phase))
+        return fail(ErrorCode::Refused,
+                    "job " + number + " has no checkpoint yet, so it cannot be resumed now",
+                    "--after any:" + number + " resumes it once it has ended; rollctl checkpoint " +
+                        number + " saves a checkpoint now");
     return fail(ErrorCode::Refused,
                 "job " + number + " has ended without a checkpoint, so it cannot be resumed",
                 "rollctl resubmit " + number + " trains from the start; rollctl show " + number +
