@@ -176,11 +176,13 @@ class BadInput(RollTest):
         self.daemon_is_unharmed()
 
     def test_generate_and_convert_name_what_they_cannot_read(self):
-        for command in (('generate', 'nowhere', 'x'), ('convert', 'nowhere', 'out'),
-                        ('inspect', 'nowhere')):
+        for command in (('generate', 'nowhere', 'x'), ('generate', 'nowhere'), ('eval', 'nowhere'),
+                        ('convert', 'nowhere', 'out'), ('inspect', 'nowhere')):
             done = self.ctl(*command, check=False)
-            self.assertIn(done.returncode, (2, 3), done.stderr)
+            self.assertEqual(done.returncode, 3, (command, done.stderr))
             self.assertIn('nowhere', done.stderr)
+        done = self.ctl('generate', '.', check=False)
+        self.assertEqual((done.returncode, done.stderr.split('\n')[0]), (2, 'roll-rank: PROMPT is required'))
 
 
 if __name__ == '__main__':
