@@ -5,12 +5,12 @@
 #include <fmt/ranges.h>
 
 #include "cli/client/daemon.hpp"
+#include "cli/job/options.hpp"
 #include "cli/show/follow.hpp"
 #include "cli/show/job_view.hpp"
 #include "cli/text/render.hpp"
 #include "common/number.hpp"
 #include "common/protocol/job_operations.hpp"
-#include "common/spec/schema/units.hpp"
 #include "common/training_request.hpp"
 
 namespace roll::cli {
@@ -131,7 +131,7 @@ Result<int> run_tell(const Context& context, const TellOptions& options) {
                         "rollctl tell --help");
         value = *number;
     }
-    ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(options.timeout));
+    ROLL_TRY(const std::chrono::seconds patience, duration_of("--timeout", options.timeout));
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.job));
     ROLL_TRY(const Json request,
@@ -151,7 +151,7 @@ Result<int> run_tell(const Context& context, const TellOptions& options) {
 }
 
 Result<int> run_checkpoint(const Context& context, const TellOptions& options) {
-    ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(options.timeout));
+    ROLL_TRY(const std::chrono::seconds patience, duration_of("--timeout", options.timeout));
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.job));
     ROLL_TRY(const Json request, daemon.ask(protocol::CheckpointArgs{.id = id}));

@@ -32,7 +32,7 @@ Result<protocol::UpdateArgs> read_settings(const std::vector<std::string>& setti
             if (!priority) return no_setting(setting);
             args.priority = *priority;
         } else if (key == "begin") {
-            ROLL_TRY(const Time begin, parse_when(value, wall_clock_now()));
+            ROLL_TRY(const Time begin, parse_when(value, wall_clock_now(), key));
             args.begin = begin.time_since_epoch().count();
         } else {
             return no_setting(setting);
