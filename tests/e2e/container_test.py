@@ -8,6 +8,7 @@ import subprocess
 import unittest
 
 from harness import RollTest, required, wait_until
+from killed_agents import children_of
 
 CLONE_NEWNS = 0x20000
 HYBRID = '/sys/fs/cgroup/unified'
@@ -123,8 +124,8 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         self.assertEqual(self.containers(), [])
 
-    def test_srun_leaves_no_container_where_only_the_script_finds_podman(self):
-        """The script has its own directory of images, and the roll-worker has no Podman."""
+    def start_where_only_the_script_finds_podman(self, *options):
+        """Starts a roll-worker without Podman, and a step in a container of the script's own directory of images."""
         bare = os.path.join(self.top, 'bare')
         os.makedirs(bare)
         for name in ('sh', 'xargs', 'sort', 'env', 'sleep'):
@@ -138,11 +139,25 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.write('job.sh', f'#!/bin/sh\n#SBATCH -n 1\nexport CONTAINERS_STORAGE_CONF={own} PATH=$PATH:/usr/bin:/bin\n'
                    f'podman import {self.tar} roll-test\n'
                    'srun --container-image=localhost#roll-test sleep 600\n')
-        job = self.submit('job.sh')
+        job = self.submit(*options, 'job.sh')
         wait_until(lambda: len(self.containers(CONTAINERS_STORAGE_CONF=own)) == 1, 'the container')
+        return job, own
+
+    def test_srun_leaves_no_container_where_only_the_script_finds_podman(self):
+        job, own = self.start_where_only_the_script_finds_podman()
         self.ctl('cancel', job)
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         self.assertEqual(self.containers(CONTAINERS_STORAGE_CONF=own), [])
+
+    def test_srun_leaves_no_container_after_the_death_of_the_guard_and_of_the_worker(self):
+        job, own = self.start_where_only_the_script_finds_podman('--set', 'retry.infra=0')
+        worker = self.pid_file('worker')
+        os.kill(worker, signal.SIGSTOP)  # it must not see that its guards die
+        for guard in children_of(worker, 'roll-worker'):
+            os.kill(guard, signal.SIGKILL)
+        self.kill(worker)
+        self.assertEqual(self.wait(job)['state'], 'failed')
+        wait_until(lambda: not self.containers(CONTAINERS_STORAGE_CONF=own), 'the removal of the container')
 
     def test_no_container_is_left_after_a_cancel_and_a_time_limit(self):
         self.up()

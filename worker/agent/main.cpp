@@ -333,7 +333,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
              site.slot_cpus.empty() ? "the slots share the CPUs" : "each slot has its own CPUs");
     const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
     auto leftovers = run_directory.end_leftovers(tell);
-    remove_containers(site.container_runtimes, run_directory.sessions());
+    run_left_over(run_directory.left_over());
     ROLL_TRY(Wall wall, build_wall(flags, self.session, log));
     Limiter limiter = Limiter::choose(wall.directory(), self.session);
     log.info("limits of memory and CPUs: {}", limiter.text());
@@ -405,8 +405,7 @@ Result<void> reap(const Flags& flags) {
     ROLL_TRY(RunDirectory run_directory, RunDirectory::watch(path));
     const LastWords words = await_last_words(STDIN_FILENO);
     auto leftovers = run_directory.end_leftovers();
-    remove_containers(find_runtimes(value_of(io::current_environment(), "PATH")),
-                      run_directory.sessions());
+    run_left_over(run_directory.left_over());
     if (words.dismissed || !std::filesystem::exists(path)) return {};
     const std::string program = flags.pilot.empty() ? "worker" : "worker-" + node;
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-reaper@" + node));

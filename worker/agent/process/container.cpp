@@ -128,9 +128,6 @@ std::string quoted(const std::string& text) {
     return result + "'";
 }
 
-// Returns the label that marks the containers of a roll-worker.
-std::string label_of(const std::string& session) { return "roll.worker=" + session; }
-
 // Returns a command that removes containers by running `words`. The command runs `words` again if
 // they fail, because Podman may refuse to remove a container. Podman must first notice that the
 // container's processes were killed.
@@ -145,7 +142,7 @@ Words removal(const Words& words) {
 // requires a PID namespace, whose process 1 ignores SIGTERM by default. With --init, the command is
 // not process 1.
 Words podman(const Container& container, const ContainerPlace& place,
-             const std::map<std::string, std::string>& environment, const LaunchSite& site) {
+             const std::map<std::string, std::string>& environment, bool is_root) {
     Words words = {"run",
                    "--rm",
                    "--name=" + place.name,
@@ -158,8 +155,7 @@ Words podman(const Container& container, const ContainerPlace& place,
                    "--no-healthcheck",
                    "--log-driver=none",
                    "--security-opt=label=disable"};
-    words.push_back("--label=" + label_of(site.session));
-    words.push_back(site.is_root ? "--user=0:0" : "--userns=keep-id");
+    words.push_back(is_root ? "--user=0:0" : "--userns=keep-id");
     if (place.gpus) words.emplace_back("--device=nvidia.com/gpu=all");
     for (const Bind& bind : binds_of(container, place))
         words.push_back("--volume=" + bind.source + ":" + bind.target +
@@ -242,20 +238,27 @@ std::map<std::string, std::string> inherited(const std::vector<std::string>& env
     return variables;
 }
 
+std::vector<std::string> runtime_variables(const std::vector<std::string>& environment) {
+    std::vector<std::string> variables;
+    for (const std::string& variable : environment)
+        if (configures_runtime(variable.substr(0, variable.find('='))))
+            variables.push_back(variable);
+    return variables;
+}
+
 std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
                          const std::string& prefix, const std::string& session) {
     std::string line = "env -i";
-    for (const std::string& variable : environment)
-        if (configures_runtime(variable.substr(0, variable.find('='))) &&
-            variable.find('\n') == std::string::npos)
-            line += " " + quoted(variable);
+    for (const std::string& variable : runtime_variables(environment))
+        if (variable.find('\n') == std::string::npos) line += " " + quoted(variable);
     return line + " " + quoted(podman) + " rm --force --time=0 " +
            quoted("--filter=name=^" + prefix + ".*-" + session + "$") + "\n";
 }
 
-Program removal_of_listed(const std::string& file) {
+Program removal_of_listed(const std::string& file, const LaunchSite& site) {
     constexpr const char* kRemove = "test ! -e \"$0\" || sort -u \"$0\" | sh -e";
-    return {removal({"/bin/sh", "-c", kRemove, file}), {}, "/", ""};
+    return {removal({"/bin/sh", "-c", kRemove, file}), runtime_variables(site.environment), "/",
+            ""};
 }
 
 std::string runtime_of(const Container& container, const LaunchSite& site) {
@@ -297,7 +300,7 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
                 "node");
     const std::string& path = site.container_runtimes.at(runtime);
     Program& program = plan.programs.back();
-    Words words = runtime == "podman"      ? podman(container, place, environment, site)
+    Words words = runtime == "podman"      ? podman(container, place, environment, site.is_root)
                   : runtime == "apptainer" ? apptainer(container, place)
                                            : enroot(container, place, environment);
     words.insert(words.begin(), path);
@@ -307,27 +310,26 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
     if (runtime != "apptainer") keep_runtime_apart(program.environment);
     if (runtime != "podman") return {};
     if (plan.after.empty())
-        plan.after.push_back(
-            {removal({path, "rm", "--force", "--ignore", "--time=0"}), {}, "/", ""});
+        plan.after.push_back({removal({path, "rm", "--force", "--ignore", "--time=0"}),
+                              runtime_variables(site.environment), "/", ""});
     // One `podman rm` removes the containers of all programs of the attempt.
     plan.after.back().arguments.push_back(place.name);
     return {};
 }
 
-void remove_containers(const std::map<std::string, std::string>& runtimes,
-                       const std::set<std::string>& sessions) {
-    const auto podman = runtimes.find("podman");
-    if (podman == runtimes.end()) return;
-    for (const std::string& session : sessions) {
+void run_left_over(const std::vector<Program>& programs) {
+    std::vector<pid_t> running;
+    for (const Program& program : programs) {
         io::Spawn spawn;
-        spawn.arguments = removal(
-            {podman->second, "rm", "--force", "--time=0", "--filter=label=" + label_of(session)});
-        spawn.environment = io::current_environment();
-        const auto pid = io::spawn(spawn);
-        if (!pid) return;
-        for (const Instant until = boot_now() + kRemoveTime;
-             ::waitpid(*pid, nullptr, WNOHANG) == 0;) {
-            if (boot_now() >= until) ::kill(*pid, SIGKILL);
+        spawn.arguments = program.arguments;
+        spawn.environment = program.environment;
+        spawn.directory = program.directory;
+        if (const auto pid = io::spawn(spawn)) running.push_back(*pid);
+    }
+    const Instant until = boot_now() + kRemoveTime;
+    for (const pid_t pid : running) {
+        while (::waitpid(pid, nullptr, WNOHANG) == 0) {
+            if (boot_now() >= until) ::kill(pid, SIGKILL);
             ::usleep(20000);
         }
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -56,19 +55,22 @@ std::map<std::string, std::string> inherited(const std::vector<std::string>& env
 // file contains lines of removal_line(), which remove the containers of srun's tasks on that node.
 constexpr const char* kListedContainers = "/containers-";
 
+// Returns the variables of `environment` that configure the container runtime. A runtime that is
+// started with them finds the containers that were started with this environment.
+std::vector<std::string> runtime_variables(const std::vector<std::string>& environment);
+
 // Returns a line of sh that removes the containers whose names begin with `prefix` and end with the
-// session of this roll-worker. The line runs Podman with the variables of `environment` that
-// configure the runtime. Podman then finds the containers that were started with this environment.
+// session of this roll-worker. The line runs Podman with the runtime_variables() of `environment`.
 std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
                          const std::string& prefix, const std::string& session);
 
 // Returns a program that runs each different line of `file` once. It does nothing if the file does
 // not exist.
-Program removal_of_listed(const std::string& file);
+Program removal_of_listed(const std::string& file, const LaunchSite& site);
 
-// Removes the containers of attempts that roll-workers with these sessions started. Call it after
-// the processes of these attempts have ended. Blocks for at most 20 seconds per session.
-void remove_containers(const std::map<std::string, std::string>& runtimes,
-                       const std::set<std::string>& sessions);
+// Runs the programs at once, each with its environment and no other variables, for at most 20
+// seconds. The programs are those that guards could not run after their attempts
+// (GuardPlan::after).
+void run_left_over(const std::vector<Program>& programs);
 
 }  // namespace roll::agent

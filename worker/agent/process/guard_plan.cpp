@@ -63,11 +63,22 @@ Result<Gang> read_gang(const Json& json) {
 
 }  // namespace
 
+Json json_of(const std::vector<Program>& programs) {
+    Json list = Json::array();
+    for (const Program& program : programs) list.push_back(put_program(program));
+    return list;
+}
+
+Result<std::vector<Program>> read_programs(const Json& list) {
+    std::vector<Program> programs;
+    for (const Json& item : list) {
+        ROLL_TRY(Program program, read_program(item));
+        programs.push_back(std::move(program));
+    }
+    return programs;
+}
+
 std::string encode(const GuardPlan& plan) {
-    Json programs = Json::array();
-    for (const Program& program : plan.programs) programs.push_back(put_program(program));
-    Json after = Json::array();
-    for (const Program& program : plan.after) after.push_back(put_program(program));
     Json checks = Json::array();
     for (const NodeCheck& check : plan.checks) {
         checks.push_back({{"program", put_program(check.program)},
@@ -82,8 +93,8 @@ std::string encode(const GuardPlan& plan) {
                     {"launch", plan.launch},
                     {"own_programs", plan.own_programs},
                     {"checks", checks},
-                    {"programs", programs},
-                    {"after", after},
+                    {"programs", json_of(plan.programs)},
+                    {"after", json_of(plan.after)},
                     {"log_bytes_max", plan.log_bytes_max},
                     {"patterns", plan.patterns},
                     {"gpus", gpus},
@@ -123,14 +134,8 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
         ROLL_TRY(NodeCheck check, read_check(item));
         plan.checks.push_back(std::move(check));
     }
-    for (const Json& item : programs) {
-        ROLL_TRY(Program program, read_program(item));
-        plan.programs.push_back(std::move(program));
-    }
-    for (const Json& item : after) {
-        ROLL_TRY(Program program, read_program(item));
-        plan.after.push_back(std::move(program));
-    }
+    ROLL_TRY(plan.programs, read_programs(programs));
+    ROLL_TRY(plan.after, read_programs(after));
     for (const Json& item : gpus) {
         JsonReader gpu(item, "gpu");
         plan.gpus.push_back(

@@ -233,8 +233,8 @@ Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& s
     }
     // The script may start containers with srun; remove them after the attempt.
     if (document.batch)
-        plan.after.push_back(removal_of_listed(logs_of(order) + "/steps" + kListedContainers +
-                                               std::to_string(order.node_rank)));
+        plan.after.push_back(removal_of_listed(
+            logs_of(order) + "/steps" + kListedContainers + std::to_string(order.node_rank), site));
     return {};
 }
 

@@ -52,6 +52,18 @@ TEST_F(RunDirectoryTest, TheNewestWordOnAnAttemptCountsUntilItIsForgotten) {
     EXPECT_TRUE(reopen().empty());
 }
 
+TEST_F(RunDirectoryTest, TheNextRollWorkerGetsTheProgramsThatAGuardDidNotRun) {
+    const Program program = {{"/bin/podman", "rm", "a"}, {"HOME=/own"}, "/", ""};
+    const AttemptKey key = ended(1, 0).attempt;
+    ASSERT_TRUE(directory_->set_guard(key, 999'999'999, 1, {program}));
+    ASSERT_TRUE(directory_->set_guard(ended(2, 0).attempt, 999'999'999, 1));
+    ASSERT_EQ(reopen().size(), 2u);
+    EXPECT_EQ(directory_->left_over(), std::vector<Program>{program});
+    directory_->forget(key);
+    ASSERT_EQ(reopen().size(), 1u);
+    EXPECT_TRUE(directory_->left_over().empty());
+}
+
 TEST_F(RunDirectoryTest, AnAttemptWithoutAProcessLeavesNothing) {
     protocol::RunningAttempt entry = ended(1, 0);
     entry.phase = protocol::Phase::Starting;
