@@ -34,6 +34,10 @@ constexpr const char* kPyxisName =
 constexpr const char* kPyxisFixed =
     "the containers of srun are writable, run as the user of the job, and without the image's "
     "entry point; leave out this option, and start an entry point in the command";
+// Largest number of an option, and largest number of tasks of a step
+constexpr int kTasksMax = 4096;
+constexpr int kHostsMax = 100'000;  // largest number of hosts of a range such as n[1-9]
+
 constexpr const char* kMpi = "Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE";
 
 constexpr Option kOptions[] = {
@@ -121,7 +125,9 @@ const Option* find_letter(char letter) {
 std::optional<int> positive(const std::string& text) {
     int number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
+    if (error != std::errc() || end != text.data() + text.size() || number < 1 ||
+        number > kTasksMax)
+        return std::nullopt;
     return number;
 }
 
@@ -173,7 +179,7 @@ Result<void> read_number(const Given& given, const char* name, int& number) {
     const bool zero = name == std::string("relative") && found->second == "0";
     if (!value && !zero)
         return wrong("--" + found->first + " is \"" + found->second +
-                     "\"; allowed: a whole number of at least 1");
+                     "\"; allowed: a whole number from 1 to " + std::to_string(kTasksMax));
     number = value.value_or(0);
     return {};
 }
@@ -194,7 +200,8 @@ bool add_hosts(const std::string& part, std::vector<std::string>& names) {
         const std::string first = range.substr(0, range.find('-'));
         const std::string last = range.substr(range.find('-') + 1);
         if (first.empty() || (first + last).find_first_not_of("0123456789") != std::string::npos ||
-            first.size() > 8 || last.size() > 8)
+            first.size() > 8 || last.size() > 8 ||
+            std::atoi(last.c_str()) - std::atoi(first.c_str()) >= kHostsMax)
             return false;
         for (int i = std::atoi(first.c_str()); i <= std::atoi(last.c_str()); ++i) {
             std::string digits = std::to_string(i);
@@ -311,6 +318,9 @@ Result<Step> plan_step(const SrunOptions& options, const StepSite& site) {
                      "; nodes of the job that it can use: " + std::to_string(most));
     if (tasks == 0) tasks = per_node > 0 ? per_node * nodes : nodes;
     usable.resize(static_cast<std::size_t>(nodes));
+    if (tasks > kTasksMax)
+        return wrong("the step has " + std::to_string(tasks) + " tasks; allowed: at most " +
+                     std::to_string(kTasksMax) + "; set a lower --ntasks");
     Step step;
     step.words = options.words;
     step.container = options.container;

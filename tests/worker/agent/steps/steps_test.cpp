@@ -82,7 +82,11 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
     EXPECT_EQ(options->output, "out");
     EXPECT_EQ(plan({"--foo", "true"}), "srun: Roll's srun has no option --foo");
     EXPECT_EQ(plan({"-n0", "true"}),
-              "srun: --ntasks is \"0\"; allowed: a whole number of at least 1");
+              "srun: --ntasks is \"0\"; allowed: a whole number from 1 to 4096");
+    EXPECT_EQ(plan({"-n2000000000", "true"}),
+              "srun: --ntasks is \"2000000000\"; allowed: a whole number from 1 to 4096");
+    EXPECT_EQ(plan({"--ntasks-per-node=4096", "true"}),
+              "srun: the step has 12288 tasks; allowed: at most 4096; set a lower --ntasks");
     EXPECT_EQ(plan({"--pty", "bash"}),
               "srun: --pty: a batch script has no terminal; open one with rollctl shell JOB");
     EXPECT_TRUE(plan({"--container-name=a", "true"})
@@ -117,7 +121,7 @@ TEST(Srun, ReadsTheOptionsOfPyxis) {
 TEST(Hosts, AreExpanded) {
     EXPECT_EQ(expand_hosts("n[1-3,7],m1"), (Texts{"n1", "n2", "n3", "n7", "m1"}));
     EXPECT_EQ(expand_hosts("n[08-10]x"), (Texts{"n08x", "n09x", "n10x"}));
-    for (const char* bad : {"", "n[1", "n[a-b]", "a,,b"})
+    for (const char* bad : {"", "n[1", "n[a-b]", "a,,b", "n[0-99999999]"})
         EXPECT_EQ(expand_hosts(bad), Texts()) << bad;
 }
 
