@@ -2,6 +2,7 @@
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -47,8 +48,8 @@ class InContainers(RollTest):
         self.write('../tree/etc/image', 'made here\n')
         self.tar = os.path.join(self.top, 'tree.tar')
         subprocess.run(['tar', '-C', tree, '-c', '-f', self.tar, '.'], check=True)
-        subprocess.run([required('podman'), 'import', self.tar, 'roll-test'], env=self.env, check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run([required('podman'), 'import', '--change', 'ENV FROM_IMAGE="of the image"', self.tar,
+                        'roll-test'], env=self.env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         done = subprocess.run(['podman', 'run', '--rm', '--cgroups=disabled', '--network=host', 'roll-test', 'true'],
                               env=self.env, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -142,6 +143,23 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         job = self.submit(*options, 'job.sh')
         wait_until(lambda: len(self.containers(CONTAINERS_STORAGE_CONF=own)) == 1, 'the container')
         return job, own
+
+    def test_later_steps_use_a_named_container_again(self):
+        self.up()
+        self.write('job.sh', '#!/bin/sh\n#SBATCH -n 2\n'
+                   'srun --container-name=a true\n'
+                   'srun -n 1 --container-name=a --container-image=localhost#roll-test '
+                   'sh -c "echo kept >/etc/kept; echo \\$FROM_IMAGE"\n'
+                   'FROM_SCRIPT=5 srun --container-name=a sh -c "cat /etc/image /etc/kept; echo \\$FROM_SCRIPT"\n'
+                   'srun -n 1 --container-image=localhost#roll-test sh -c "cat /etc/kept"\n')
+        job = self.submit('job.sh')
+        self.assertEqual(self.wait(job)['state'], 'failed', 'the last step has a container of its own')
+        log = self.ctl('logs', job).stdout
+        self.assertEqual(log.count('also give --container-image'), 2, log)
+        self.assertIn('of the image\n', log)
+        self.assertEqual(sorted(re.findall('^(?:made here|kept|5)$', log, re.M)),
+                         ['5', '5', 'kept', 'kept', 'made here', 'made here'])
+        self.assertEqual(self.containers(), [])
 
     def test_srun_leaves_no_container_where_only_the_script_finds_podman(self):
         job, own = self.start_where_only_the_script_finds_podman()

@@ -21,7 +21,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 // the order in which `auto` chooses a runtime
-constexpr std::array<const char*, 3> kRuntimes = {"podman", "apptainer", "enroot"};
+constexpr const char* kApptainer = "apptainer";
+constexpr std::array<const char*, 3> kRuntimes = {"podman", kApptainer, "enroot"};
 
 constexpr Millis kRemoveTime{20000};
 
@@ -95,7 +96,8 @@ bool configures_runtime(const std::string& name) {
                                                         "LD_PRELOAD",
                                                         "LD_LIBRARY_PATH",
                                                         "DBUS_SESSION_BUS_ADDRESS"};
-    constexpr std::array<std::string_view, 3> kPrefixes = {"XDG_", "CONTAINERS_", "PODMAN_"};
+    constexpr std::array<std::string_view, 4> kPrefixes = {"XDG_", "CONTAINERS_", "PODMAN_",
+                                                           "ENROOT_"};
     return std::ranges::find(kNames, name) != kNames.end() ||
            std::ranges::any_of(kPrefixes,
                                [&](std::string_view start) { return name.starts_with(start); });
@@ -162,9 +164,45 @@ Words podman(const Container& container, const ContainerPlace& place,
                         (bind.read_only ? ":ro" : ""));
     words.push_back("--workdir=" + workdir_of(container, place));
     std::ranges::move(environment_options(environment), std::back_inserter(words));
-    words.push_back(container.image);
+    if (place.shared.empty())
+        words.push_back(container.image);
+    else
+        words.insert(words.end(), {"--env-file=/dev/fd/3", "--rootfs"});
     return words;
 }
+
+// Runs Podman on the files of the container $2, which is made of the image $3 if it does not exist
+// yet. $4 is the number of Podman's words in front of the path of these files. Podman does not read
+// an image's variables with --rootfs, so it reads them from descriptor 3.
+constexpr const char* kSharedPodman = R"(podman=$1 box=$2 image=$3 words=$4 lock=$5; shift 5
+( flock 9
+  "$podman" container exists "$box" && exit
+  test -n "$image" || { echo "srun: no earlier step made this container on this node;" \
+    "also give --container-image" >&2; exit 1; }
+  "$podman" create --name="$box" "$image" true >/dev/null
+) 9>>"$lock" || exit 125
+root=$("$podman" mount "$box" 2>/dev/null || "$podman" unshare "$podman" mount "$box") || exit 125
+for word do
+  shift
+  test "$words" != 0 || set -- "$@" "$root"
+  set -- "$@" "$word"
+  words=$((words - 1))
+done
+exec "$podman" "$@" 3<<END
+$("$podman" container inspect --format '{{range .Config.Env}}{{println .}}{{end}}' "$box")
+END
+)";
+
+// As kSharedPodman, for Enroot.
+constexpr const char* kSharedEnroot = R"(enroot=$1 box=$2 image=$3 lock=$5; shift 5
+( flock 9
+  "$enroot" list | grep -q -x -F "$box" && exit
+  test -n "$image" || { echo "srun: no earlier step made this container on this node;" \
+    "also give --container-image" >&2; exit 1; }
+  "$enroot" create --name "$box" "$image"
+) 9>>"$lock" || exit 125
+exec "$enroot" "$@"
+)";
 
 // Returns the words that run a command in a container that podman() has started.
 Words podman_exec(const std::string& path, const Container& container, const ContainerPlace& place,
@@ -200,8 +238,8 @@ Words enroot(const Container& container, const ContainerPlace& place,
                         (bind.read_only ? ",ro" : ""));
     std::ranges::move(environment_options(environment), std::back_inserter(words));
     if (place.gpus) words.emplace_back("--env=NVIDIA_VISIBLE_DEVICES=all");
-    words.insert(words.end(), {container.image, "/bin/sh", "-c", "cd \"$0\" && exec \"$@\"",
-                               workdir_of(container, place)});
+    words.insert(words.end(), {place.shared.empty() ? container.image : place.shared, "/bin/sh",
+                               "-c", "cd \"$0\" && exec \"$@\"", workdir_of(container, place)});
     return words;
 }
 
@@ -214,6 +252,7 @@ Result<Container> read_container(const Json& json) {
     container.runtime = r.get_or("runtime", std::string{"auto"});
     container.binds = r.get_or("binds", std::vector<std::string>{});
     container.workdir = r.get_or("workdir", std::string{});
+    container.name = r.get_or("name", std::string{});
     ROLL_TRY_VOID(r.finish_lenient());
     return container;
 }
@@ -222,7 +261,8 @@ Json json_of(const Container& container) {
     return {{"image", container.image},
             {"runtime", container.runtime},
             {"binds", container.binds},
-            {"workdir", container.workdir}};
+            {"workdir", container.workdir},
+            {"name", container.name}};
 }
 
 std::map<std::string, std::string> inherited(const std::vector<std::string>& environment) {
@@ -246,13 +286,12 @@ std::vector<std::string> runtime_variables(const std::vector<std::string>& envir
     return variables;
 }
 
-std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
-                         const std::string& prefix, const std::string& session) {
+std::string removal_line(const Words& remove, const std::vector<std::string>& environment) {
     std::string line = "env -i";
     for (const std::string& variable : runtime_variables(environment))
         if (variable.find('\n') == std::string::npos) line += " " + quoted(variable);
-    return line + " " + quoted(podman) + " rm --force --time=0 " +
-           quoted("--filter=name=^" + prefix + ".*-" + session + "$") + "\n";
+    for (const std::string& word : remove) line += " " + quoted(word);
+    return line + "\n";
 }
 
 Program removal_of_listed(const std::string& file, const LaunchSite& site) {
@@ -266,7 +305,8 @@ std::string runtime_of(const Container& container, const LaunchSite& site) {
     if (wanted == "auto" && container.image.ends_with(".sif")) wanted = "apptainer";
     if (wanted == "auto" && container.image.ends_with(".sqsh")) wanted = "enroot";
     for (const char* name : kRuntimes)
-        if ((wanted == "auto" || wanted == name) && site.container_runtimes.contains(name))
+        if ((wanted == "auto" || wanted == name) && site.container_runtimes.contains(name) &&
+            (container.name.empty() || name != kApptainer))
             return name;
     return "";
 }
@@ -303,7 +343,13 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
     Words words = runtime == "podman"      ? podman(container, place, environment, site.is_root)
                   : runtime == "apptainer" ? apptainer(container, place)
                                            : enroot(container, place, environment);
-    words.insert(words.begin(), path);
+    const std::string count = std::to_string(words.size());
+    if (place.shared.empty())
+        words.insert(words.begin(), path);
+    else
+        words.insert(words.begin(),
+                     {"/bin/sh", "-c", runtime == "podman" ? kSharedPodman : kSharedEnroot, "roll",
+                      path, place.shared, container.image, count, place.lock});
     program.enter = runtime == "podman" ? podman_exec(path, container, place, environment) : words;
     words.insert(words.end(), program.arguments.begin(), program.arguments.end());
     program.arguments = std::move(words);

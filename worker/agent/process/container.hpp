@@ -12,12 +12,15 @@
 
 namespace roll::agent {
 
-// The key `container` of a job file
+// The key `container` of a job file, or srun's options of pyxis
 struct Container {
     std::string image;
     std::string runtime = "auto";
     std::vector<std::string> binds{};  // "SRC", "SRC:DST" or "SRC:DST:ro"
     std::string workdir{};             // empty: the job's working directory
+    // Name of srun's --container-name. The tasks of all steps with this name use the same files on
+    // a node. Empty: each task has files of its own. With a name, `image` may be empty.
+    std::string name{};
     friend bool operator==(const Container&, const Container&) = default;
 };
 Result<Container> read_container(const Json& json);
@@ -36,6 +39,8 @@ struct ContainerPlace {
     std::string directory;  // working directory of the job
     std::string files;      // directory of the attempt's files; empty: none
     bool gpus = false;      // true if the attempt has GPUs
+    std::string shared{};   // for a named container: name of the runtime's container with the files
+    std::string lock{};     // for a named container: path of a file to lock while it is made
 };
 
 // Makes the program that was last added to the plan run in the container. The container gets the
@@ -59,10 +64,10 @@ constexpr const char* kListedContainers = "/containers-";
 // started with them finds the containers that were started with this environment.
 std::vector<std::string> runtime_variables(const std::vector<std::string>& environment);
 
-// Returns a line of sh that removes the containers whose names begin with `prefix` and end with the
-// session of this roll-worker. The line runs Podman with the runtime_variables() of `environment`.
-std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
-                         const std::string& prefix, const std::string& session);
+// Returns a line of sh that runs `remove`, the words that remove a container, with the
+// runtime_variables() of `environment`.
+std::string removal_line(const std::vector<std::string>& remove,
+                         const std::vector<std::string>& environment);
 
 // Returns a program that runs each different line of `file` once. It does nothing if the file does
 // not exist.

@@ -27,10 +27,9 @@ struct Option {
 constexpr const char* kGpus =
     "the tasks of a step see all GPUs that the job has on their node; set CUDA_VISIBLE_DEVICES in "
     "the script";
-constexpr const char* kPyxisName =
-    "Roll removes a container of srun when its task ends; to prepare a container for several "
-    "steps, make an image in the script, with `podman build` or `enroot export`, and give it as "
-    "--container-image";
+constexpr const char* kPyxisSave =
+    "Roll writes no images; --container-name keeps a container for later steps of the job, and "
+    "`podman build` and `enroot export` make an image in the script";
 constexpr const char* kPyxisFixed =
     "the containers of srun are writable, run as the user of the job, and without the image's "
     "entry point; leave out this option, and start an entry point in the command";
@@ -101,8 +100,8 @@ constexpr Option kOptions[] = {
     {0, "no-container-entrypoint", Form::Flag, Use::Ignored},
     {0, "container-env", Form::Value, Use::Ignored},
     {0, "container-writable", Form::Flag, Use::Ignored},
-    {0, "container-name", Form::Value, Use::Refused, kPyxisName},
-    {0, "container-save", Form::Value, Use::Refused, kPyxisName},
+    {0, "container-name", Form::Value},
+    {0, "container-save", Form::Value, Use::Refused, kPyxisSave},
     {0, "container-readonly", Form::Flag, Use::Refused, kPyxisFixed},
     {0, "container-remap-root", Form::Flag, Use::Refused, kPyxisFixed},
     {0, "container-entrypoint", Form::Flag, Use::Refused, kPyxisFixed},
@@ -228,16 +227,36 @@ Result<std::vector<int>> usable_nodes(const SrunOptions& options, const StepSite
     return usable;
 }
 
-// Reads the options of pyxis. Like pyxis, ignores them without --container-image.
+// Reads --container-name. Pyxis can refuse a container that an earlier step made (NAME:create), or
+// require one (NAME:exec, NAME:no_exec). Roll does what pyxis does by default (NAME:auto).
+Result<std::string> read_container_name(const std::string& value) {
+    const std::string name = value.ends_with(":auto") ? value.substr(0, value.size() - 5) : value;
+    constexpr const char* kAllowed =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    if (name.empty() || name.size() > 64 || name.find_first_not_of(kAllowed) != std::string::npos)
+        return wrong("--container-name is \"" + value +
+                     "\"; allowed: 1 to 64 letters, digits, dots, hyphens and underscores");
+    return name;
+}
+
+// Reads the options of pyxis. Like pyxis, ignores them without --container-image and
+// --container-name.
 Result<std::optional<Container>> read_pyxis(Given& given) {
-    if (!given.contains("container-image")) return std::nullopt;
+    const bool named = given.contains("container-name");
+    if (!given.contains("container-image") && !named) return std::nullopt;
     const auto told = [](const char* option, const std::string& value, const Error& error) {
         return wrong("--" + std::string(option) + " is \"" + value +
                      "\"; allowed: " + error.message);
     };
-    auto key = spec::pyxis_image(given["container-image"]);
-    if (!key) return told("container-image", given["container-image"], key.error());
-    ROLL_TRY(Container container, read_container(*key));
+    Container container;
+    if (given.contains("container-image")) {
+        auto key = spec::pyxis_image(given["container-image"]);
+        if (!key) return told("container-image", given["container-image"], key.error());
+        ROLL_TRY(container, read_container(*key));
+    }
+    if (named) {
+        ROLL_TRY(container.name, read_container_name(given["container-name"]));
+    }
     if (given.contains("container-mounts")) {
         const auto binds = spec::pyxis_mounts(given["container-mounts"]);
         if (!binds) return told("container-mounts", given["container-mounts"], binds.error());

@@ -89,9 +89,12 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
               "srun: the step has 12288 tasks; allowed: at most 4096; set a lower --ntasks");
     EXPECT_EQ(plan({"--pty", "bash"}),
               "srun: --pty: a batch script has no terminal; open one with rollctl shell JOB");
-    EXPECT_TRUE(plan({"--container-name=a", "true"})
-                    .starts_with("srun: --container-name: Roll removes a container of srun when "
-                                 "its task ends; "));
+    EXPECT_TRUE(plan({"--container-save=a", "true"})
+                    .starts_with("srun: --container-save: Roll writes no images; "));
+    EXPECT_EQ(
+        plan({"--container-name=a:exec", "true"}),
+        "srun: --container-name is \"a:exec\"; allowed: 1 to 64 letters, digits, dots, hyphens "
+        "and underscores");
     EXPECT_EQ(plan({"--mpi=pmix", "a"}),
               "srun: --mpi=pmix: Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE");
     EXPECT_EQ(plan({"--gpus-per-task=1", "a"}).substr(0, 57),
@@ -112,6 +115,9 @@ TEST(Srun, ReadsTheOptionsOfPyxis) {
     EXPECT_EQ(read_srun({"--container-image=/a.sqsh", "a"})->container->runtime, "enroot");
     EXPECT_FALSE(read_srun({"--container-mounts=/a", "true"})->container)
         << "pyxis ignores the others without an image";
+    const auto named = read_srun({"--container-name=a.1:auto", "true"});
+    ASSERT_TRUE(named) << named.error().message;
+    EXPECT_EQ(named->container->name, "a.1");
     EXPECT_TRUE(plan({"--container-image=a#", "true"})
                     .starts_with("srun: --container-image is \"a#\"; allowed: [REGISTRY#]IMAGE"));
     EXPECT_TRUE(plan({"--container-image=a", "--container-mounts=x", "true"})
