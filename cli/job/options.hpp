@@ -2,6 +2,7 @@
 // line, on #ROLL lines of a script, or in the variable ROLL_SUBMIT.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
