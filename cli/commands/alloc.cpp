@@ -78,13 +78,20 @@ std::string allocations_text(const Json& allocations, bool color) {
                  rows, color);
 }
 
+// Adds the option's name to the message of a value that cannot be read.
+template <class T>
+Result<T> value_of(const char* option, Result<T> value) {
+    if (!value) value.error().message = fmt::format("{} {}", option, value.error().message);
+    return value;
+}
+
 Result<Json> queue_of(const AllocOptions& options) {
-    ROLL_TRY(const auto time, spec::parse_duration(options.time));
-    ROLL_TRY(const auto idle, spec::parse_duration(options.idle));
-    ROLL_TRY(const auto handover, spec::parse_duration(options.handover));
+    ROLL_TRY(const auto time, value_of("--time", spec::parse_duration(options.time)));
+    ROLL_TRY(const auto idle, value_of("--idle", spec::parse_duration(options.idle)));
+    ROLL_TRY(const auto handover, value_of("--handover", spec::parse_duration(options.handover)));
     std::uint64_t memory = 0;
     if (!options.memory.empty()) {
-        ROLL_TRY(memory, spec::parse_size(options.memory));
+        ROLL_TRY(memory, value_of("--memory", spec::parse_size(options.memory)));
     }
     spec::PilotQueue queue{
         .name = options.name,

@@ -14,6 +14,7 @@
 #include "cli/submit/record_check.hpp"
 #include "cli/submit/schedule_check.hpp"
 #include "common/files.hpp"
+#include "common/replace.hpp"
 #include "common/spec/check/check_job.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/train/preference.hpp"
@@ -285,10 +286,9 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
                     *format);
         }
         const Lines lines = job.ok() ? Lines() : key_lines_of(source);
-        for (const spec::Problem& problem : job.problems) {
-            problems += fmt::format("\n  {}{}{}{}", line_of(lines, problem.path), problem.path,
-                                    problem.path.empty() ? "" : " ", problem.message);
-        }
+        for (const spec::Problem& problem : job.problems)
+            problems += "\n  " + line_of(lines, problem.path) +
+                        replaced(spec::sentence(problem), "\n", "\\n");
         specs.push_back(std::move(job.spec));
     }
     if (!problems.empty()) return fail(ErrorCode::InvalidArgument, problems);

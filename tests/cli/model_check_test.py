@@ -188,6 +188,22 @@ class ModelCheck(unittest.TestCase):
             self.assertEqual(len(found), 1, found)
             self.assertRegex(found[0], pattern)
 
+    def test_a_problem_is_one_line_and_a_long_word_keeps_its_mark(self):
+        job = self.job({'family': 'llama', 'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2,
+                        'num_attention_heads': 2})
+        for word, shown in (('a\nb', r'a\\nb'), ('y' * 2000, r'y{60}\.\.\. \(2001 bytes\)')):
+            found = self.problems({**job, 'data': {'train': ['text.txt'], 'track': word}})
+            self.assertEqual(len(found), 1, found)
+            self.assertRegex(found[0], f'^data\\.track is {shown}; allowed: no value, because data.valid has no')
+
+    def test_a_wrong_option_is_named_with_its_value(self):
+        for words, message in ((['--time', '5'], '--time "5" is not a duration; allowed: '),
+                               (['--time', '5m', '--idle', '9'], '--idle "9" is not a duration; allowed: '),
+                               (['--time', '5m', '--min-utilization', '2'], '--min-utilization is 2; allowed: 0 to 1\n')):
+            done = self.run_ctl('alloc', 'add', 'q', *words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertTrue(done.stderr.startswith('rollctl: ' + message), done.stderr)
+
     def test_every_example_is_accepted(self):
         """Each as it stands, beside small files and a small model in the places that it names."""
         for folder in ('gang', 'mpi', 'trainer'):

@@ -228,7 +228,7 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
         "starting with a letter or digit\n"
         "  line 4: parallel.cp 2 is not supported yet; supported: 1\n" +
             missing("seq_length") + missing("global_batch_size") +
-            missing("micro_batch_size", " or auto") +
+            missing("micro_batch_size", ", or auto") +
             "  line 3: train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, "
             "fp16\n"
             "  model is missing; allowed: a mapping\n"

@@ -127,7 +127,9 @@ std::vector<Problem> blend_problems(const Json& document) {
                             "or data.curriculum"});
     check_rows(document, problems);
     if (!split.is_null() && !megatron)
-        problems.push_back({"data.split", "needs data.order megatron"});
+        problems.push_back({"data.split",
+                            "is only for data.order megatron; remove split, or set order to "
+                            "megatron"});
     if (split.is_array() && split.size() > 3)
         problems.push_back(
             {"data.split", fmt::format("has {} shares; allowed: 3, for training, validation and "

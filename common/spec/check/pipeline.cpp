@@ -137,11 +137,14 @@ void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
     if (!p.schedule_file.empty() && p.pp == 1)
         refuse("parallel.schedule_file",
                "is set, but parallel.pp is 1; set parallel.pp to 2 or more");
-    if (p.group > 0 && (!has_groups(p) || p.group < p.pp))
+    if (p.group > 0 && p.schedule_file.empty() && !has_groups(p))
         refuse("parallel.group",
-               fmt::format("is {}; allowed: {} (pp) or more; the key also requires pp >= 2, "
-                           "vpp >= 2 and the schedule interleaved or auto",
-                           p.group, p.pp));
+               fmt::format("is {}, but only an interleaved pipeline has groups; remove group, or "
+                           "set pp and vpp to 2 or more and schedule to auto or interleaved",
+                           p.group));
+    else if (p.group > 0 && p.group < p.pp)
+        refuse("parallel.group",
+               fmt::format("is {}; allowed: {} (parallel.pp) or more", p.group, p.pp));
 }
 
 // Reports the problems of pipeline_layout and `stages`.

@@ -1,6 +1,7 @@
 #include "common/spec/check/preference_rules.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -92,12 +93,15 @@ bool has_key(const Json& document, const char* section, const char* key) {
 std::vector<Problem> preference_problems(const Json& document) {
     std::vector<Problem> problems;
     const Json objective = document.value("objective", Json());
-    const auto kind = preference_named(objective_name(objective));
+    const std::string name = objective_name(objective);
+    const auto kind = preference_named(name);
+    constexpr std::array<std::string_view, 3> kTokenObjectives{"pretrain", "sft", "distill"};
+    if (!kind && !contains(kTokenObjectives, name)) return {};  // the schema reports the name
     if (has_key(document, "data", "margin_field") && kind != PreferenceKind::Reward)
         problems.push_back(
             {"data.margin_field", fmt::format("cannot be used with objective {}; remove it, or set "
                                               "objective to reward",
-                                              objective_name(objective))});
+                                              name)});
     if (!kind) {
         check_token_keys(objective, problems);
         return problems;

@@ -17,7 +17,9 @@ std::vector<Problem> valid_set_problems(const Json& document) {
                    "0123456789._-") == std::string::npos;
     };
     int fractions = 0;
+    std::string names;
     for (const auto& [name, set] : sets.items()) {
+        names += (names.empty() ? "" : ", ") + name;
         if (!is_name(name))
             problems.push_back({"data.valid." + name,
                                 "is not a valid name of a set; allowed: 1 to 64 letters, digits, "
@@ -28,20 +30,21 @@ std::vector<Problem> valid_set_problems(const Json& document) {
         problems.push_back(
             {"data.valid",
              "gives more than one set as a fraction of the training files; allowed: at most one"});
+    const std::string allowed = names.empty() ? "no value, because data.valid has no named sets"
+                                              : fmt::format("a set in data.valid ({})", names);
     const Json train = document.value("train", Json());
     for (const char* key : {"valid_every_of", "valid_tokens_of"}) {
         const Json of = train.is_object() ? train.value(key, Json()) : Json();
         if (!of.is_object()) continue;
         for (const auto& [name, ignored] : of.items())
             if (!sets.contains(name))
-                problems.push_back({fmt::format("train.{}.{}", key, name),
-                                    "is not a set in data.valid; correct it"});
+                problems.push_back(
+                    {fmt::format("train.{}.{}", key, name), "is no set; allowed: " + allowed});
     }
     const Json track = data.value("track", Json());
     if (track.is_string() && !sets.contains(track.get<std::string>()))
-        problems.push_back({"data.track", fmt::format("is {}; allowed: the name of a set in "
-                                                      "data.valid",
-                                                      track.get<std::string>())});
+        problems.push_back(
+            {"data.track", fmt::format("is {}; allowed: {}", track.get<std::string>(), allowed)});
     return problems;
 }
 

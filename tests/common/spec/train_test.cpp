@@ -254,7 +254,8 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
     EXPECT_EQ(problem({{"weights", {1, 2}}}, {{"epochs", 2}, {"steps", nullptr}}),
               "train.epochs is 2, but with data.weights training makes no whole passes over the "
               "files; use train.steps instead");
-    EXPECT_EQ(problem({{"split", {9, 1, 0}}}), "data.split needs data.order megatron");
+    EXPECT_EQ(problem({{"split", {9, 1, 0}}}),
+              "data.split is only for data.order megatron; remove split, or set order to megatron");
     EXPECT_EQ(problem({{"packing", "best_fit"}}),
               "data.packing is best_fit; allowed: `in_order` with objective \"pretrain\"");
     EXPECT_EQ(problem({{"truncate", "start"}}),
@@ -391,6 +392,8 @@ TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
               "objective.beta is not a key of objective sft; allowed: label_smoothing, z_loss, "
               "neftune_alpha\n");
     EXPECT_EQ(problems_of({{"kind", "sft"}, {"z_loss", 1e-4}}), "");
+    EXPECT_EQ(problems_of({{"beta", 1}}), "") << "the schema reports that `kind` is missing";
+    EXPECT_EQ(problems_of({{"kind", "grpo"}, {"beta", 1}}), "");
     EXPECT_EQ(problems_of({{"kind", "sft"}, {"teacher", {{"from", "/large"}}}}),
               "objective.teacher is not a key of objective sft; allowed: label_smoothing, z_loss, "
               "neftune_alpha\n");
