@@ -199,7 +199,8 @@ class ModelCheck(unittest.TestCase):
     def test_a_wrong_option_is_named_with_its_value(self):
         for words, message in ((['--time', '5'], '--time "5" is not a duration; allowed: '),
                                (['--time', '5m', '--idle', '9'], '--idle "9" is not a duration; allowed: '),
-                               (['--time', '5m', '--min-utilization', '2'], '--min-utilization is 2; allowed: 0 to 1\n')):
+                               (['--time', '5m', '--min-utilization', '2'],
+                                '--min-utilization is 2; allowed: 0 to 1\n')):
             done = self.run_ctl('alloc', 'add', 'q', *words)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertTrue(done.stderr.startswith('rollctl: ' + message), done.stderr)
