@@ -211,7 +211,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     ROLL_TRY(const JobOptions environment, options_of_environment());
     Notes notes;
     for (Source& source : sources) {
-        ROLL_TRY_VOID(apply_options(environment, source));
+        ROLL_TRY_VOID(override_keys(environment, source));
         ROLL_TRY_VOID(apply_options(options.job, source));
         ROLL_TRY_VOID(replace_selectors(context, source.document));
         for (std::string& note : notes_of(source)) {

@@ -221,10 +221,14 @@ Result<std::vector<Source>> job_sources(const std::string& text, const std::stri
     return sources;
 }
 
-Result<void> apply_options(const JobOptions& options, Source& source) {
+Result<void> override_keys(const JobOptions& options, Source& source) {
     for (const std::string& assignment : options.sets)
         source.lines[assignment.substr(0, assignment.find('='))] = kBySet;
-    ROLL_TRY_VOID(apply_options(options, source.document));
+    return apply_options(options, source.document);
+}
+
+Result<void> apply_options(const JobOptions& options, Source& source) {
+    ROLL_TRY_VOID(override_keys(options, source));
     if (source.foreign && !source.lines.contains("train.global_batch_size"))
         set_global_batch(*source.foreign, source.document);
     const bool asked = !source.stored || source.lines.contains("data.attention");

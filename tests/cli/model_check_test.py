@@ -196,6 +196,21 @@ class ModelCheck(unittest.TestCase):
             self.assertEqual(len(found), 1, found)
             self.assertRegex(found[0], f'^data\\.track is {shown}; allowed: no value, because data.valid has no')
 
+    def test_settings_are_those_of_the_adapter_that_an_option_names(self):
+        job = self.job({'from': self.model('base')})
+        job['train']['lora'] = {'from': 'first'}
+        for name, rank in (('first', 4), ('other', 16)):
+            os.mkdir(os.path.join(self.work, name))
+            with open(os.path.join(self.work, name, 'adapter_config.json'), 'w', encoding='utf-8') as file:
+                json.dump({'peft_type': 'LORA', 'r': rank, 'lora_alpha': 8, 'target_modules': ['q_proj']}, file)
+        path = os.path.join(self.work, 'job.json')
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(job, file)
+        for option, shown in (('from=other', 'r 16, alpha 8, targets ["q_proj"], as in the adapter other'),
+                              ('r=5', 'alpha 8, targets ["q_proj"], as in the adapter first')):
+            done = self.run_ctl('submit', '--dry-run', path, '--set', 'train.lora.' + option)
+            self.assertEqual(json.loads(done.stdout)['notes'], ['train.lora: ' + shown], done.stderr)
+
     def test_a_wrong_option_is_named_with_its_value(self):
         for words, message in ((['--time', '5'], '--time "5" is not a duration; allowed: '),
                                (['--time', '5m', '--idle', '9'], '--idle "9" is not a duration; allowed: '),
