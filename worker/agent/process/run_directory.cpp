@@ -15,7 +15,7 @@
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/json_text.hpp"
-#include "common/protocol/fields.hpp"
+#include "common/protocol/field_lists.hpp"
 #include "common/time.hpp"
 
 namespace roll::agent {
@@ -152,8 +152,8 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
 void RunDirectory::read_line(const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("forget")) {
-        if (const auto key = protocol::read_attempt_key(json["forget"], "forget"))
-            records_.erase(*key);
+        AttemptKey key;
+        if (protocol::read_value(json["forget"], "forget", key)) records_.erase(key);
     } else if (auto record = decode(line)) {
         records_[record->entry.attempt] = *std::move(record);
     }
@@ -337,7 +337,7 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
-    forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
+    forgotten_ += JsonText().add("forget", protocol::text_of(key)).text() + "\n";
     // If no record is left, write the "forget" line now. It would otherwise wait for the next
     // write, which may be much later.
     if (records_.empty()) static_cast<void>(append(""));
