@@ -1,5 +1,3 @@
-#include "common/spec/check/preference_rules.hpp"
-
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -7,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/spec/check/member.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/spec/train/preference.hpp"
 #include "common/spec/train/token_loss.hpp"
 
@@ -103,15 +103,12 @@ std::vector<Problem> preference_problems(const Json& document) {
         return problems;
     }
     if (objective.is_object()) check_keys(objective, *kind, problems);
-    const bool samples =
-        document.value(Json::json_pointer("/train/sample/every"), Json()).is_number_integer() &&
-        document[Json::json_pointer("/train/sample/every")] > 0;
-    if (*kind == PreferenceKind::Reward && samples)
+    if (*kind == PreferenceKind::Reward && positive(document, "/train/sample/every"))
         problems.push_back(
             {"train.sample.every",
              "cannot be used with objective reward, because a reward model writes no "
              "text; allowed: 0"});
-    const Json tasks = document.value(Json::json_pointer("/train/evaluation/tasks"), Json());
+    const Json tasks = key_at(document, "/train/evaluation/tasks");
     if (*kind == PreferenceKind::Reward && tasks.is_array() && !tasks.empty())
         problems.push_back(
             {"train.evaluation.tasks",

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
-#include "common/spec/check/blend.hpp"
-#include "common/spec/check/preference_rules.hpp"
 #include "common/spec/check/sizes.hpp"
+#include "common/spec/check/train_rules.hpp"
 
 namespace roll::spec {
 namespace {

@@ -10,7 +10,7 @@
 #include <ATen/Parallel.h>
 
 #include "common/files.hpp"
-#include "common/spec/check/preference_rules.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "tests/worker/train/oracle.hpp"
 #include "worker/train/comm/local_communicator.hpp"
