@@ -8,7 +8,6 @@
 
 #include "common/spec/schema/instead.hpp"
 #include "common/spec/schema/nearest.hpp"
-#include "common/spec/schema/pattern.hpp"
 #include "common/spec/schema/placeholders.hpp"
 #include "common/spec/schema/string_format.hpp"
 
