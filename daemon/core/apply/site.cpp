@@ -1,10 +1,9 @@
-#include "daemon/core/apply/site.hpp"
-
 #include <algorithm>
 
 #include "common/check.hpp"
 #include "daemon/core/apply/clock.hpp"
 #include "daemon/core/apply/indexing.hpp"
+#include "daemon/core/apply/on.hpp"
 
 namespace roll::core {
 

@@ -1,7 +1,6 @@
-#include "daemon/core/decide/allocation.hpp"
-
 #include <algorithm>
 
+#include "daemon/core/decide/on.hpp"
 #include "daemon/core/facts/lookups.hpp"
 
 namespace roll::core {

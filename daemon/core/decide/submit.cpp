@@ -1,5 +1,3 @@
-#include "daemon/core/decide/submit.hpp"
-
 #include <algorithm>
 
 #include "common/spec/check/chain_rules.hpp"
@@ -10,6 +8,7 @@
 #include "common/spec/schema/array.hpp"
 #include "common/spec/schema/cron.hpp"
 #include "daemon/core/decide/find.hpp"
+#include "daemon/core/decide/on.hpp"
 #include "daemon/core/decide/sizes.hpp"
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/placement/limits.hpp"

@@ -1,11 +1,9 @@
-#include "daemon/core/decide/worker.hpp"
-
 #include <algorithm>
 
 #include "common/check.hpp"
-#include "daemon/core/decide/allocation.hpp"
-#include "daemon/core/decide/attempt.hpp"
+#include "daemon/core/decide/decide.hpp"
 #include "daemon/core/decide/find.hpp"
+#include "daemon/core/decide/on.hpp"
 #include "daemon/core/facts/lookups.hpp"
 #include "daemon/core/facts/machines.hpp"
 

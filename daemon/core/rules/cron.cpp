@@ -1,8 +1,8 @@
-#include "daemon/core/rules/cron.hpp"
-
 #include "common/spec/schema/cron.hpp"
+
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/placement/limits.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,11 +1,9 @@
-#include "daemon/core/rules/settle.hpp"
-
 #include <algorithm>
 
 #include "common/check.hpp"
 #include "daemon/core/facts/exit_policy.hpp"
 #include "daemon/core/placement/spares.hpp"
-#include "daemon/core/rules/stop.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {
