@@ -1,11 +1,10 @@
-#include "cli/commands/token.hpp"
-
 #include <memory>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/client/daemon.hpp"
+#include "cli/commands/group.hpp"
 #include "cli/text/render.hpp"
 #include "common/protocol/token_operations.hpp"
 #include "common/spec/schema/units.hpp"

@@ -1,4 +1,4 @@
-
+// The commands that change selected jobs.
 #include <fmt/format.h>
 
 #include "cli/client/daemon.hpp"
@@ -9,6 +9,25 @@
 
 namespace roll::cli {
 namespace {
+
+// Prints the jobs that an operation has changed, as "jobs 3-5 CHANGED". `key` is the key of these
+// jobs in the reply. Returns the exit status.
+int print_changed(const Context& context, const Json& reply, const char* changed,
+                  const char* key = "jobs") {
+    if (context.json) {
+        print_json(reply);
+        return 0;
+    }
+    print(jobs_text(reply.value(key, Json::array()), changed, context.parsable));
+    say_finished(reply);
+    return 0;
+}
+
+template <class Args>
+Result<int> change_jobs(const Context& context, const std::string& selector, const char* changed) {
+    ROLL_TRY(const Json reply, change(context, Args{{.selector = selector}}));
+    return print_changed(context, reply, changed);
+}
 
 tl::unexpected<Error> no_setting(const std::string& text) {
     return fail(ErrorCode::InvalidArgument,
@@ -43,19 +62,33 @@ Result<protocol::UpdateArgs> read_settings(const std::vector<std::string>& setti
 
 }  // namespace
 
+Result<int> run_cancel(const Context& context, const std::string& selector,
+                       const std::string& reason) {
+    ROLL_TRY(const Json reply,
+             change(context, protocol::CancelArgs{{.selector = selector}, reason}));
+    return print_changed(context, reply, "cancelled", "cancelled");
+}
+
+Result<int> run_close(const Context& context, const std::string& selector) {
+    return change_jobs<protocol::CloseArgs>(context, selector, "closed");
+}
+
+Result<int> run_hold(const Context& context, const std::string& selector, bool held) {
+    return held ? change_jobs<protocol::HoldArgs>(context, selector, "held")
+                : change_jobs<protocol::ReleaseArgs>(context, selector, "released");
+}
+
+Result<int> run_requeue(const Context& context, const std::string& selector) {
+    return change_jobs<protocol::RequeueArgs>(context, selector, "queued again");
+}
+
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings) {
     ROLL_TRY(protocol::UpdateArgs args, read_settings(settings));
     args.selector = selector;
     ROLL_TRY(const Json reply, change(context, args));
-    if (context.json) {
-        print_json(reply);
-        return 0;
-    }
-    const Json jobs = reply.value("jobs", Json::array());
-    print(jobs_text(jobs, jobs.size() == 1 ? "is updated" : "are updated", context.parsable));
-    say_finished(reply);
-    return 0;
+    const bool single = reply.value("jobs", Json::array()).size() == 1;
+    return print_changed(context, reply, single ? "is updated" : "are updated");
 }
 
 }  // namespace roll::cli
