@@ -1,12 +1,10 @@
-#include "cli/foreign/data.hpp"
-
 #include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "cli/foreign/hub.hpp"
-#include "cli/foreign/stage.hpp"
+#include "cli/foreign/parts.hpp"
 #include "cli/foreign/table.hpp"
 #include "common/files.hpp"
 #include "common/hub/dataset.hpp"

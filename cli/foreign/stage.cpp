@@ -1,9 +1,9 @@
-#include "cli/foreign/stage.hpp"
-
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
+
+#include "cli/foreign/parts.hpp"
 
 namespace roll::cli {
 namespace {

@@ -1,5 +1,3 @@
-#include "cli/submit/record_check.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -12,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/submit/checks.hpp"
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/json.hpp"

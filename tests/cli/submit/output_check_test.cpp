@@ -1,11 +1,11 @@
-#include "cli/submit/output_check.hpp"
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include "cli/submit/checks.hpp"
 
 namespace roll::cli {
 namespace {

@@ -1,5 +1,3 @@
-#include "cli/submit/record_check.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "cli/submit/checks.hpp"
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "common/spec/check/check_job.hpp"
