@@ -7,6 +7,7 @@
 #include "cli/client/local.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/text/render.hpp"
+#include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/io/process_label.hpp"
 #include "common/io/state_directory.hpp"
@@ -63,8 +64,7 @@ std::string earlier_tcp(const io::StateDirectory& state) {
 std::string endpoint_of(const UpOptions& options, const io::StateDirectory& state) {
     const std::string earlier = earlier_tcp(state);
     if (!options.endpoint.empty() || earlier.empty()) return options.endpoint;
-    std::error_code ignored;
-    if (!std::filesystem::exists(state.pid("rolld"), ignored)) {
+    if (!path_exists(state.pid("rolld"))) {
         say(
             fmt::format("rolld now listens on this machine only; the previous rolld listened on {} "
                         "for other users and machines",

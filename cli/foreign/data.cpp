@@ -62,8 +62,7 @@ void read_named(const Config& config, std::vector<std::string>& train) {
     if (!named) return;
     const HubSet set{*named, config.text("dataset_config").value_or(""),
                      config.text("dataset_train_split").value_or("train")};
-    std::error_code ignored;
-    const bool is_local = fs::exists(config.absolute(*named), ignored);
+    const bool is_local = path_exists(config.absolute(*named));
     const std::string problem = unreadable(*named);
     const bool may_be_name = !download_of(*named, config.directory, HubKind::Dataset).empty();
     const bool is_cached = !hub_files(*named).value_or(std::vector<std::string>()).empty();

@@ -92,9 +92,7 @@ Result<std::pair<std::string, int>> output_of_rank(std::vector<std::string> argu
     ROLL_TRY(io::Pipe pipe, io::make_pipe());
     io::Spawn spawn;
     const auto beside = std::filesystem::path(io::own_program()).parent_path() / "roll-rank";
-    std::error_code error;
-    arguments.insert(arguments.begin(),
-                     std::filesystem::exists(beside, error) ? beside.string() : "roll-rank");
+    arguments.insert(arguments.begin(), path_exists(beside) ? beside.string() : "roll-rank");
     spawn.arguments = std::move(arguments);
     spawn.environment = io::current_environment();
     spawn.descriptors = {{pipe.write.get(), STDOUT_FILENO}, {document, document}};

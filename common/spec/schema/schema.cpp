@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/files.hpp"
 #include "common/spec/schema/instead.hpp"
 #include "common/spec/schema/nearest.hpp"
 #include "common/spec/schema/placeholders.hpp"
@@ -474,9 +475,8 @@ std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value)
     std::vector<Problem> problems;
     for_each_string(schema, value, "", [&](const auto& rule, const Json& text, const auto& path) {
         if (!rule.contains("x-exists") || !is_path(rule, text)) return;
-        std::error_code error;
         const auto name = text.template get<std::string>();
-        if (!fs::exists(name, error)) {
+        if (!path_exists(name)) {
             problems.push_back({path, fmt::format("is {}, which does not exist", name)});
         }
     });
