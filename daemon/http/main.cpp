@@ -18,7 +18,7 @@
 #include "common/io/service_manager.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/program_end.hpp"
-#include "common/spec/check/http_rules.hpp"
+#include "common/spec/check/parse_policy.hpp"
 #include "daemon/config/config.hpp"
 #include "daemon/http/job_files.hpp"
 #include "daemon/http/listener.hpp"

@@ -6,12 +6,11 @@
 
 #include "common/spec/check/defaults.hpp"
 #include "common/spec/check/document_size.hpp"
-#include "common/spec/check/job_rules.hpp"
 #include "common/spec/check/parse_sweep.hpp"
 #include "common/spec/check/problems.hpp"
 #include "common/spec/check/read_job.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/check/sizes.hpp"
-#include "common/spec/check/spec_rules.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/train/train.hpp"

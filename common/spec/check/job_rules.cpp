@@ -1,5 +1,3 @@
-#include "common/spec/check/job_rules.hpp"
-
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -7,9 +5,8 @@
 #include <fmt/format.h>
 
 #include "common/spec/check/defaults.hpp"
-#include "common/spec/check/file_rules.hpp"
 #include "common/spec/check/member.hpp"
-#include "common/spec/check/resource_rules.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/log_name.hpp"
 
 namespace roll::spec {

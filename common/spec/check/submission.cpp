@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "common/spec/check/document_size.hpp"
-#include "common/spec/check/file_rules.hpp"
 #include "common/spec/check/member.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/document.hpp"
 #include "common/spec/job/staged_files.hpp"
 #include "common/spec/job/sweep.hpp"

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/replace.hpp"
-#include "common/spec/check/chain_rules.hpp"
-#include "common/spec/check/spec_rules.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/array_tasks.hpp"
 #include "common/spec/job/chain.hpp"
 #include "common/spec/job/same_job.hpp"
