@@ -277,10 +277,7 @@ TEST_F(Queue, ShowTellsOneJobWhole) {
 TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
     const WorkerId worker = desk.join("a", 3, 2);
     Hearsay hearsay;
-    hearsay.heard_ms_ago[worker] = 120;
-    hearsay.wall[worker] = "cgroup";
-    hearsay.limits[worker] = "cgroup v1";
-    hearsay.process[worker] = "host a, process 7";
+    hearsay.workers[worker] = {120, "cgroup v1", "cgroup", "host a, process 7"};
     desk.state.workers.at(worker).memory = 1 << 30;
     const Json node = nodes(desk.state, hearsay)["nodes"][0];
     EXPECT_EQ(node["node"], "a");
