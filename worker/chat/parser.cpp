@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <optional>
 
 #include "worker/chat/expression_parser.hpp"
 

@@ -1,7 +1,6 @@
 #include "worker/formats/torch_file.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "common/check.hpp"
 #include "common/damage.hpp"

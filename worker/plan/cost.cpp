@@ -1,7 +1,6 @@
 #include "worker/plan/cost.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 

@@ -1,13 +1,10 @@
 #include "worker/agent/process/guard.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <set>
 
 #include <fcntl.h>

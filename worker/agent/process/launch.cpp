@@ -1,7 +1,6 @@
 #include "worker/agent/process/launch.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "common/json.hpp"
 #include "common/protocol/rank.hpp"

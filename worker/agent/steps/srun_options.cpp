@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 #include <optional>
 
 #include "common/spec/schema/pyxis.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "worker/convert/adapter/adapter.hpp"
 #include "worker/convert/plan/gather.hpp"

@@ -1,7 +1,6 @@
 #include "worker/train/report/plan_report.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "common/spec/check/tensor.hpp"

@@ -1,6 +1,5 @@
 #include "worker/train/search/report.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "worker/plan/size_text.hpp"
