@@ -24,7 +24,6 @@
 #include "worker/agent/host/cgroups.hpp"
 #include "worker/agent/host/cpus.hpp"
 #include "worker/agent/host/host.hpp"
-#include "worker/agent/host/links.hpp"
 #include "worker/agent/host/nvml.hpp"
 #include "worker/agent/host/pilot.hpp"
 #include "worker/agent/host/self_check.hpp"

@@ -9,7 +9,7 @@
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/dist_layout.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
-#include "worker/convert/write/bucket_objects.hpp"
+#include "worker/convert/write/optimizer_values.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/megatron.hpp"
 #include "worker/formats/pickle_writer.hpp"

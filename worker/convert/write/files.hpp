@@ -1,4 +1,4 @@
-// Writes a single file of tensors.
+// Writes a single file of tensors, and a model's other files.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <span>
 
 #include "common/error.hpp"
+#include "worker/convert/checkpoint/source.hpp"
 #include "worker/convert/plan/plan.hpp"
 
 namespace roll::convert {
@@ -28,5 +29,11 @@ Result<std::unique_ptr<TargetWriter>> create_safetensors(const std::filesystem::
 Result<std::unique_ptr<TargetWriter>> create_torch(const std::filesystem::path& path,
                                                    const TargetFile& file,
                                                    const std::filesystem::path& earlier);
+
+// Copies the source's companion files (tokenizer, chat templates, generation config, processors,
+// remote code), either from the directory of the source's config or from the
+// source's archive. If the source is a byte-level model without a tokenizer, writes the byte
+// tokenizer.
+Result<void> write_companion_files(const Source& source, const std::filesystem::path& directory);
 
 }  // namespace roll::convert

@@ -18,7 +18,7 @@
 #include "worker/train/job/check_export.hpp"
 #include "worker/train/job/evaluate_model.hpp"
 #include "worker/train/job/trainer.hpp"
-#include "worker/train/model/generate_text.hpp"
+#include "worker/train/model/generate.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/stage_choice.hpp"
 #include "worker/train/process/deterministic.hpp"
@@ -38,7 +38,7 @@ struct Arguments {
     std::string launch;
     int rank = 0;
     std::string directory, prompt;
-    TextOptions text;
+    GenerateOptions text;
     std::string spec_file, svg, trace;
     std::string layout_search;        // file with the report of the search for the job's layout
     std::vector<std::string> search;  // keys whose values the search chooses

@@ -13,7 +13,7 @@
 #include "worker/train/job/loss_scale.hpp"
 #include "worker/train/job/replicas.hpp"
 #include "worker/train/job/step_size.hpp"
-#include "worker/train/model/generate_text.hpp"
+#include "worker/train/model/generate.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/report/peak.hpp"

@@ -8,8 +8,8 @@
 #include <fnmatch.h>
 
 #include "worker/families/native_tensor.hpp"
-#include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
+#include "worker/train/model/state_memory.hpp"
 #include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/ops/kernel.hpp"
 

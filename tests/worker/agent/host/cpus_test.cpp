@@ -9,7 +9,6 @@
 
 #include "worker/agent/host/gpu_room.hpp"
 #include "worker/agent/host/gpu_watch.hpp"
-#include "worker/agent/host/links.hpp"
 #include "worker/agent/host/nvml.hpp"
 #include "worker/agent/host/self_check.hpp"
 

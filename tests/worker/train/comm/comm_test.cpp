@@ -15,7 +15,6 @@
 #include "tests/worker/train/processes.hpp"
 #include "worker/train/comm/gloo_fabric.hpp"
 #include "worker/train/comm/local_communicator.hpp"
-#include "worker/train/comm/rendezvous.hpp"
 
 namespace roll::train {
 namespace {
