@@ -95,18 +95,10 @@ void write_value(PickleWriter& out, const Json& value) {
         case Json::value_t::number_float: return out.number(value.get<double>());
         case Json::value_t::string: return out.text(value.get<std::string>());
         case Json::value_t::array:
-            out.op(pickle_op::kEmptyList);
-            out.op(pickle_op::kMark);
-            for (const Json& item : value) write_value(out, item);
-            return out.op(pickle_op::kAppends);
-        case Json::value_t::object:
-            out.op(pickle_op::kEmptyDict);
-            out.op(pickle_op::kMark);
-            for (const auto& [key, item] : value.items()) {
-                out.text(key);
-                write_value(out, item);
-            }
-            return out.op(pickle_op::kSetItems);
+            return out.list([&] {
+                for (const Json& item : value) write_value(out, item);
+            });
+        case Json::value_t::object: return out.dict([&] { write_entries(out, value); });
         default: return out.op(pickle_op::kNone);
     }
 }

@@ -83,10 +83,7 @@ std::set<std::string> extra_states(const Plan& plan) {
 
 std::string list_of_none() {
     formats::PickleWriter out;
-    out.op(formats::pickle_op::kEmptyList);
-    out.op(formats::pickle_op::kMark);
-    out.op(formats::pickle_op::kNone);
-    out.op(formats::pickle_op::kAppends);
+    out.list([&] { out.op(formats::pickle_op::kNone); });
     return std::move(out).finish();
 }
 

@@ -13,7 +13,6 @@ namespace roll::convert {
 namespace {
 
 namespace fs = std::filesystem;
-namespace op = formats::pickle_op;
 
 // Megatron pads the end of a bucket to a multiple of this number of elements and of dp. A
 // checkpoint can be loaded at any dp, so Roll writes the sizes for dp 1.
@@ -24,40 +23,26 @@ constexpr std::int64_t kPadding = 128;
 template <class Write>
 std::string object_pickle(const Write& write) {
     formats::PickleWriter out;
-    out.op(op::kEmptyList);
-    out.op(op::kMark);
-    write(out);
-    out.op(op::kAppends);
+    out.list([&] { write(out); });
     return std::move(out).finish();
-}
-
-void write_dict(formats::PickleWriter& out, const Json& values) {
-    out.op(op::kEmptyDict);
-    out.op(op::kMark);
-    formats::write_entries(out, values);
-    out.op(op::kSetItems);
 }
 
 // Writes [{(weights, gradients): [size, ...]}, ...], one dict for each buffer. Each size is a
 // multiple of `unit`.
 void write_sizes(formats::PickleWriter& out, const BucketSizes& sizes, int group,
                  std::int64_t unit) {
-    out.op(op::kEmptyList);
-    out.op(op::kMark);
-    for (const auto& buffer : sizes.elements.at(group)) {
-        out.op(op::kEmptyDict);
-        out.op(op::kMark);
-        out.op(op::kMark);
-        out.global("torch", tensor::torch_name_of(sizes.weights));
-        out.global("torch", tensor::torch_name_of(sizes.gradients));
-        out.op(op::kTuple);
-        out.op(op::kEmptyList);
-        out.op(op::kMark);
-        for (const std::int64_t size : buffer) out.integer((size + unit - 1) / unit * unit);
-        out.op(op::kAppends);
-        out.op(op::kSetItems);
-    }
-    out.op(op::kAppends);
+    const auto write_buffer = [&](const std::vector<std::int64_t>& buffer) {
+        out.tuple([&] {
+            out.global("torch", tensor::torch_name_of(sizes.weights));
+            out.global("torch", tensor::torch_name_of(sizes.gradients));
+        });
+        out.list([&] {
+            for (const std::int64_t size : buffer) out.integer((size + unit - 1) / unit * unit);
+        });
+    };
+    out.list([&] {
+        for (const auto& buffer : sizes.elements.at(group)) out.dict([&] { write_buffer(buffer); });
+    });
 }
 
 }  // namespace
@@ -115,7 +100,9 @@ Result<void> write_bucket_objects(const Json& values, const BucketSizes& sizes,
     for (const auto& [number, buffers] : sizes.elements) {
         const int group = number;
         const std::string front = fmt::format("{}dp_group_idx_{}.", kBucketKeys, group);
-        ROLL_TRY_VOID(add(front + "optimizer", [&](auto& out) { write_dict(out, values); }));
+        ROLL_TRY_VOID(add(front + "optimizer", [&](auto& out) {
+            out.dict([&] { formats::write_entries(out, values); });
+        }));
         ROLL_TRY_VOID(add(front + "per_bucket_numel",
                           [&](auto& out) { write_sizes(out, sizes, group, kPadding); }));
         ROLL_TRY_VOID(add(front + "per_bucket_numel_unpadded",
