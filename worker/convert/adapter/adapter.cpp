@@ -153,13 +153,8 @@ class Converter {
         Source& source = result_.source;
         for (std::size_t i = 0; i < views.size(); ++i) {
             const int number = source.model.add(tensor.sources[i]);
-            const Shape& shape = tensor.sources[i].shape;
-            const Shape zero(shape.size(), 0);
-            Stored stored;
+            Stored stored = whole_tensor(source.model, number);
             stored.file = "adapter";
-            stored.name = tensor.sources[i].name;
-            stored.shape = shape;
-            stored.pieces = {{number, zero, shape, zero}};
             source.tensors.push_back({std::move(stored), views[i]});
         }
         source.native.push_back(std::move(tensor));

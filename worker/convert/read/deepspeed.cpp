@@ -109,16 +109,6 @@ class Opener {
                                  "; the config says " + tensor::to_string(own.shape));
     }
 
-    Stored whole(int number) const {
-        const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
-        const Shape zero(own.shape.size(), 0);
-        Stored stored;
-        stored.name = own.name;
-        stored.shape = own.shape;
-        stored.pieces = {{number, zero, own.shape, zero}};
-        return stored;
-    }
-
     // Records the place of the elements [begin, begin + count) of tensor `number`: they are in
     // `flat`, from element `at` on.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
@@ -189,7 +179,7 @@ class Opener {
             view->strides = tensor::row_major(own);
         }
         ROLL_TRY_VOID(check_shape(path, *number, view->info.shape));
-        Stored stored = whole(*number);
+        Stored stored = whole_tensor(source_.model, *number);
         stored.file = (fs::path(kUniversal) / name / "fp32.pt").string();
         source_.tensors.push_back({std::move(stored), *std::move(view)});
         return {};
@@ -431,7 +421,7 @@ class Opener {
             ROLL_TRY(const auto number, number_of(path, name));
             if (!number) continue;
             ROLL_TRY_VOID(check_shape(path, *number, view->info.shape));
-            Stored stored = whole(*number);
+            Stored stored = whole_tensor(source_.model, *number);
             stored.file = path.filename();
             source_.tensors.push_back({std::move(stored), *std::move(view)});
         }

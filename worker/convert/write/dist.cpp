@@ -25,18 +25,6 @@ constexpr const char* kStatesFile = "__0_1.distcp";
 constexpr const char* kIteration = "iter_0000001";
 constexpr const char* kModel = "dist_model";
 
-class Writer : public TargetWriter {
-  public:
-    explicit Writer(formats::DistcpWriter writer) : writer_(std::move(writer)) {}
-    Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) override {
-        return writer_.append(ordinal, bytes);
-    }
-    Result<void> finish() override { return writer_.finish(); }
-
-  private:
-    formats::DistcpWriter writer_;
-};
-
 // Returns the metadata of the plan's tensors. If `folder` is not empty, uses only the tensors whose
 // files are in this folder.
 Result<formats::DcpMetadata> metadata_of(const Plan& plan, const fs::path& folder = {}) {
@@ -180,7 +168,7 @@ std::vector<Stored> dcp_layout(const Source& source) {
 Result<std::unique_ptr<TargetWriter>> create_distcp(const fs::path& path, const TargetFile& file,
                                                     const fs::path& earlier) {
     ROLL_TRY(auto writer, formats::DistcpWriter::create(path, file.tensors, earlier));
-    return std::make_unique<Writer>(std::move(writer));
+    return std::make_unique<FormatWriter<formats::DistcpWriter>>(std::move(writer));
 }
 
 void add_extra_states(std::set<std::string>& names, const std::string& key, const Shape& origin,

@@ -37,18 +37,6 @@ class SafetensorsWriter : public TargetWriter {
     std::vector<std::int64_t> next_;
 };
 
-class TorchWriter : public TargetWriter {
-  public:
-    explicit TorchWriter(formats::TorchFileWriter writer) : writer_(std::move(writer)) {}
-    Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) override {
-        return writer_.append(ordinal, bytes);
-    }
-    Result<void> finish() override { return writer_.finish(); }
-
-  private:
-    formats::TorchFileWriter writer_;
-};
-
 // Adds an extra state with the value None for each linear layer. Megatron requires these states,
 // but only TransformerEngine uses them.
 void add_extra_states(formats::TorchSection& section) {
@@ -104,7 +92,7 @@ Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const T
     }
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, std::move(sections), more, earlier));
-    return std::make_unique<TorchWriter>(std::move(writer));
+    return std::make_unique<FormatWriter<formats::TorchFileWriter>>(std::move(writer));
 }
 
 Result<void> write_companion_files(const Source& source, const fs::path& directory) {
