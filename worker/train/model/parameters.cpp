@@ -300,13 +300,6 @@ std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const 
     return views_with(specs, flat, [&](std::size_t i) { return std::optional(specs[i].sizes[0]); });
 }
 
-std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
-                                        const at::Tensor& flat) {
-    return views_with(specs, flat, [&](std::size_t i) {
-        return specs[i].frozen ? std::nullopt : std::optional(specs[i].sizes[0]);
-    });
-}
-
 bool is_splittable(const ParameterSpec& spec) {
     return spec.sizes.size() > 1 && spec.lora != LoraRole::Factor;
 }
