@@ -6,8 +6,7 @@ import os
 import subprocess
 import unittest
 
-from pipeline_test import DOUBLE, SHORT
-from ranks import CONVERT, RankCase, tensors_of
+from ranks import CONVERT, DOUBLE, SHORT, RankCase, tensors_of
 
 GROUPS = [{'match': '*layernorm*|embedding.*', 'lr_scale': 0.5}, {'match': 'output_layer.*', 'weight_decay': 0}]
 # the layout of each optimizer's jobs

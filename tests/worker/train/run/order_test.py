@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
 """data.weights, curriculum and Megatron's order in jobs: exact resume at other layouts, shares, refusals."""
-import json
 import os
 import random
 import struct
 import unittest
 
-from pipeline_test import DOUBLE, SHORT
-from ranks import RankCase
+from ranks import DOUBLE, SHORT, RankCase
 
 
 class OrderTest(RankCase):

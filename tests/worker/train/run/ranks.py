@@ -23,13 +23,18 @@ PATIENCE_S = 300  # enough for a busy machine with half the speed
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
          'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time',
          'wall_s', 'phases', 'reduced_early')
+# clip_grad is below the norm of every step, so a wrong norm changes the weights.
+DOUBLE = {'train__precision': 'fp64', 'train__optimizer__clip_grad': 0.5, 'train__optimizer__warmup_steps': 0,
+          'train__global_batch_size': 16, 'train__metrics': {'grad_zeros': True}, 'model__num_hidden_layers': 4}
+SHORT = {'train__valid_every': 3, 'train__sample': {'every': 3, 'prompts': ['the ']},
+         'export': {'format': 'hf', 'dtype': 'bf16'}}
 
 
 class Attempt:
     """The ranks of one launch, and a substitute for roll-worker that publishes and records checkpoints."""
 
     def __init__(self, test, job, attempt, document, checkpoints=(), output=None, record=True, kind='train',
-                 setup=None, env=None, emulator=(), allow_faults=False):
+                 setup=None, env=None, emulator=(), allow_faults=False, gpus=()):
         self.emulator = emulator
         forced = {name: value for name, value in os.environ.items() if name == 'ROLL_PROCESSOR'}
         self.env = {'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1', **forced, **(env or {})}
@@ -40,7 +45,7 @@ class Attempt:
         world = document['resources']['slots_per_node']
         launch = {'v': 1, 'attempt': {'job': job, 'token': f'1-{attempt}'}, 'kind': kind,
                   'document': json.dumps(document), 'output': self.output, 'logs': logs, 'nodes': 1, 'node_rank': 0,
-                  'ranks_per_node': world, 'gpus': [], 'nonce': f'nonce{job}x{attempt}',
+                  'ranks_per_node': world, 'gpus': gpus, 'nonce': f'nonce{job}x{attempt}',
                   'checkpoints': [{'step': step, 'directory': path, 'deleted': False} for step, path in checkpoints],
                   'allow_faults': allow_faults}
         self.launch = os.path.join(logs, 'launch-0.json')

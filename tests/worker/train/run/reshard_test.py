@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from pipeline_test import DOUBLE
-from ranks import CONVERT, Attempt, RankCase
+from ranks import CONVERT, DOUBLE, Attempt, RankCase
 
 SIZES = {'model__vocab_size': 257, 'model__tie_word_embeddings': True, 'train__global_batch_size': 8}
 LAYOUTS = ({'tp': 2, 'pp': 2, 'parallel__sequence': True}, {'dp': 4, 'parallel__zero': 3},

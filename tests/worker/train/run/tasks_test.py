@@ -11,8 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from pipeline_test import SHORT
-from ranks import ORACLE, ORACLES, RANK, RankCase, write_corpus
+from ranks import ORACLE, ORACLES, RANK, SHORT, RankCase, write_corpus
 
 TASK = '''task: words
 dataset_path: json
