@@ -4,18 +4,17 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 import time
 import unittest
 
-from harness import BIN, RollTest, wait_until
+from harness import RollTest, TwoWorkers, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'oracle'))
 from tiny_hf import SIZES, write_llama, write_safetensors  # noqa: E402
 
 
-class ConvertJobs(RollTest):
+class Converts:
 
     def model(self, name='hf', **changes):
         path = os.path.join(self.work, name)
@@ -24,6 +23,9 @@ class ConvertJobs(RollTest):
 
     def leftovers(self):
         return [name for name in os.listdir(self.work) if 'staging' in name]
+
+
+class ConvertJobs(Converts, RollTest):
 
     def test_submit_converts_with_the_layout_asked_for(self):
         self.up()
@@ -120,34 +122,6 @@ class ConvertJobs(RollTest):
             shutil.rmtree(os.path.join(self.work, 'out'), ignore_errors=True)
         self.assertGreater(cancelled, 0)
 
-    def test_several_nodes_write_one_target(self):
-        self.up()
-        self.model(hidden_size=512, intermediate_size=2048, vocab_size=8192)
-        ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
-        with open(ours, encoding='ascii') as file:
-            pid = file.read()
-        log = open(os.path.join(self.top, 'other.log'), 'wb')
-        other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
-                                  '--slots', '2'], env=self.env, stdout=log, stderr=log)
-        self.addCleanup(lambda: (other.kill(), other.wait(), log.close()))  # for a failure before the end of the test
-        wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
-        self.ctl('convert', 'hf', 'mca', '--tp', 2, '--submit', '--nodes', 2, '--wait')
-        self.assertEqual(len(self.show('last')['attempts'][0]['nodes']), 2)
-        self.ctl('diff', 'hf', 'job:last')
-        self.assertEqual(sorted(os.listdir(os.path.join(self.work, 'mca/iter_0000001'))), ['mp_rank_00', 'mp_rank_01'])
-        job = self.ctl('convert', 'mca', 'out', '--submit', '--nodes', 2, '--parsable').stdout.strip()
-        wait_until(lambda: self.show(job)['state'] != 'queued', 'the job to start')
-        self.ctl('cancel', job, check=False)
-        state = self.wait(job)['state']
-        self.assertEqual((self.leftovers(), os.path.exists(os.path.join(self.work, 'out'))), ([], state == 'done'))
-        done = self.ctl('convert', 'mca', 'out2', '--part', '0/2', '--run', 'x', '--submit', check=False)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn('--nodes N', done.stderr)
-        other.terminate()
-        other.wait(60)
-        with open(ours, 'w', encoding='ascii') as file:
-            file.write(pid)
-
     def test_what_cannot_work_is_said_before_anything_is_queued(self):
         self.up()
         self.model()
@@ -163,6 +137,24 @@ class ConvertJobs(RollTest):
         planned = json.loads(self.ctl('convert', 'hf', 'out', '--tp', 4, '--submit', '--dry-run').stdout)
         self.assertEqual(planned['jobs'][0]['document']['convert']['tp'], 4)
         self.assertEqual(self.json('jobs', '-a')['jobs'], [])
+
+
+class OnTwoNodes(Converts, TwoWorkers):
+
+    def test_several_nodes_write_one_target(self):
+        self.model(hidden_size=512, intermediate_size=2048, vocab_size=8192)
+        self.ctl('convert', 'hf', 'mca', '--tp', 2, '--submit', '--nodes', 2, '--wait')
+        self.assertEqual(len(self.show('last')['attempts'][0]['nodes']), 2)
+        self.ctl('diff', 'hf', 'job:last')
+        self.assertEqual(sorted(os.listdir(os.path.join(self.work, 'mca/iter_0000001'))), ['mp_rank_00', 'mp_rank_01'])
+        job = self.ctl('convert', 'mca', 'out', '--submit', '--nodes', 2, '--parsable').stdout.strip()
+        wait_until(lambda: self.show(job)['state'] != 'queued', 'the job to start')
+        self.ctl('cancel', job, check=False)
+        state = self.wait(job)['state']
+        self.assertEqual((self.leftovers(), os.path.exists(os.path.join(self.work, 'out'))), ([], state == 'done'))
+        done = self.ctl('convert', 'mca', 'out2', '--part', '0/2', '--run', 'x', '--submit', check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('--nodes N', done.stderr)
 
 
 if __name__ == '__main__':
