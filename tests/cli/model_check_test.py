@@ -128,6 +128,18 @@ class ModelCheck(unittest.TestCase):
         self.assertIn("use the model's own tokenizer", told)
         self.assertNotIn('model.vocab_size', told)
 
+    def test_an_adapter_must_fit_the_model(self):
+        job = self.job({'from': self.model('base')})
+        for lora, says in (({'targets': ['q_proj', 'wq']}, 'train.lora.targets has wq, which matches no linear layer'),
+                           ({'layers': [0, 9]}, 'train.lora.layers has 9; allowed: 0 to'),
+                           ({'dropout': 1.5}, 'train.lora.dropout is 1.5; allowed: a number, at least 0, below 1'),
+                           ({'from': 7}, 'train.lora.from is 7; allowed: a string'),
+                           ({'from': '/nowhere'}, 'train.lora.from is /nowhere, which does not exist')):
+            job['train']['lora'] = lora
+            found = self.problems(job)
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(says, found[0])
+
     def test_each_has_one_sentence(self):
         def lose(folder):
             os.rename(os.path.join(folder, 'model.safetensors'), os.path.join(folder, 'one.safetensors'))
