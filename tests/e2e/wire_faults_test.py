@@ -182,15 +182,6 @@ class WireFaults(RollTest):
         self.assertEqual(wrong.returncode, 2)
         self.assertEqual(self.ctl('secret', 'set', 'EMPTY', check=False, text_in='\n').returncode, 2)
 
-    def test_key_files_are_for_their_user_alone(self):
-        self.up()
-        for folder, _, names in os.walk(os.path.join(self.state, 'keys')):
-            for name in names:
-                mode = os.stat(os.path.join(folder, name)).st_mode & 0o777
-                if name.endswith('.key'):
-                    self.assertEqual(mode, 0o600, name)
-                self.assertEqual(mode & 0o022, 0, name)
-
 
 if __name__ == '__main__':
     unittest.main()

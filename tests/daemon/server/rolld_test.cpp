@@ -270,35 +270,6 @@ TEST(Rolld, TheWireShowsNoJobName) {
     EXPECT_EQ(seen.find("submit"), std::string::npos);
 }
 
-TEST(Rolld, MalformedFramesDoNoHarm) {
-    Daemon daemon;
-    daemon.start();
-    FakeWorker worker(daemon);
-    worker.until([](const auto&) { return true; });
-    for (const std::string& frame : std::vector<std::string>{
-             "", "{", "[]", std::string(1000, '['), R"({"v":1,"id":1,"op":"submit","args":{}})"})
-        worker.send(frame);
-    worker.until([](const auto&) { return true; });
-    io::Client client = daemon.client();
-    const auto unknown = client.ask("dance", Json::object(), 30s);
-    ASSERT_FALSE(unknown);
-    EXPECT_EQ(unknown.error().code, ErrorCode::InvalidArgument);
-    const auto empty = client.ask("submit", Json::object(), 30s);
-    ASSERT_FALSE(empty);
-    EXPECT_NE(empty.error().code, ErrorCode::Unavailable);
-    const auto big = client.ask("submit", {{"key", std::string(17u << 20, 'x')}}, 1s);
-    EXPECT_FALSE(big);
-    const auto many = client.ask_all("submit", {{{"key", std::string(17u << 20, 'x')}}}, 60s);
-    ASSERT_EQ(many.size(), 1u);
-    EXPECT_EQ(many[0].error().code, ErrorCode::InvalidArgument);
-    EXPECT_NE(many[0].error().message.find("allowed: at most 16777216"), std::string::npos);
-    Json long_key = submit_args(std::string(300, 'k'));
-    const auto key = client.ask("submit", long_key, 30s);
-    ASSERT_FALSE(key);
-    EXPECT_NE(key.error().message.find("has 300 bytes; allowed: 1 to 256"), std::string::npos);
-    EXPECT_TRUE(client.ask("version", Json::object(), 30s));
-}
-
 TEST(Rolld, EventsAreHeldBackUntilThereIsOne) {
     Daemon daemon;
     daemon.start();
