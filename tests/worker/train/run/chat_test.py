@@ -120,18 +120,6 @@ class ChatTest(RankCase):
         self.assertIn('.jsonl: 1 document, ', run.log())
         self.assertIn('2 bad lines skipped', run.log())
 
-    def test_what_cannot_be_trained_on_is_refused_with_its_line(self):
-        with open(self.path, 'a', encoding='utf-8') as file:
-            file.write('{"messages": [{"role": "user", "content": "x"}]}\n')
-        self.refused(self.chats(1), 2, 'chats.jsonl, line 61: has 1 messages, none with the role assistant')
-        with open(os.path.join(self.tokenizer, 'chat_template.jinja'), 'w', encoding='utf-8') as file:
-            file.write('a\n{% include "b" %}')
-        with open(self.path, 'w', encoding='utf-8') as file:
-            file.write('{"prompt": "a", "completion": "b"}\n' * 20)
-        self.run_whole(1, 1, self.chats(1))  # pairs need no template
-        write_chats(self.path, 3)
-        self.refused(self.chats(1), 2, 'chat_template.jinja, line 2: the tag "include" is not supported')
-
 
 if __name__ == '__main__':
     unittest.main()

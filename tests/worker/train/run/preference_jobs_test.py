@@ -252,15 +252,6 @@ class PreferenceTest(RankCase):
         self.assertIn('62 pairs: 2 cut to 33 tokens, 1 without a token to learn', run.log())
         self.assertIn('warning: data.train: 62 pairs', run.log())
 
-    def test_bad_lines_are_refused_or_skipped(self):
-        with open(self.path, 'a', encoding='utf-8') as file:
-            file.write('{"prompt": "a", "chosen": "b", "rejected": "b"}\n{"prompt": "a", "chosen": "b"}\n')
-        self.refused(self.pairs(1), 2, f'data: {self.path}, line 61: its fields "chosen" and "rejected" are equal: '
-                     "'b'; correct this line")
-        run = self.run_whole(1, 1, self.pairs(1, data__on_bad_line='skip'))
-        self.assertIn('pairs.jsonl: 2 bad lines skipped', run.log())
-        self.assertIn('120 documents', run.log())
-
 
 if __name__ == '__main__':
     unittest.main()

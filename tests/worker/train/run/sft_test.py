@@ -159,15 +159,6 @@ class SftTest(RankCase):
         self.resumes_bitwise(self.document(150, data={'train': [path], 'valid': 0.1,
                                                       'attention': 'within_documents'}, train__valid_every=25))
 
-    def test_what_is_no_pair_is_refused(self):
-        path = os.path.join(self.top, 'pairs.jsonl')
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write('{"prompt": "a", "completion": "b"}\n{"prompt": "a", "text": "b"}\n')
-        self.refused(self.pairs(1, path, dp=1), 2, 'line 2: has no field "completion"')
-        self.refused(self.pairs(1, self.corpus, dp=1), 2, 'objective sft needs .jsonl, .json or .parquet files '
-                     'with the fields prompt and completion, or with conversations, but ' + self.corpus +
-                     ' is a file of another type')
-
     def test_what_is_held_out_without_a_token_to_predict_is_refused(self):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 30)
         long = os.path.join(self.top, 'long.jsonl')
