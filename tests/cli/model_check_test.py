@@ -84,15 +84,16 @@ class ModelCheck(unittest.TestCase):
     def test_a_pipeline_schedule_is_checked(self):
         model = self.model('staged')
 
-        def found(text):
+        def found(text, named='mine.csv'):
             with open(os.path.join(self.work, 'mine.csv'), 'w', encoding='utf-8') as file:
                 file.write(text)
             return self.problems(self.job({'from': model}, resources={'nodes': 1, 'slots_per_node': 2},
-                                          parallel={'dp': 1, 'pp': 2, 'schedule_file': 'mine.csv'}))
+                                          parallel={'dp': 1, 'pp': 2, 'schedule_file': named}))
         self.assertEqual(found('0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n'), [])
         self.assertRegex('\n'.join(found('0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n')),
                          r'parallel\.schedule_file is /\S+/mine\.csv, which cannot be used: rank 1, B1: this operation '
                          r'is missing')
+        self.assertRegex('\n'.join(found('', 'missing.csv')), r'parallel\.schedule_file .*/missing\.csv')
 
     def test_all_of_a_model_is_told_at_once(self):
         def cut(folder):

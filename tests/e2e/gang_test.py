@@ -105,14 +105,6 @@ class Gang(TwoWorkers):
         self.wait_done(job)
         self.assertEqual(self.ctl('logs', job).stdout, '[]\n')
 
-    def test_bad_numbers_of_tasks_are_refused_with_what_is_allowed(self):
-        for words, says in ((['--tasks-per-node', 0], 'resources.tasks_per_node is 0; allowed: an integer, 1 to 4096'),
-                            (['--tasks-per-node', 4, '--slots', 2],
-                             'resources.tasks_per_node is 4; allowed without GPUs: at most slots_per_node 2')):
-            done = self.ctl('submit', *words, '--', 'true', check=False)
-            self.assertEqual(done.returncode, 2, done.stdout)
-            self.assertIn(says, done.stderr)
-
 
 if __name__ == '__main__':
     unittest.main(verbosity=2)

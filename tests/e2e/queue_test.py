@@ -91,15 +91,6 @@ class Queue(RollTest):
             self.assertEqual(file.read(), '0 0.50\n' * 2)
         self.assertEqual(self.show(int(ids[0]))['resources']['gpus_per_node'], 0.5)
 
-    def test_a_job_takes_the_first_variant_that_fits(self):
-        self.up()
-        path = self.write('job.yaml', json.dumps({
-            'name': 'v', 'kind': 'command', 'command': ['sh', '-c', 'echo ${CUDA_VISIBLE_DEVICES:-none}'],
-            'resources': {'gpus_per_node': 8, 'variants': [{'gpus_per_node': 0, 'slots_per_node': 2}]}}))
-        job = self.submit(path)
-        self.wait_done(job)
-        self.assertIn('none', self.ctl('logs', job).stdout)
-
     def test_a_machine_whose_own_check_fails_is_left_out(self):
         self.up()
         ours = self.pid_file('worker')
@@ -268,20 +259,6 @@ class Queue(RollTest):
         self.assertGreater(len(lines), 1200)
         self.assertEqual(lines, self.events()[:len(lines)])
         self.assertEqual(len(self.ctl('events', 600, '--jsonl').stdout.splitlines()), len(self.events(600)))
-
-    def test_a_job_is_put_before_all_others(self):
-        self.up(slots=1)
-        gate = os.path.join(self.work, 'gate')
-        first = self.command('sh', '-c', f'until test -e {gate}; do sleep 0.05; done')
-        wait_until(lambda: self.show(first)['state'] == 'running', 'the job to run')
-        jobs = [self.command('true', options=('--priority', str(p))) for p in (5, 900, 0)]
-        self.ctl('update', jobs[2], 'priority=max')
-        self.assertEqual(self.show(jobs[2])['priority'], 901)
-        self.ctl('update', jobs[2], 'priority=max')
-        self.assertEqual(self.show(jobs[2])['priority'], 901, 'it is first')
-        open(gate, 'w', encoding='ascii').close()
-        started = [self.wait_done(job)['started_at'] for job in jobs]
-        self.assertEqual(sorted(started), [started[2], started[1], started[0]])
 
     def test_what_was_drained_starts_nothing_and_says_why_after_a_restart_too(self):
         self.up()

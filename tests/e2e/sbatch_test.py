@@ -166,19 +166,6 @@ class Sbatch(TwoWorkers):
         self.assertEqual(run('sinfo', '-h', '-n', 'other', '-o', '%n %c %t')[0], 'other 4 idle\n')
         self.assertIn('srun: tasks start only in a batch script', run('srun', 'true', check=1)[1])
 
-    def test_nothing_is_queued_if_a_line_is_wrong(self):
-        for line, says in (('--time=5x', 'job.sh:2: --time is "5x"; allowed: M, M:S'),
-                           ('--nosuch', 'job.sh:2: --nosuch is not an option of sbatch'),
-                           ('foo', 'job.sh:2: "foo" is not an option'),
-                           ('--nodelist=n1', 'job.sh:2: --nodelist=n1: jobs do not choose nodes'),
-                           ('--array=5-2', 'array is "5-2"; allowed: '),
-                           ('-J "x', 'job.sh:2: the quote " is not closed')):
-            self.script(f'#!/bin/sh\n#SBATCH {line}\ntrue\n')
-            done = self.ctl('submit', 'job.sh', check=False)
-            self.assertEqual(done.returncode, 2, line)
-            self.assertIn(says, done.stderr)
-        self.assertEqual(self.json('jobs', '-a')['jobs'], [])
-
     def test_the_examples_run(self):
         self.assertTrue(os.path.exists(ORACLE), f'missing: {ORACLE}')  # its torch runs the examples
         shutil.copytree(os.path.join(TOP, 'examples'), os.path.join(self.work, 'examples'))
