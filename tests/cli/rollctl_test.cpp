@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "common/json.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::cli {
 namespace {
@@ -26,12 +27,6 @@ struct Ended {
 
 class Rollctl : public ::testing::Test {
   protected:
-    void SetUp() override {
-        char pattern[] = "/tmp/roll-ctl-XXXXXX";
-        base = ::mkdtemp(pattern);
-    }
-    void TearDown() override { std::filesystem::remove_all(base); }
-
     // Runs `rollctl ARGUMENTS` in a shell, in the test's own directory and state directory.
     Ended run(const std::string& arguments) const { return run_program(ROLLCTL, arguments); }
 
@@ -48,7 +43,8 @@ class Rollctl : public ::testing::Test {
         return ended;
     }
 
-    std::string base;
+    TemporaryFolder temporary_;
+    std::string base = temporary_.path().string();
 };
 
 TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/train/processes.hpp"
 #include "worker/train/comm/gloo_fabric.hpp"
 #include "worker/train/comm/local_communicator.hpp"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/report/metrics.hpp"
 #include "worker/train/report/step_report.hpp"
 

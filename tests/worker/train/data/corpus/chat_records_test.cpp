@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/token_file.hpp"
 
@@ -53,7 +53,7 @@ class ChatRecords : public testing::Test {
         return text + (inside ? "]" : "");
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
     chat::Names names_;
     chat::TrainOn train_on_ = chat::TrainOn::Assistant;
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();

@@ -1,12 +1,11 @@
 // Tests lines of prompts and completions: their tokens, which of these are context only, and how
 // whole documents become windows.
-#include <filesystem>
 #include <fstream>
 #include <map>
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/learned.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
@@ -35,7 +34,7 @@ class Completions : public testing::Test {
         return Corpus::make(std::move(files), valid, seq_length, Cut::BetweenDocuments).value();
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
 };
 

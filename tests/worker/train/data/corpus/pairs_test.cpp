@@ -1,13 +1,12 @@
 // Tests lines of preference pairs: their forms, which tokens are learned, how pairs become windows,
 // and bad lines.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/learned.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
@@ -65,7 +64,7 @@ class Pairs : public testing::Test {
         return Corpus::make(std::move(files), valid, seq_length, Cut::BetweenPairs).value();
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
     bool has_template_ = true, skips_ = false;
     bool labels_ = false;  // the lines have labelled answers
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
