@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import RollTest, required, wait_until
+from harness import RollTest, required, text_of, wait_until
 
 CLONE_NEWNS = 0x20000
 HYBRID = '/sys/fs/cgroup/unified'
@@ -30,8 +30,7 @@ class InContainers(RollTest):
     def setUp(self):
         super().setUp()
         storage = os.path.join(self.top, 'storage.conf')
-        with open(storage, 'w', encoding='ascii') as file:
-            file.write(f'[storage]\ndriver = "vfs"\ngraphroot = "{self.top}/graph"\nrunroot = "{self.top}/run"\n')
+        self.write(storage, f'[storage]\ndriver = "vfs"\ngraphroot = "{self.top}/graph"\nrunroot = "{self.top}/run"\n')
         limits = os.path.join(self.top, 'containers.conf')
         with open(limits, 'w', encoding='ascii') as file:  # root here may not raise its limits
             file.write('[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
@@ -177,8 +176,7 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         """Returns the pid of the guard that runs a container: the parent of podman."""
         def parent():
             for pid in self.pids_of('podman'):
-                with open(f'/proc/{pid}/stat', encoding='ascii') as file:
-                    return int(file.read().split()[3])
+                return int(text_of(f'/proc/{pid}/stat').split()[3])
         return wait_until(parent, 'podman')
 
     def test_no_container_is_left_after_the_death_of_the_guard_and_of_the_worker(self):

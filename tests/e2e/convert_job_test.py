@@ -8,7 +8,7 @@ import sys
 import time
 import unittest
 
-from harness import RollTest, TwoWorkers, wait_until
+from harness import RollTest, TwoWorkers, json_of, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'oracle'))
 from tiny_hf import SIZES, write_llama, write_safetensors  # noqa: E402
@@ -32,8 +32,7 @@ class ConvertJobs(Converts, RollTest):
         self.model()
         done = self.ctl('convert', 'hf', 'mca', '--tp', 2, '--pp', '2', '--bf16', '--submit', '--wait')
         self.assertIn('convert-mca', done.stdout)
-        with open(os.path.join(self.work, 'mca/mca_config.json'), encoding='ascii') as file:
-            config = json.load(file)
+        config = json_of(self.work, 'mca/mca_config.json')
         self.assertEqual((config['tensor_model_parallel_size'], config['pipeline_model_parallel_size'],
                           config['bf16']), (2, 2, True))
         self.ctl('verify', 'mca')
@@ -54,9 +53,8 @@ class ConvertJobs(Converts, RollTest):
         """Writes an adapter of rank 1 with ones only; it adds 1 to each weight of o_proj."""
         adapter = os.path.join(self.work, 'adapter')
         os.makedirs(adapter)
-        with open(os.path.join(adapter, 'adapter_config.json'), 'w', encoding='ascii') as file:
-            json.dump({'peft_type': 'LORA', 'r': 1, 'lora_alpha': 1,
-                       'target_modules': ['o_proj']}, file)
+        self.write(os.path.join(adapter, 'adapter_config.json'), json.dumps(
+            {'peft_type': 'LORA', 'r': 1, 'lora_alpha': 1, 'target_modules': ['o_proj']}))
         base = 'base_model.model.model.layers.{}.self_attn.o_proj.lora_{}.weight'
         one = struct.pack('<f', 1.0)
         tensors = {}
@@ -83,26 +81,20 @@ class ConvertJobs(Converts, RollTest):
         self.up()
         self.model()
         self.adapter()
-        path = os.path.join(self.work, 'merge.json')
-        with open(path, 'w', encoding='ascii') as file:
-            json.dump({'name': 'two', 'kind': 'merge',
-                       'merge': {'base': 'hf', 'adapters': ['adapter', 'adapter'], 'target': 'merged'}}, file)
-        job = self.submit(path)
-        self.wait_done(job)
+        self.wait_done(self.submit(self.write('merge.json', json.dumps({
+            'name': 'two', 'kind': 'merge',
+            'merge': {'base': 'hf', 'adapters': ['adapter', 'adapter'], 'target': 'merged'}}))))
         self.assert_merged(2.0)
 
     def test_a_merge_is_a_step_of_a_chain(self):
         self.up()
         self.model()
         self.adapter()
-        path = os.path.join(self.work, 'chain.json')
-        with open(path, 'w', encoding='ascii') as file:
-            json.dump({'name': 'copy', 'kind': 'convert', 'convert': {'source': 'hf', 'target': 'copy', 'to': 'hf'},
-                       'then': [{'name': 'tuned', 'kind': 'merge',
-                                 'merge': {'base': '{previous.result}', 'adapters': ['adapter'], 'target': 'merged'}},
-                                {'name': 'look', 'kind': 'command',
-                                 'command': ['test', '-e', '{tuned.result}/config.json']}]}, file)
-        first = self.submit(path)
+        first = self.submit(self.write('chain.json', json.dumps({
+            'name': 'copy', 'kind': 'convert', 'convert': {'source': 'hf', 'target': 'copy', 'to': 'hf'},
+            'then': [{'name': 'tuned', 'kind': 'merge',
+                      'merge': {'base': '{previous.result}', 'adapters': ['adapter'], 'target': 'merged'}},
+                     {'name': 'look', 'kind': 'command', 'command': ['test', '-e', '{tuned.result}/config.json']}]})))
         self.assertEqual([self.wait_done(first + i)['kind'] for i in range(3)], ['convert', 'merge', 'command'])
         self.assert_merged()
 

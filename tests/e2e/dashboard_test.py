@@ -255,8 +255,7 @@ class Dashboard(RollTest):
     def make_slurm(self):
         for name, lines in SLURM.items():
             path = f'{self.top}/slurm/{name}'
-            with open(path, 'w', encoding='ascii') as file:
-                file.write(f'#!/bin/sh\ncd {self.top}/slurm/jobs && {lines}\n')
+            self.write(path, f'#!/bin/sh\ncd {self.top}/slurm/jobs && {lines}\n')
             os.chmod(path, 0o755)
 
     def test_the_operator_closes_and_cancels_single_allocations(self):

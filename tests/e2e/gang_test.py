@@ -76,8 +76,7 @@ class Gang(TwoWorkers):
         job = self.submit('--nodes', 2, '--tasks-per-node', 2, '--', *show)
         self.wait_done(job)
         self.assertEqual(self.ctl('logs', job, '--rank', 3).stdout.strip(), '/ /')
-        with open(os.path.join(self.state, 'rolld.yaml'), 'w', encoding='ascii') as file:
-            file.write('gang: {slurm_variables: true}\n')
+        self.write(os.path.join(self.state, 'rolld.yaml'), 'gang: {slurm_variables: true}\n')
         os.kill(self.pid_file('rolld'), signal.SIGHUP)
         wait_until(lambda: 'was read again' in self.ctl('events').stdout, 'rolld to read the setting')
         job = self.submit('--nodes', 2, '--tasks-per-node', 2, '--', *show)

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import notify_test
-from harness import ORACLE, RollTest, wait_until
+from harness import ORACLE, RollTest, json_of, wait_until
 
 
 BITS_PER_BYTE = '''
@@ -43,8 +43,7 @@ class MainJob(RollTest):
         self.assertEqual(self.json('show', 'last')['job']['id'], job, 'not the export')
         self.assertRegex(self.ctl('metrics', 'last', '--plot').stdout, '^loss: .* at step 1, .* at step 60\n')
         folder = os.path.join(ended['output'], 'export', 'hf')
-        with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
-            self.assertEqual(json.load(file)['model_type'], 'llama')
+        self.assertEqual(json_of(folder, 'config.json')['model_type'], 'llama')
         self.assertIn('model.safetensors', os.listdir(folder))
         checkpoints = os.listdir(os.path.join(ended['output'], 'checkpoints'))
         self.assertEqual(len(checkpoints), 2, f'keep: 2 left {checkpoints}')
@@ -156,9 +155,9 @@ class Webhook(RollTest):
     def test_each_recorded_checkpoint_reaches_a_server(self):
         self.up()
         server = self.serve()
-        with open(os.path.join(self.state, 'notify.yaml'), 'w', encoding='utf-8') as file:
-            json.dump({'targets': [{'name': 'web', 'url': f'http://127.0.0.1:{server.server_port}/hook',
-                                    'on': ['checkpointed'], 'kinds': ['train']}]}, file)
+        self.write(os.path.join(self.state, 'notify.yaml'), json.dumps({'targets': [
+            {'name': 'web', 'url': f'http://127.0.0.1:{server.server_port}/hook', 'on': ['checkpointed'],
+             'kinds': ['train']}]}))
         self.start_notify()
         wait_until(lambda: os.path.exists(os.path.join(self.state, 'notify', 'web.position')), 'a position')
         self.corpus()

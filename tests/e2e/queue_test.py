@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from harness import RollTest, BIN, is_alive, wait_until
+from harness import RollTest, BIN, is_alive, text_of, wait_until
 
 
 class Queue(RollTest):
@@ -87,8 +87,7 @@ class Queue(RollTest):
                        f'{met}; echo $CUDA_VISIBLE_DEVICES $ROLL_GPU_FRACTION >> {out}').stdout.split()
         for job in ids:
             self.wait_done(int(job))
-        with open(out, encoding='ascii') as file:
-            self.assertEqual(file.read(), '0 0.50\n' * 2)
+        self.assertEqual(text_of(out), '0 0.50\n' * 2)
         self.assertEqual(self.show(int(ids[0]))['resources']['gpus_per_node'], 0.5)
 
     def test_a_machine_whose_own_check_fails_is_left_out(self):
@@ -121,21 +120,18 @@ class Queue(RollTest):
         self.assertEqual(len(ids), 4)
         states = [self.wait(int(job))['state'] for job in ids]
         self.assertEqual(states, ['done', 'done', 'failed', 'done'])
-        with open(out, encoding='ascii') as file:
-            self.assertEqual(sorted(file.read().split()), ['0', '1', '2', '3'])
+        self.assertEqual(sorted(text_of(out).split()), ['0', '1', '2', '3'])
         again = self.ctl('resubmit', '--failed', 'all', '--parsable').stdout.split()
         self.assertEqual(len(again), 1)
         self.assertEqual(self.wait(int(again[0]))['state'], 'failed')
-        with open(out, encoding='ascii') as file:
-            self.assertEqual(file.read().split().count('2'), 2)
+        self.assertEqual(text_of(out).split().count('2'), 2)
 
     def test_rolld_yaml_holds_and_a_sighup_reads_it_again(self):
         os.makedirs(self.state, mode=0o700)
         config = os.path.join(self.state, 'rolld.yaml')
 
         def limit(jobs):
-            with open(config, 'w', encoding='ascii') as file:
-                file.write(f'users: {{"*": {{jobs: {jobs}}}}}\n')
+            self.write(config, f'users: {{"*": {{jobs: {jobs}}}}}\n')
         limit(1)
         self.up()
         self.submit('--hold', '--', 'true')
@@ -143,8 +139,7 @@ class Queue(RollTest):
         self.assertEqual(refused.returncode, 4, refused.stderr)
         self.assertIn('users.*.jobs', refused.stderr)
         limit(2)
-        with open(os.path.join(self.state, 'rolld.pid'), encoding='ascii') as file:
-            pid = int(file.read())
+        pid = int(text_of(self.state, 'rolld.pid'))
         os.kill(pid, signal.SIGHUP)
         wait_until(lambda: self.ctl('submit', '--hold', '--', 'true', check=False).returncode == 0,
                    'the new limit to hold')

@@ -22,8 +22,7 @@ class RemoteFiles(RollTest):
     def test_a_client_without_the_volume_sees_the_same(self):
         self.up()
         rows = '\\n'.join(json.dumps({'step': step, 'loss': step / 4}) for step in range(1, 4))
-        with open(os.path.join(self.work, 'lines'), 'w', encoding='utf-8') as file:
-            file.write(LINES + '\n')
+        self.write('lines', LINES + '\n')
         script = (f'cat {self.work}/lines; printf "caf\\303\\251 \\377\\376 bytes\\nno end"; '
                   f"printf '{rows}\\n' > $ROLL_OUTPUT/metrics.jsonl; head -c 300000 /dev/zero | tr '\\0' y >&2")
         job = self.submit('--set', f'output={self.work}/out-{{id}}', '--', 'sh', '-c', script)

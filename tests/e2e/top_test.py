@@ -7,7 +7,7 @@ import termios
 import time
 import unittest
 
-from harness import RollTest, BIN, wait_until
+from harness import RollTest, BIN, text_of, wait_until
 from queue_test import ByteProxy
 from terminal import Terminal, Tmux
 
@@ -137,11 +137,9 @@ class Top(RollTest):
         history = len(self.ctl('events', '--json').stdout)
         client = os.path.join(self.top, 'client')
         shutil.copytree(os.path.join(self.state, 'keys'), os.path.join(client, 'keys'))
-        with open(os.path.join(self.state, 'endpoint'), encoding='ascii') as file:
-            endpoint = file.read().strip()
+        endpoint = text_of(self.state, 'endpoint').strip()
         with ByteProxy(os.path.join(self.top, 'proxy.sock'), endpoint) as proxy:
-            with open(os.path.join(client, 'endpoint'), 'w', encoding='ascii') as file:
-                file.write(proxy.endpoint + '\n')
+            self.write(os.path.join(client, 'endpoint'), proxy.endpoint + '\n')
             shown = self.ctl('top', env=dict(self.env, ROLL_DIR=client)).stdout
         self.assertIn('0 running  0 queued', shown)
         self.assertIn('cancelled', shown.splitlines()[-1])

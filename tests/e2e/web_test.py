@@ -14,7 +14,7 @@ import time
 import unittest
 
 from certificates import Authority
-from harness import RollTest, BIN, required, wait_until
+from harness import RollTest, BIN, json_of, required, text_of, wait_until
 
 SCHEMATHESIS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', '.deps', 'schemathesis', 'bin',
                             'schemathesis')
@@ -35,8 +35,7 @@ class Web(RollTest):
 
     def configure(self, **http):
         """Writes the section `http` of rolld.yaml."""
-        with open(os.path.join(self.state, 'rolld.yaml'), 'w', encoding='utf-8') as file:
-            json.dump({'http': http}, file)  # valid YAML too
+        self.write(os.path.join(self.state, 'rolld.yaml'), json.dumps({'http': http}))  # valid YAML too
 
     def serve(self, *options):
         """Starts roll-web and returns its process; self.port and self.token are its own."""
@@ -46,8 +45,7 @@ class Web(RollTest):
                                env=self.env)
         self.webs.append(web)
         self.port = int(web.stdout.readline().strip().rstrip('/').rsplit(':', 1)[1])
-        with open(os.path.join(self.state, 'web.token'), encoding='utf-8') as file:
-            self.token = file.read().strip()
+        self.token = text_of(self.state, 'web.token').strip()
         return web
 
     def check_config(self):
@@ -149,8 +147,7 @@ class Web(RollTest):
         listed = self.json('token', 'list')['tokens']
         self.assertEqual({one['scope'] for one in listed}, {'read', 'operate'})
         for name in ('tokens.json', 'rolld.log'):
-            with open(os.path.join(self.state, name), encoding='utf-8') as file:
-                text = file.read()
+            text = text_of(self.state, name)
             for token in (reader, operator):
                 self.assertNotIn(token.rsplit('_', 1)[1], text, f'no secret is in {name}')
         self.ctl('token', 'revoke', made['operate']['id'])
@@ -234,8 +231,7 @@ class Web(RollTest):
         report = os.path.join(self.top, 'answers.har')
         self.schemathesis(bob, '-n', '1', '--phases', 'coverage', '--report', 'har', '--report-har-path', report,
                           '--generation-with-security-parameters', 'false')
-        with open(report, encoding='utf-8') as file:
-            answers = [entry['response'] for entry in json.load(file)['log']['entries']]
+        answers = [entry['response'] for entry in json_of(report)['log']['entries']]
         texts = ''.join(answer['content'].get('text', '') for answer in answers if answer['status'] == 200)
         for schema in ('job', 'jobs', 'events', 'nodes', 'totals'):
             self.assertIn(f'"roll.{schema}/1"', texts)

@@ -9,7 +9,7 @@ import shutil
 import sys
 import unittest
 
-from ranks import ORACLES, RANK, RankCase
+from ranks import ORACLES, RANK, RankCase, text_of, write_text
 
 sys.path.append(ORACLES)
 from hub_cache import hub_cache  # noqa: E402
@@ -60,20 +60,16 @@ class ChatTest(RankCase):
 
     def test_a_template_without_spans_teaches_the_same_turns(self):
         path = os.path.join(self.tokenizer, 'chat_template.jinja')
-        with open(path, encoding='utf-8') as file:
-            text = file.read()
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write(text.replace('{% generation %}', '').replace('{% endgeneration %}', ''))
+        text = text_of(path)
+        write_text(path, text.replace('{% generation %}', '').replace('{% endgeneration %}', ''))
         self.run_whole(1, 1, self.chats(1))
         self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer,
                                                                     self.path)))
 
     def test_a_token_on_the_border_of_a_turn_is_learned(self):
         path = os.path.join(self.tokenizer, 'chat_template.jinja')
-        with open(path, encoding='utf-8') as file:
-            text = file.read()
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write(text.replace("m['role'] + '\\n'", "m['role'] + ' '"))  # " the" is one token
+        text = text_of(path)
+        write_text(path, text.replace("m['role'] + '\\n'", "m['role'] + ' '"))  # " the" is one token
         self.run_whole(1, 1, self.chats(1))
         made = self.made_tokens()
         self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer, self.path, path)))
@@ -98,12 +94,10 @@ class ChatTest(RankCase):
                 file.write(json.dumps({'prompt': messages[:-1], 'completion': messages[-1:]}) + '\n')
         for without_spans in (False, True):
             path = os.path.join(self.tokenizer, 'chat_template.jinja')
-            with open(path, encoding='utf-8') as file:
-                text = file.read()
+            text = text_of(path)
             if without_spans:
                 text = text.replace('{% generation %}', '').replace('{% endgeneration %}', '')
-            with open(path, 'w', encoding='utf-8') as file:
-                file.write(text)
+            write_text(path, text)
             shutil.rmtree(os.path.join(self.top, 'tokens'), ignore_errors=True)
             self.run_whole(1 + without_spans, 1, self.chats(1))
             self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'parts', self.tokenizer,

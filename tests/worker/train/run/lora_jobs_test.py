@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from ranks import CONVERT, RankCase, tensors_of
+from ranks import CONVERT, RankCase, json_of, tensors_of
 
 LORA = {'r': 4, 'alpha': 8}
 VARIANTS = {**LORA, 'dora': True, 'dropout': 0.2, 'lr_ratio': 4, 'modules_to_save': ['lm_head']}
@@ -115,8 +115,7 @@ class LoraTest(RankCase):
         for a, b in zip(self.losses(upon), self.losses(self.run_whole(4, 1, self.lora(3, model={'from': merged[1]}))),
                         strict=True):
             self.assertAlmostEqual(a, b, delta=1e-6)
-        with open(os.path.join(upon.published[-1][1], FILES[1]), encoding='utf-8') as file:
-            self.assertEqual(json.load(file)['base_adapters'], below)
+        self.assertEqual(json_of(upon.published[-1][1], FILES[1])['base_adapters'], below)
         self.refused(self.lora(6), 2, 'train.lora: base_adapters is null', checkpoints=upon.published)
         self.refused(self.lora(3, model={'from': merged[1], 'adapters': below}), 2,
                      f'{first} is an adapter of {self.base}, not of model.from {merged[1]}')

@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from ranks import SHORT, Attempt, RankCase
+from ranks import SHORT, Attempt, RankCase, json_of
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[3]))
 from shares import share  # noqa: E402
@@ -45,8 +45,7 @@ class Offload:
         return attempt
 
     def memory_of(self, attempt):
-        with open(os.path.join(attempt.output, 'memory.json'), encoding='utf-8') as file:
-            return json.load(file)['ranks']
+        return json_of(attempt.output, 'memory.json')['ranks']
 
     def test_the_bits_are_those_of_a_job_without_the_key_and_either_resumes_the_other(self):
         for job, changes in enumerate(share(self.JOBS)):

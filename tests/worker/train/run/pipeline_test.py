@@ -6,13 +6,7 @@ import signal
 import unittest
 import xml.etree.ElementTree
 
-from ranks import Attempt, RankCase
-
-# clip_grad is below the norm of every step, so a wrong norm changes the weights.
-DOUBLE = {'train__precision': 'fp64', 'train__optimizer__clip_grad': 0.5, 'train__optimizer__warmup_steps': 0,
-          'train__global_batch_size': 16, 'train__metrics': {'grad_zeros': True}, 'model__num_hidden_layers': 4}
-SHORT = {'train__valid_every': 3, 'train__sample': {'every': 3, 'prompts': ['the ']},
-         'export': {'format': 'hf', 'dtype': 'bf16'}}
+from ranks import DOUBLE, SHORT, Attempt, RankCase, json_of, write_text
 
 
 class Pipeline(RankCase):
@@ -74,8 +68,7 @@ class Pipeline(RankCase):
         rows = [['0F0', '0F1', '0B0', '0F2', '0B1', '0F3', '0B2', '0B3'] + [''] * 2,
                 ['', '1F0', '1I0', '1W0', '1F1', '1B1', '1F2', '1B2', '1F3', '1B3']]
         schedule = os.path.join(self.top, 'mine.csv')
-        with open(schedule, 'w', encoding='utf-8') as file:
-            file.write('\n'.join(map(','.join, rows)) + '\n')
+        write_text(schedule, '\n'.join(map(','.join, rows)) + '\n')
         layouts = {'string': {'parallel__pipeline_layout': 'Et*3|tL'},
                    'empty stage': {'parallel__pipeline_layout': 'E(t|)*2,ttL', 'pp': 3},
                    'chunks': {'parallel__pipeline_layout': 'Et||(t|t)*1tL', 'vpp': 2},
@@ -132,8 +125,7 @@ class Pipeline(RankCase):
         self.assertEqual((plan['pipeline']['schedule'], rows[0][0]), ('zb-v', ['F0', 0.0, rows[0][0][2]]))
         self.assertEqual([(stage['stage'], stage['chunk'], stage['loss']) for stage in plan['stages']],
                          [(0, 0, False), (1, 0, False), (1, 1, False), (0, 1, True)])
-        with open(trace, encoding='utf-8') as file:
-            events = [event for event in json.load(file)['traceEvents'] if event['ph'] == 'X']
+        events = [event for event in json_of(trace)['traceEvents'] if event['ph'] == 'X']
         self.assertEqual([event['name'] for event in events if event['tid'] == 1], [op[0] for op in rows[1]])
         drawn = xml.etree.ElementTree.parse(svg).getroot()
         texts = [text.text for text in drawn.iter('{http://www.w3.org/2000/svg}text')]

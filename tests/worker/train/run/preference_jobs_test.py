@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from ranks import ORACLE, Attempt, RankCase
+from ranks import ORACLE, Attempt, RankCase, json_of
 
 REWARDS = ('rewards/chosen', 'rewards/rejected', 'rewards/margins', 'rewards/accuracies', 'logps/chosen',
            'logps/rejected', 'nll_loss', 'pairs')
@@ -234,8 +234,7 @@ class PreferenceTest(RankCase):
         document = self.pairs(6, objective='reward', train__lora=LORA)
         one = self.run_whole(1, 1, document)
         rows = one.metrics()
-        with open(os.path.join(one.published[-1][1], 'adapter_config.json'), encoding='utf-8') as file:
-            config = json.load(file)
+        config = json_of(one.published[-1][1], 'adapter_config.json')
         self.assertEqual((config['task_type'], config['modules_to_save']), ('SEQ_CLS', ['score']))
         run = self.run_whole(2, 1, dict(document, resources={'nodes': 1, 'slots_per_node': 2},
                                         parallel={'dp': 1, 'tp': 2}))

@@ -6,7 +6,7 @@ import random
 import signal
 import unittest
 
-from ranks import Attempt, RankCase
+from ranks import Attempt, RankCase, write_text
 
 LENGTH = 32
 # packing, truncation
@@ -162,8 +162,7 @@ class SftTest(RankCase):
     def test_what_is_held_out_without_a_token_to_predict_is_refused(self):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 30)
         long = os.path.join(self.top, 'long.jsonl')
-        with open(long, 'w', encoding='utf-8') as file:
-            file.write(json.dumps({'prompt': 'a' * 80, 'completion': 'b'}) + '\n')
+        write_text(long, json.dumps({'prompt': 'a' * 80, 'completion': 'b'}) + '\n')
         document = self.pairs(4, path, dp=1, data__valid={'asked': [long]})
         self.refused(document, 2, 'validation windows of asked has a token to predict')
 
@@ -201,8 +200,7 @@ class SftTest(RankCase):
                      'with no completion in the first 33 tokens, 1 with a single token (the first token of a document '
                      'is never predicted); set train.seq_length to 68 so that none is cut')
         lines = os.path.join(self.top, 'lines.jsonl')
-        with open(lines, 'w', encoding='utf-8') as file:
-            file.write('{"text": "a"}\n' * 80)
+        write_text(lines, '{"text": "a"}\n' * 80)
         document = self.document(2, dp=1, data={'train': [lines], 'valid': 0.0, 'attention': 'within_documents'})
         self.refused(document, 2, 'none of the 80 documents has a token to learn: 80 with a single token')
         document['data']['attention'] = 'across_documents'

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import unittest
 
-from ranks import ORACLE, RANK, Attempt, RankCase, write_corpus
+from ranks import ORACLE, RANK, Attempt, RankCase, json_of, text_of, write_corpus, write_text
 
 HF_TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle/hf_text.py')
 
@@ -73,8 +73,7 @@ class TokensTest(RankCase):
         super().setUp()
         self.model = shutil.copytree(os.path.join(self.made, 'model'), os.path.join(self.top, 'model'))
         self.lines = os.path.join(self.top, 'lines.jsonl')
-        with open(self.corpus, encoding='utf-8') as file:
-            words = file.read().split(' ')
+        words = text_of(self.corpus).split(' ')
         with open(self.lines, 'w', encoding='utf-8') as file:
             for i in range(300):
                 text = ' '.join(words[50 * i:50 * i + 10 + i % 41]) + (' äöü 中文' if i % 7 == 0 else '')
@@ -177,8 +176,7 @@ class TokensTest(RankCase):
 
     def test_a_document_that_memory_does_not_hold_is_one_sentence(self):
         large = os.path.join(self.top, 'large.jsonl')
-        with open(large, 'w', encoding='utf-8') as file:
-            file.write('{"text": "small"}\n{"text": "' + 'x y ' * (40 << 20) + '"}\n{"text": "small, too"}\n')
+        write_text(large, '{"text": "small"}\n{"text": "' + 'x y ' * (40 << 20) + '"}\n{"text": "small, too"}\n')
 
         def little_memory():
             resource.setrlimit(resource.RLIMIT_DATA, (600 << 20, 600 << 20))
@@ -247,13 +245,11 @@ class TokensTest(RankCase):
     def renumbered(self, name, count):
         """Copies the model's tokenizer with other tokens for its last `count` ids."""
         folder = shutil.copytree(self.model, os.path.join(self.top, name))
-        with open(os.path.join(folder, 'tokenizer.json'), encoding='utf-8') as file:
-            tokenizer = json.load(file)
+        tokenizer = json_of(folder, 'tokenizer.json')
         first = 400 - count
         tokenizer['model']['vocab'] = {token: i if i < first else first + 399 - i
                                        for token, i in tokenizer['model']['vocab'].items()}
-        with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
-            json.dump(tokenizer, file)
+        write_text(os.path.join(folder, 'tokenizer.json'), json.dumps(tokenizer))
         return folder
 
     def test_a_tokenizer_that_is_not_the_models_is_told_or_refused(self):
